@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import sys
 
-from openai import OpenAI
+from openai import APIError, OpenAI
 
 RULES = """You are a storyteller. You tell short tales about animals, kings and the sea.
 You never hurry. You end each tale with a wise word of the oldest animal in it.
@@ -51,7 +52,10 @@ def main() -> None:
     for key, title, clock_first in (("clock-first", "the clock first", True), ("clock-last", "the clock last", False)):
         print(f"{title}:")
         client = OpenAI(base_url=arguments.base_url, api_key=key)  # a key each: the page tells the two apart
-        asked, cached = run(client, arguments.model, clock_first)
+        try:
+            asked, cached = run(client, arguments.model, clock_first)
+        except APIError as error:
+            sys.exit(f"{arguments.base_url}: {error.message.rstrip('.')}; is `kvtheater serve --api` running there?")
         print(f"  {cached} of {asked} prompt tokens came from the cache ({cached / asked:.0%})\n")
     print("Each link shows the step; the page's Prefix panel says where a prompt's hits end, and why.")
 

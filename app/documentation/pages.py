@@ -28,7 +28,7 @@ class DocumentationContext(NamedTuple):
 def first(here: DocumentationContext, request: Request) -> Response:
     """Redirect to the first page; the address is relative, since a proxy may serve this below any path."""
     target = "index" if request.path.endswith("/") else "docs/index"
-    return Response(status=303, headers={"Location": target, "Cache-Control": "no-cache"})
+    return _redirect(target)
 
 
 def shown(here: DocumentationContext, request: Request, name: str) -> Response:
@@ -37,9 +37,11 @@ def shown(here: DocumentationContext, request: Request, name: str) -> Response:
     if folder == PICTURES:
         return _picture(here, file)
     entries = navigation(here.folder)
-    at = next((at for at, entry in enumerate(entries) if entry.name == name), None)
+    at = next((at for at, entry in enumerate(entries) if entry.name == name.removesuffix("/")), None)
     if at is None:
         raise NotFound(f"the documentation has no page {name[:80]!r}; its contents are at /docs/index")
+    if name.endswith("/"):  # relative, as in `first`
+        return _redirect("../" + entries[at].name.rpartition("/")[2])
     sections: dict[str, list[object]] = {}
     for entry in entries:
         sections.setdefault(entry.section or entry.title, []).append(entry)
@@ -56,6 +58,10 @@ def shown(here: DocumentationContext, request: Request, name: str) -> Response:
         sheets=SHEETS.links("documentation"),
     )
     return Response(text, mimetype="text/html", headers={"Cache-Control": "no-cache"})
+
+
+def _redirect(target: str) -> Response:
+    return Response(status=303, headers={"Location": target, "Cache-Control": "no-cache"})
 
 
 def _picture(here: DocumentationContext, file: str) -> Response:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import flask
-from flask import Response
-from werkzeug.exceptions import HTTPException
+from flask import Request, Response
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from app.ground.errors import HTTP_STATUS, RETRY_AFTER, AppError, Code, refusal_of
 from app.ground.plain import to_json
@@ -53,11 +53,26 @@ def refusal_and_status(error: Exception) -> tuple[AppError, int]:
     if isinstance(error, HTTPException):
         status = error.code or 500
         code: Code = "not_found" if status == 404 else "bad_request" if status < 500 else "internal"
-        return AppError(code, error.description or error.name), status
+        return AppError(code, http_sentence(error, flask.request)), status
     if found := refusal_of(error):
         return found, HTTP_STATUS[found.code]
     flask.current_app.logger.error("%s %s", flask.request.method, flask.request.path, exc_info=error)
     return AppError("internal", "the server made a mistake; its terminal says more"), 500
+
+
+def http_sentence(error: HTTPException, request: Request) -> str:
+    """Return the sentence of an error of the libraries below; a wrong method's names the methods of the address."""
+    if isinstance(error, MethodNotAllowed) and error.valid_methods:
+        methods = " or ".join(sorted({*error.valid_methods} - {"HEAD", "OPTIONS"}))
+        return f"{request.method} {request.path[:80]} is not allowed; use {methods}"
+    return error.description or error.name
+
+
+def allowing(error: Exception, response: Response) -> Response:
+    """Return the error's response, with an `Allow` header if the request had a method that its address does not."""
+    if isinstance(error, MethodNotAllowed):
+        response.allow.update(error.valid_methods or ())
+    return response
 
 
 def answer_error(error: Exception) -> Response:
@@ -67,4 +82,4 @@ def answer_error(error: Exception) -> Response:
     response.status_code = status
     if refusal.code == "loading":
         response.headers["Retry-After"] = str(RETRY_AFTER)
-    return response
+    return allowing(error, response)

@@ -176,11 +176,6 @@ def version(context: OpenAIContext, request: Request) -> Response:
     return json_answer({"version": __version__})
 
 
-def nothing(context: OpenAIContext, request: Request, rest: str) -> Response:
-    """Reject any other address below /v1."""
-    raise ApiError(f"there is no /v1/{rest[:80]} here", status=404, code="not_found")
-
-
 ROUTES = [
     Route("POST", "/v1/completions", completions),
     Route("POST", "/v1/chat/completions", chat_completions),
@@ -196,8 +191,6 @@ ROUTES = [
     Route("GET", "/health", health),
     Route("GET", "/ping", health),  # SageMaker's name for it
     Route("GET", "/version", version),
-    Route("GET", "/v1/<path:rest>", nothing),
-    Route("POST", "/v1/<path:rest>", nothing),
 ]
 
 
@@ -210,12 +203,13 @@ def blueprint(sessions: ApiSessions, models: Models, keys: ApiKeys) -> flask.Blu
 
 def answer_error(error: Exception) -> Response:
     """Answer an error at an address of the API in that API's shape."""
-    refusal = of_http(error) if isinstance(error, HTTPException) else api_error(error)
+    request = flask.request
+    refusal = of_http(error, request) if isinstance(error, HTTPException) else api_error(error)
     if refusal is None:
-        flask.current_app.logger.error("%s %s", flask.request.method, flask.request.path, exc_info=error)
+        flask.current_app.logger.error("%s %s", request.method, request.path, exc_info=error)
         refusal = ApiError("the server made a mistake; its terminal says more", status=500)
-    _, headers, data = refusal.response(flask.request.path)
-    return Response(data, status=refusal.status, headers=headers)
+    _, headers, data = refusal.response(request.path)
+    return routing.allowing(error, Response(data, status=refusal.status, headers=headers))
 
 
 def _data(request: Request) -> bytes:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from werkzeug.exceptions import HTTPException
+from flask import Request
+from werkzeug.exceptions import HTTPException, NotFound
 
 from app.ground.errors import HTTP_STATUS, RETRY_AFTER, AppError, refusal_of
+from app.ground.routing import http_sentence
 from app.openai.paths import MAX_BYTES, PREFIX, is_anthropic
 
 TYPES = {
@@ -94,8 +96,10 @@ def of_refusal(refusal: AppError, param: str | None = None) -> ApiError:
     )
 
 
-def of_http(error: HTTPException) -> ApiError:
+def of_http(error: HTTPException, request: Request) -> ApiError:
     """The same refusal as the libraries below have: no such address or method, a body that is too long or too slow."""
+    if isinstance(error, NotFound):
+        return ApiError(f"there is no {request.path[:80]} here", status=404, code="not_found")
     status = error.code or 500
-    what = f"a body may have {MAX_BYTES >> 20} MiB" if status == 413 else error.description or error.name
+    what = f"a body may have {MAX_BYTES >> 20} MiB" if status == 413 else http_sentence(error, request)
     return ApiError(what, status=status, code=CODES["too_slow"] if status == 408 else None)

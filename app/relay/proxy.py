@@ -54,7 +54,7 @@ class Proxy:
         try:
             body = request.get_data(cache=False) or None
         except HTTPException as error:  # too long, or too slow
-            status, headers, data = of_http(error).response(request.path)
+            status, headers, data = of_http(error, request).response(request.path)
             return Response(data, status, headers)
         answer = Streamed(self._server(), request.method, _target(request.environ), body, _asked(request))
         return Response(answer, direct_passthrough=True)

@@ -580,8 +580,11 @@ def test_a_follower_of_a_stopped_server_is_told_so_and_then_that_the_class_is_ov
         prefill(wall)
         phone = open_page(server.url + wall.evaluate(JOIN), until="#class-bar", **PHONE)
         shows(phone, 1)
+        wall.evaluate(NOTE_TOASTS)
         server.stop()
+        expect(wall.locator("#notice")).to_contain_text("The server was stopped.")
         expect(phone.locator("#class-bar")).to_contain_text("Not connected")
+        assert wall.evaluate(NOTED) == []
         expect(phone.locator("#notice")).to_have_text("The 2 records of this run are still here to read.")
         expect(phone.locator("#btn-again")).to_have_count(0)
         server.start()

@@ -188,6 +188,8 @@ def test_the_legend_of_the_stage_is_complete_beside_the_choice_of_a_head(open_pa
         choice = page.locator(".choice").bounding_box()
         assert tools and choice
         assert page.evaluate(ends, ".scales") <= choice["x"], width
+        pattern = page.locator("#pattern").bounding_box()
+        assert pattern and pattern["width"] >= 110, width
         assert choice["x"] + choice["width"] <= tools["x"] + tools["width"] + 1, width
 
 

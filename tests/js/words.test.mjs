@@ -2,8 +2,19 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { LANGUAGES, onGpu } from "../../static/js/i18n/language.js";
-import { bytesText, fill, grouped, secondsText, t } from "../../static/js/i18n/words.js";
+import { bytesText, fill, grouped, probabilityText, secondsText, t } from "../../static/js/i18n/words.js";
 import { en, glossary, JS, speak, zh } from "./words.mjs";
+
+test("probabilities of a table are decimals, however small", () => {
+  assert.deepEqual(
+    [1, 0.416, 0.042, 0.0049, 0.0008, 3e-7, 0].map((p) => probabilityText(p)),
+    ["1.00", "0.42", "0.04", "0.0049", "0.0008", "<0.0001", "0"],
+  );
+  assert.deepEqual(
+    [0.416, 0.0008, 3e-7].map((p) => probabilityText(p, 4)),
+    ["0.4160", "0.0008", "<0.0001"],
+  );
+});
 
 test("both languages have the same keys", () => {
   assert.deepEqual(Object.keys(zh).sort(), Object.keys(en).sort());

@@ -63,6 +63,9 @@ def test_pages_and_pictures_are_served(server: Server) -> None:
         assert normpath(join(f"docs/{name}", "..", sheet)) == "static/documentation.css"
     for address in ("/docs", "/docs/"):
         assert requests.get(server.url + address, timeout=10).url == f"{server.url}/docs/index"
+    for name in NAMES:
+        answer = requests.get(f"{server.url}/docs/{name}/", timeout=10)
+        assert (answer.status_code, answer.url) == (200, f"{server.url}/docs/{name}")
     picture = requests.get(f"{server.url}/docs/img/stage.png", timeout=10)
     assert picture.headers["Content-Type"] == "image/png" and picture.content == (FOLDER / "img/stage.png").read_bytes()
     assert requests.get(f"{server.url}/static/documentation.css", timeout=10).status_code == 200

@@ -83,7 +83,9 @@ def test_what_is_not_there_is_said_in_json(base, path, status, code):
 def test_other_addresses_and_methods(server):
     assert requests.get(f"{server.url}/api/theaters/none/trace").json()["error"]["code"] == "unknown_theater"
     assert requests.get(f"{server.url}/nothing").status_code == 404
-    assert requests.post(f"{server.url}/api/health").status_code == 405
+    wrong = requests.post(f"{server.url}/api/health")
+    assert wrong.status_code == 405 and "GET" in wrong.headers["Allow"].split(", ")
+    assert wrong.json()["error"]["message"] == "POST /api/health is not allowed; use GET"
     assert requests.get(f"{server.url}/static/../pyproject.toml").status_code == 404
     assert requests.get(f"{server.url}/static/%2e%2e/pyproject.toml").status_code == 404
 

@@ -191,8 +191,21 @@ def test_a_long_body_beside_too_many_others_is_told_to_come_again_in_the_shape_o
 
 
 def test_methods_and_addresses_that_are_not_there_are_answered_in_the_apis_shape(api: Api) -> None:
-    for answer in (requests.get(f"{api.url}/v1/completions"), requests.delete(f"{api.url}/v1/models/bundled")):
-        assert answer.status_code in (404, 405) and set(answer.json()["error"]) == {"message", "type", "param", "code"}
+    for method, path, right in (
+        ("GET", "/v1/completions", "POST"),
+        ("GET", "/tokenize", "POST"),
+        ("POST", "/v1/models", "GET"),
+        ("DELETE", "/v1/models/bundled", "GET"),
+    ):
+        answer = requests.request(method, api.url + path)
+        error = answer.json()["error"]
+        assert answer.status_code == 405 and right in answer.headers["Allow"].split(", ")
+        assert error["message"] == f"{method} {path} is not allowed; use {right}"
+        assert set(error) == {"message", "type", "param", "code"}
+    for method in ("GET", "POST", "DELETE"):
+        answer = requests.request(method, f"{api.url}/v1/audio")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+        assert answer.json()["error"]["message"] == "there is no /v1/audio here"
 
 
 def test_another_sites_page_cannot_ask(api: Api) -> None:

@@ -59,7 +59,8 @@ export function followClass() {
   for (const event of ["pointerdown", "keydown", "wheel", "touchstart"])
     addEventListener(event, () => (touched = performance.now()), { capture: true, passive: true });
   effect(() => {
-    if (drives.value && store.connection.value !== "lost") cast(theater(), view()); // sent again after a reconnect
+    const isAway = ["lost", "gone"].includes(store.connection.value); // the server would refuse a run that is gone
+    if (drives.value && !isAway) cast(theater(), view()); // sent again after a reconnect
   });
   effect(() => {
     if (classState.value?.held && roaming.value && isLed.value) untracked(comeBack);

@@ -12,6 +12,7 @@ import { slotOf } from "../core/metrics.js";
 import { partsWhere } from "../core/operations.js";
 import { kvHeadsOf } from "../core/shape.js";
 import { inRegister } from "./operations.js";
+import { probabilityText } from "./words.js";
 
 /** @import {Own} from "../core/instances.js" */
 /** @import {MessageKey} from "../core/messages.js" */
@@ -264,10 +265,7 @@ export function blocksRead(log, context, layers = null, seqId = -1) {
  * @param {import("../core/trace.js").Output} output
  */
 export const chance = ({ header }, output) =>
-  header.engine.private === true || isSilent(header) ? "–" : probability(Math.exp(output.logprob));
+  header.engine.private === true || isSilent(header) ? "–" : probabilityText(Math.exp(output.logprob));
 
 /** @param {Log["header"]} header */
 const isSilent = ({ simulated, watched }) => Boolean(simulated || watched);
-
-/** Return a probability with two decimals, or four if it would round to 0.00. @param {number} p */
-export const probability = (p) => p.toFixed(p < 0.01 ? 4 : 2);

@@ -136,9 +136,16 @@ export function countText(count) {
 /** Format operations per byte with three digits. @param {number} value */
 export const intensityText = (value) => grouped(value.toPrecision(3));
 
-/** @param {number} p */
-export const probabilityText = (p) =>
-  p >= 0.0995 ? p.toFixed(2) : p >= 0.00095 ? p.toFixed(3) : p > 0 ? p.toExponential(0) : "0";
+/**
+ * Format a probability with `digits` decimals: by default two, or four below 0.01. What would round to zero is given as
+ * less than the last decimal.
+ * @param {number} p
+ * @param {number} [digits]
+ */
+export function probabilityText(p, digits = p < 0.01 ? 4 : 2) {
+  const least = 10 ** -digits;
+  return p > 0 && p < least / 2 ? `<${least.toFixed(digits)}` : p === 0 ? "0" : p.toFixed(digits);
+}
 
 /** Format a share of one as a percentage. @param {number} share */
 export const percentText = (share) => `${(100 * share).toFixed(1)}${THIN}%`;

@@ -30,6 +30,16 @@ def test_the_script_writes_a_sound_trace(tmp_path: Path):
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
+def test_a_script_without_its_server_ends_in_one_sentence() -> None:
+    address = "http://127.0.0.1:9/v1"  # the port of the discard service, which is not open
+    run = subprocess.run(
+        [sys.executable, EXAMPLES / "agent_prompt_order.py", "--base-url", address],
+        env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (run.returncode, run.stderr.count("\n")) == (1, 1)
+    assert run.stderr == f"{address}: Connection error; is `kvtheater serve --api` running there?\n"
+
+
 def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return the cells of a notebook that was run in `folder` from its first cell to its last.
 

@@ -1,7 +1,7 @@
 // Texts of the softmax: its formula with this model's numbers, causes of differences, and number formats.
 
 import { kvShapeOf } from "../../core/shape.js";
-import { t } from "../../i18n/words.js";
+import { probabilityText, t } from "../../i18n/words.js";
 
 /** @import {View} from "../../state/store.js" */
 /** @import {Terms} from "./softmax.js" */
@@ -38,6 +38,5 @@ export const plain = (value) =>
       : value.toFixed(3)
   ).replace("-", "−");
 
-/** Format a share with four digits; small shares with a power of ten. @param {number} value */
-export const share = (value) =>
-  value === 0 ? "0" : value >= 0.00095 ? value.toFixed(4) : value.toExponential(1).replace("e-", "e−");
+/** Format a share of the table, all with four decimals. @param {number} value */
+export const share = (value) => probabilityText(value, 4);

@@ -4,7 +4,7 @@ import { useState } from "../../../vendor/preact/hooks.js";
 import { canFork, fork, progress } from "../../control/fork.js";
 import { sequenceName } from "../../i18n/operations.js";
 import { optionLabel, valueText } from "../../i18n/options.js";
-import { t } from "../../i18n/words.js";
+import { probabilityText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { Numeric } from "../../kit/inputs.js";
@@ -97,7 +97,7 @@ export function TokenFields() {
       label=${t("fork.instead")}
       value=${taken?.token_id}
       choose=${(/** @type {string} */ id) => setToken(Number(id))}
-      choices=${others.map((c) => [c.token_id, `${word(c)} (p ${Math.exp(c.logprob).toFixed(3)})`])}
+      choices=${others.map((c) => [c.token_id, `${word(c)} (p ${probabilityText(Math.exp(c.logprob))})`])}
     />
     <${Make} change=${change ?? null} />
   </div>`;

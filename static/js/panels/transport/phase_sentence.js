@@ -18,9 +18,8 @@ import {
   each,
   foundOutside,
   keysRead,
-  probability,
 } from "../../i18n/sentence.js";
-import { hasText } from "../../i18n/words.js";
+import { hasText, probabilityText } from "../../i18n/words.js";
 
 /** @import {MessageKey} from "../../core/messages.js" */
 /** @import {BatchEntry, Op} from "../../core/trace.js" */
@@ -246,7 +245,7 @@ function attend(at) {
       head: attention.head,
       token: labelText(labels(at)[position]),
       position,
-      p: probability(attention.weights[top]),
+      p: probabilityText(attention.weights[top]),
     };
     found.push(["sentence.phase.attend_most", values]);
   }
@@ -272,7 +271,7 @@ function sample(at) {
     if (other)
       found.push([
         "sentence.phase.runner_up",
-        { token: labelText(loneLabel(other.token_bytes)), p: probability(Math.exp(other.logprob)) },
+        { token: labelText(loneLabel(other.token_bytes)), p: probabilityText(Math.exp(other.logprob)) },
       ]);
   }
   const chosen = (record.outputs ?? []).filter((one) => one.seq_id !== entry.seq_id).length;
