@@ -89,7 +89,7 @@ def _print(found: Comparison, answer: Answer, folder: Path) -> None:
     if found.first_op is None:
         say(f"all {total} steps are equal: who runs, in which blocks, what hits, what is evicted, who has to go")
     else:
-        say(f"{steps} of {total} steps are equal; then", *_told(found.first_op, answer))
+        say(f"{steps} of {total} steps are equal; then", *_difference_lines(found.first_op, answer))
     if found.first_token is not None:
         say(f"first token that differs: {found.first_token.request_id}, position {found.first_token.position}")
     if answer.ended:
@@ -100,7 +100,7 @@ def _print(found: Comparison, answer: Answer, folder: Path) -> None:
     say("", f"kvtheater replay {folder} shows both; Compare has them side by side")
 
 
-def _told(first: OpDifference, answer: Answer) -> list[str]:
+def _difference_lines(first: OpDifference, answer: Answer) -> list[str]:
     """Return each engine's operation, in words and in numbers."""
     voice = Voice("en", name=lambda seq_id: f"sequence {seq_id}", first_record=0, thin_space=" ")
     return [

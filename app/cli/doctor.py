@@ -82,8 +82,8 @@ def _versions(part: dict[str, Any]) -> dict[str, str]:
 
 
 def _processor(part: dict[str, Any]) -> str:
-    told = " ".join(part["instructions"])
-    return f"{part['name']} ({part['architecture']}), {part['usable_cores']} of {part['cores']} cores; {told}"
+    instructions = " ".join(part["instructions"])
+    return f"{part['name']} ({part['architecture']}), {part['usable_cores']} of {part['cores']} cores; {instructions}"
 
 
 def _memory(part: dict[str, Any]) -> str:
@@ -98,13 +98,13 @@ def _torch(part: dict[str, Any]) -> dict[str, str]:
 
 
 def _folder_rows(part: dict[str, Any]) -> dict[str, str]:
-    def told(one: dict[str, Any]) -> str:
+    def described(one: dict[str, Any]) -> str:
         size = "" if one["bytes"] is None else f"{_size(one['bytes'])}, "
         return f"{one['path']}: {size}{_size(one['free_bytes'])} free" + (
             "" if one["is_writable"] else ", nothing can be written there"
         )
 
-    return {name: told(one) for name, one in part.items()}
+    return {name: described(one) for name, one in part.items()}
 
 
 def _ports_row(part: dict[str, Any]) -> str:

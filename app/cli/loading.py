@@ -49,11 +49,11 @@ def load(
     is_local = name.partition("-")[0] == "bundled" or os.path.isdir(name) or is_gguf(name)
     if is_local or not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a download shows its own, the rest has no need
-    is_told = sys.stderr.isatty() if aloud is None else aloud
+    shows_progress = sys.stderr.isatty() if aloud is None else aloud
 
     def tell(stage: LoadingStage) -> None:
         on_progress(stage)
-        if is_told:
+        if shows_progress:
             _say(f"loading {name}: {IN_WORDS[stage]}")
             working(IN_WORDS[stage])
 

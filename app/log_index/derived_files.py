@@ -178,7 +178,7 @@ class DerivedFiles(ABC, Generic[T]):
             return
         self._making[target] = process
         assert process.stdout is not None
-        threading.Thread(target=self._hear, args=(target, process, process.stdout), daemon=True).start()
+        threading.Thread(target=self._read_messages, args=(target, process, process.stdout), daemon=True).start()
 
     def _until_over(self, target: Path, run: OpenLog) -> None:
         """Wait until the run is over or unused; then delete its files."""
@@ -200,7 +200,7 @@ class DerivedFiles(ABC, Generic[T]):
             for name in (target, target.with_suffix(self.data_suffix)):
                 name.unlink(missing_ok=True)
 
-    def _hear(self, target: Path, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+    def _read_messages(self, target: Path, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
         """Read a process's messages until it ends: its progress, and finally, perhaps, its error."""
         why = "it ended before it had read anything"
         with said:

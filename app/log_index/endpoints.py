@@ -200,34 +200,34 @@ def by_class(context: LogIndexContext, request: Request, session_id: str) -> Res
 
 def observed_cache(context: LogIndexContext, request: Request, session_id: str) -> Response:
     """Return each rank's reports up to a record of a monitored server: `?record=…`."""
-    run, log_index, told = _watched(context, session_id)
+    run, log_index, cache = _watched(context, session_id)
     record = _known(log_index, _number(request, "record", len(log_index) - 1))
     with run.reading() as log:
-        ranks = [told.said(log, rank, record) for rank in range(told.num_ranks)]
+        ranks = [cache.said(log, rank, record) for rank in range(cache.num_ranks)]
     return json_answer({"record": record, "ranks": msgspec.to_builtins(ranks)})
 
 
 def prefix_roots(context: LogIndexContext, request: Request, session_id: str) -> Response:
     """Return the sequence beginnings that a rank named last up to a record: `?record=…&rank=0`."""
-    run, log_index, told = _watched(context, session_id)
+    run, log_index, cache = _watched(context, session_id)
     record, rank = _known(log_index, _number(request, "record", len(log_index) - 1)), _number(request, "rank", 0)
-    if not 0 <= rank < told.num_ranks:
+    if not 0 <= rank < cache.num_ranks:
         raise refuse("not_found", "rank.none", rank=rank)
     with run.reading() as log:
-        found = told.roots(log, rank, record)
+        found = cache.roots(log, rank, record)
     return json_answer({"roots": msgspec.to_builtins(found)})
 
 
 def content_chains(context: LogIndexContext, request: Request, session_id: str) -> Response:
     """Return each rank's cached chains of a prompt after a record of a monitored server."""
     request.max_content_length = MAX_PROMPT_BYTES
-    _, log_index, told = _watched(context, session_id)
+    _, log_index, cache = _watched(context, session_id)
     try:
         asked = msgspec.json.decode(request.get_data(), type=PromptQuery)
     except msgspec.MsgspecError as error:
         raise AppError("bad_request", f"this is no prompt: {error}") from error
     record = _known(log_index, asked.record)
-    ranks = [told.chains(rank, asked.token_ids, record) for rank in range(told.num_ranks)]
+    ranks = [cache.chains(rank, asked.token_ids, record) for rank in range(cache.num_ranks)]
     return json_answer({"ranks": msgspec.to_builtins(ranks)})
 
 

@@ -31,7 +31,7 @@ SECRET_NAME = re.compile(SECRET + r"\Z")
 ASSIGNED = re.compile(SECRET + r"""["']?\s{0,4}[:=]\s{0,4}(?i:bearer )?["']?(?P<value>[^\s"',;]{8,})""")
 PERSONAL = frozenset({"metadata", "user", "safety_identifier", "user_profile_id"})  # fields that say who asks
 # fields whose texts, and whose members, a private line has
-TOLD = frozenset({"role", "type", "model", "ttl"})
+PLAIN_TEXTS = frozenset({"role", "type", "model", "ttl"})
 INSIDE = frozenset(
     ("messages", "system", "tools", "input", "content", "tool_calls", "function", "output", "summary", "cache_control",
      "thinking")
@@ -88,7 +88,7 @@ class Exchanges:
                 key: self._hashed(one) if key == "input" and isinstance(one, dict) else self._private(one, key)
                 for key, one in value.items()
             }
-        if value is None or isinstance(value, bool | int | float) or (name in TOLD and isinstance(value, str)):
+        if value is None or isinstance(value, bool | int | float) or (name in PLAIN_TEXTS and isinstance(value, str)):
             return value
         return self._hashed(value)
 

@@ -181,7 +181,7 @@ def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
     lengths = [1 << power for power in range(furthest.bit_length()) if 1 << power <= furthest]
     prompts = [n for n in (1, 4, 16) if n * lengths[-1] <= MAX_TOKENS]
 
-    def told(step: StepTime, phase: Phase) -> StepPoint:
+    def step_point(step: StepTime, phase: Phase) -> StepPoint:
         error, seconds = errors[phase], step.seconds.value
         return {
             "batch": step.batch,
@@ -198,7 +198,7 @@ def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
         shown = is_here or errors[phase]
         of_a_key = absorbed_flops if phase == "decode" else expanded_flops
         return {
-            "step": told(step, phase),
+            "step": step_point(step, phase),
             "latent": of_a_key(shape) if shape.latent_dim else None,
             "work": step.work,
             "intensity": step.intensity,
@@ -210,7 +210,7 @@ def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
     def decode_line(keys: int) -> DecodeLine:
         return {
             "context": keys,
-            "points": [told(times.decode(number, keys), "decode") for number in batches],
+            "points": [step_point(times.decode(number, keys), "decode") for number in batches],
             "crossing": times.crossing(keys),
             "expected": span(lambda moved: moved.crossing(keys).evenly),
         }
@@ -218,7 +218,7 @@ def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
     def prefill_line(number: int) -> PrefillLine:
         return {
             "batch": number,
-            "points": [told(times.prefill(number, tokens), "prefill") for tokens in lengths],
+            "points": [step_point(times.prefill(number, tokens), "prefill") for tokens in lengths],
             "crossing": times.prefill_crossing(number),
             "expected": span(lambda moved: moved.prefill_crossing(number)),
         }

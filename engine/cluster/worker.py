@@ -85,7 +85,7 @@ class Worker:
             pulls=ThreadPoolExecutor(PULLS, "pull"),
             lease=begin.lease,
             policy=begin.policy,
-            told=bell.wake,
+            notify=bell.wake,
         )
         self.engine = Engine(
             model,

@@ -78,18 +78,18 @@ class TransferConnector(KVConnector):
         lease: float = LEASE,
         policy: FailurePolicy = "recompute",
         clock: Callable[[], float] = time.perf_counter,
-        told: Callable[[], object] = lambda: None,
+        notify: Callable[[], object] = lambda: None,
     ) -> None:
         """Set up the connector.
 
         `layout`: digest of the block layout, given the tensors; `pulls`: executor of transfers over the link, shut down
         with the connector, None: the engine's thread; `lease`: seconds that blocks are held without renewal by the
-        receiver; `told`: called on any thread when `get_finished` has a result before a lease ends.
+        receiver; `notify`: called on any thread when `get_finished` has a result before a lease ends.
         """
         self.engine_id = engine_id
         self.policy: FailurePolicy = policy
         self._link, self._layout_of, self._pulls = link, layout, pulls or Now()
-        self._lease, self._clock, self._told = lease, clock, told
+        self._lease, self._clock, self._notify = lease, clock, notify
         self._lock = threading.RLock()
         # as the sender
         self._held: dict[str, Held] = {}  # by transfer
@@ -160,7 +160,7 @@ class TransferConnector(KVConnector):
             held = self._holds(transfer)
             self._end(transfer, received=True)
             self._sent.append(Sent(held.seq_id, [block_id for _, block_id in wanted], num_bytes))
-        self._told()
+        self._notify()
 
     def _holds(self, transfer: str) -> Held:
         held = self._held.get(transfer)
@@ -220,7 +220,7 @@ class TransferConnector(KVConnector):
         self._asked[request.seq_id] = pull
         self._since[request.seq_id] = self._clock()
         pulled = self._pulled[request.seq_id] = self._pulls.submit(self._pull, pull)
-        pulled.add_done_callback(lambda _: self._told())
+        pulled.add_done_callback(lambda _: self._notify())
 
     def get_finished(self) -> Finished:
         received = list[Received]()

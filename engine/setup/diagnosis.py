@@ -27,7 +27,7 @@ from engine.system.host import instructions, processor_name
 
 LIBRARIES = ("torch", "transformers", "numpy", "tokenizers", "safetensors", "flask-socketio", "gevent", "wsproto")
 # processor features that select code paths
-TOLD = re.compile(r"avx|amx|fma|f16c|sse4_2|asimd|sve|bf16|i8mm|neon")
+CPU_FEATURES = re.compile(r"avx|amx|fma|f16c|sse4_2|asimd|sve|bf16|i8mm|neon")
 # environment variables that change the program's behaviour; values may have paths, but no secrets
 VARIABLES = re.compile(
     r"CC|CXX|CUDA_VISIBLE_DEVICES|ATEN_CPU_CAPABILITY|HF_HOME|HF_HUB_(CACHE|OFFLINE)|(OMP|MKL|GOMP)_\w+|"
@@ -66,7 +66,7 @@ def processor() -> dict[str, Any]:
         "architecture": platform.machine(),
         "cores": os.cpu_count() or 1,
         "usable_cores": cgroup.cores(),
-        "instructions": [name for name in instructions().split() if TOLD.match(name)],
+        "instructions": [name for name in instructions().split() if CPU_FEATURES.match(name)],
     }
 
 

@@ -43,7 +43,7 @@ from engine.trace.operations import (
 )
 
 NICE = 10  # niceness: interactive work has priority
-TOLD = 1.0  # seconds between progress lines
+PROGRESS_SECONDS = 1.0  # seconds between progress lines
 ASKED = ("hit", "miss", "too_short")  # verdicts of an actual lookup
 NO_DECISION = (Rank, Choose, Adjust, LookupExternal, Store)  # model outputs, external commands, external tiers
 
@@ -241,7 +241,7 @@ def main() -> None:
 
     def on_progress(share: float) -> None:
         nonlocal last
-        if time.monotonic() - last >= TOLD:
+        if time.monotonic() - last >= PROGRESS_SECONDS:
             last = time.monotonic()
             print(json.dumps({"done": round(share, 3)}), flush=True)
 

@@ -105,7 +105,7 @@ def compare(a: TraceReader, b: TraceReader) -> Comparison:
     ends = len(a), len(b)
     first_op = None
     headers = a.header, b.header
-    others = [header for header in headers if _is_told(header)]
+    others = [header for header in headers if _is_external(header)]
     renamed = Renamed() if len(others) == 1 and others[0].watched is not None else None
     for index in range(max(ends)):
         records = [log.record(index) if index < end else None for log, end in zip((a, b), ends, strict=True)]
@@ -135,7 +135,7 @@ def compare(a: TraceReader, b: TraceReader) -> Comparison:
     )
 
 
-def _is_told(header: Header) -> bool:
+def _is_external(header: Header) -> bool:
     """Return whether the log is of another engine."""
     return header.observed is not None or header.watched is not None
 

@@ -44,7 +44,7 @@ PIECE_ROWS = 1 << 14  # maximum in a piece, unless one record has more
 WHOLE_PIECES = 16  # maximum of pieces between two complete ones
 NICE = 10  # niceness: interactive work has priority
 FIRST = 0.2  # seconds until the first update, so that a waiting viewer sees something soon
-TOLD = 2.0  # minimum seconds between further updates
+UPDATE_SECONDS = 2.0  # minimum seconds between further updates
 NEXT = 0.5  # seconds between checks whether the log has grown
 
 
@@ -192,7 +192,7 @@ def make(
                 log.read_on()
             if not is_written and time.monotonic() - written_at >= pause:
                 update(count, False)
-                is_written, written_at, pause = True, time.monotonic(), TOLD
+                is_written, written_at, pause = True, time.monotonic(), UPDATE_SECONDS
         if not count:
             raise ValueError(problem)
         update(count, True)

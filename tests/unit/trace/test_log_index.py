@@ -256,7 +256,7 @@ def _said(index: Index) -> dict[str, Any]:
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """An update for each record."""
     monkeypatch.setattr(making, "FIRST", 0.0)
-    monkeypatch.setattr(making, "TOLD", 0.0)
+    monkeypatch.setattr(making, "UPDATE_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("one_by_one", "small_pieces")
