@@ -92,7 +92,7 @@ function sentenceOf(now) {
  *   {width: number, found: import("./film_scene.js").Scene} | null
  * >}
  */
-const scene = signal(null);
+export const scene = signal(null);
 
 /** @param {{now: Film, fan: boolean}} props */
 function Picture({ now, fan }) {
