@@ -28,7 +28,7 @@ typedef struct {
 
 typedef struct {
     uint8_t *to; /* where the layer's arrays are written, NULL = nowhere */
-    const int64_t *form;
+    const Form *form;
 } Captured;
 
 typedef struct {
@@ -38,7 +38,7 @@ typedef struct {
     const int64_t *decode_tokens; /* [n], or NULL: every token decodes */
     float *weights;               /* room for n * Hq * L of any layer */
     int64_t num_weights;          /* so much */
-    const Captured *captured;     /* of each layer of a step that only decodes, or NULL */
+    const Captured *captured;     /* of each layer, or NULL */
 } Step;
 
 static _Thread_local const Step *step; /* that this thread computes */
@@ -102,27 +102,29 @@ int32_t aoti_torch_cpu_attend(tensor q_in, tensor k_in, tensor v_in, int64_t num
     if (q.sizes[0] != tokens || q.sizes[2] != layer->width || heads % kv_heads) return 1;
     if (k.sizes[0] != tokens || k.sizes[1] != kv_heads || k.sizes[2] != layer->width) return 1;
     if (v.sizes[0] != tokens || v.sizes[1] != kv_heads || v.sizes[2] != layer->v_width) return 1;
-    int64_t shape[3] = {tokens, heads, layer->v_width}, strides[3] = {heads * layer->v_width, layer->v_width, 1};
-    if (make_empty(3, shape, strides, FLOAT32, CPU, 0, out) || get_data(*out, &to)) return 1;
+    int64_t shape[3] = {tokens, heads, layer->v_width}, dense[3] = {heads * layer->v_width, layer->v_width, 1};
+    if (make_empty(3, shape, dense, FLOAT32, CPU, 0, out) || get_data(*out, &to)) return 1;
     if (sinks_in && get_data(*sinks_in, &sinks)) return 1;
     write_rows(k, reach->new_slots, layer->keys, threads_for(tokens * kv_heads * layer->width));
     write_rows(v, reach->new_slots, layer->values, threads_for(tokens * kv_heads * layer->v_width));
     float cap = softcap ? *softcap : 0;
+    const Captured *captured = step->captured && step->captured[number].to ? step->captured + number : 0;
+    const Form *form = captured ? captured->form : 0;
+    if (form && (form->num_tokens != tokens || form->num_heads != heads || form->longest != reach->length)) return 1;
     if (step->num_spans &&
         prefill_spans(q.data, q.strides[0], q.strides[1], layer->keys, layer->values, reach->spans, step->num_spans,
-                      sinks, to, 0, reach->window, reach->kept, heads, kv_heads, layer->width, layer->v_width, scaling,
-                      cap, step->num_threads))
+                      sinks, to, captured ? captured->to : 0, form, reach->window, reach->kept, heads, kv_heads,
+                      layer->width, layer->v_width, scaling, cap, step->num_threads))
         return 1;
     if (step->num_decodes)
         decode_attention(q.data, q.strides[0], q.strides[1], step->decode_tokens, layer->keys, layer->values,
                          reach->keys, reach->keys_row, reach->mask, sinks, to, step->weights, step->num_decodes, heads,
                          kv_heads, layer->width, layer->v_width, reach->length, scaling, cap,
                          threads_for(step->num_decodes * heads * reach->length * layer->width));
-    const Captured *kept = step->captured ? step->captured + number : 0;
-    if (kept && kept->to) {
-        if (kept->form[0] != tokens || kept->form[1] != heads || kept->form[5] != reach->length) return 1;
-        const int64_t of_all[6] = {q.strides[0], q.strides[1], k.strides[0], k.strides[1], v.strides[0], v.strides[1]};
-        store_decode(q.data, k.data, v.data, step->weights, to, kept->to, kept->form, of_all);
+    if (form) {
+        const int64_t strides[6] = {q.strides[0], q.strides[1], k.strides[0], k.strides[1], v.strides[0], v.strides[1]};
+        store_layer(q.data, k.data, v.data, step->weights, to, captured->to, form, strides,
+                    threads_for(tokens * heads * layer->width));
     }
     num_called++;
     return 0;

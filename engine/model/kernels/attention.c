@@ -179,20 +179,21 @@ static inline __attribute__((always_inline)) void mix_rows(int64_t parts, const 
         for (int64_t p = 0; p < parts; p++) *(vector *)(out[r] + p * LANES) = sums[r][p];
 }
 
-/* Attention of one sequence's `tokens` queries, the first of which is key number `first` of `length`. A query sees the
- * keys up to its own; under a window (0 = none) the last `window` of them and those before `kept`. What it does not see
- * may be read, and must be numbers.
+/* Attention of one sequence's queries, the first of which is key number `first`. A query sees the keys up to its own;
+ * under a window (0 = none) the last `window` of them and those before `kept`. Keys that it does not see may be read, and
+ * must be numbers.
  *
- * Keys are turned once into panels [D, 16]; a task is ROWS queries of one head, which share every key that they read.
+ * Keys are transposed once into panels [D, 16]; a task is ROWS queries of one head, which share every key that they read.
  *
- * q [tokens, Hq, D] with strides; pools as above; slots [length]; sinks [Hq] or NULL; out [tokens, Hq, Dv];
- * weights [Hq, tokens, length], or NULL where nobody wants them. Returns 0, or 1 where memory was refused.
+ * q [t, Hq, D] with strides; pools as above; slots [C]; sinks [Hq] or NULL; out [t, Hq, Dv]. Weights of the rows that
+ * `captured_row` places are written there, none if `form` is NULL. Returns 0, or 1 if memory was refused.
  */
 static int prefill_attention(const float *q, int64_t q_token, int64_t q_head, const float *k_pool, const float *v_pool,
-                             const int64_t *slots, const float *sinks, float *out, float *weights, int64_t tokens,
-                             int64_t first, int64_t length, int64_t window, int64_t kept, int64_t num_heads,
-                             int64_t num_kv_heads, int64_t width, int64_t v_width, float scaling, float softcap,
-                             int num_threads) {
+                             const int64_t *slots, const float *sinks, float *out, uint8_t *to, const Form *form,
+                             const CapturedSlice *slice, int64_t first, int64_t window, int64_t kept,
+                             int64_t num_heads, int64_t num_kv_heads, int64_t width, int64_t v_width, float scaling,
+                             float softcap, int num_threads) {
+    int64_t tokens = slice->num_tokens, length = slice->length;
     int64_t num_panels = (length + LANES - 1) / LANES, stride = num_panels * LANES, group = num_heads / num_kv_heads;
     int64_t tiles = (tokens + ROWS - 1) / ROWS;
     int failed = 0;
@@ -240,11 +241,11 @@ static int prefill_attention(const float *q, int64_t q_token, int64_t q_head, co
                     for (int64_t j = lo > kept ? lo : kept; j < count - window; j++) own[j] = HIDDEN;
                 softmax(own + lo, count - lo, sinks ? sinks + head : 0);
                 memset(own + count, 0, 4 * (end - count));
-                if (weights) {
-                    float *row = weights + (head * tokens + begin + r) * length;
-                    memset(row, 0, 4 * lo);
-                    memcpy(row + lo, own + lo, 4 * (end - lo));
-                    memset(row + end, 0, 4 * (length - end));
+                uint8_t *row = form ? captured_row(form, slice, to, head, begin + r) : 0;
+                if (row) {
+                    int64_t size = form->as_half ? 2 : 4;
+                    memset(row, 0, size * lo);
+                    memset(store_numbers(own + lo, end - lo, row + size * lo, form->as_half), 0, size * (length - end));
                 }
             }
             for (int64_t r = rows; r < ROWS; r++) memset(scores + r * stride + lo, 0, 4 * (end - lo));
@@ -273,15 +274,16 @@ static int prefill_attention(const float *q, int64_t q_token, int64_t q_head, co
     return failed;
 }
 
-/* Attention of several sequences: long ones by all threads, short ones each by one. q [T, Hq, D] with strides; pools as
- * above; sinks [Hq] or NULL; out [T, Hq, Dv]; weights of span after span [Hq, tokens, length], or NULL where they are not
- * wanted. Returns 0, or 1 where memory was refused.
+/* Attention of several sequences: long ones by all threads, short ones by one thread each. q [T, Hq, D] with strides; pools
+ * as above; sinks [Hq] or NULL; out [T, Hq, Dv]. Softmax weights go to `to`: as `form` places them, or without a form as
+ * float32, span after span [Hq, t, C]; NULL: nowhere. Returns 0, or 1 if memory was refused.
  */
 int prefill_spans(const float *q, int64_t q_token, int64_t q_head, const float *k_pool, const float *v_pool,
-                  const Span *spans, int64_t num_spans, const float *sinks, float *out, float *weights, int64_t window,
-                  int64_t kept, int64_t num_heads, int64_t num_kv_heads, int64_t width, int64_t v_width, float scaling,
-                  float softcap, int num_threads) {
+                  const Span *spans, int64_t num_spans, const float *sinks, float *out, uint8_t *to, const Form *form,
+                  int64_t window, int64_t kept, int64_t num_heads, int64_t num_kv_heads, int64_t width, int64_t v_width,
+                  float scaling, float softcap, int num_threads) {
     int failed = 0;
+    const Form float32 = {.num_full = num_heads}; /* every row, heads in order */
     for (int all = 1; all >= 0; all--) {
         int64_t total = 0;
         for (int64_t i = 0; i < num_spans; i++) total += num_heads * (spans[i].end - spans[i].begin) * spans[i].length;
@@ -290,11 +292,12 @@ int prefill_spans(const float *q, int64_t q_token, int64_t q_head, const float *
             const Span *span = spans + i;
             int64_t tokens = span->end - span->begin;
             if ((num_heads * tokens * span->length >= SERIAL_BELOW) != all) continue;
+            CapturedSlice dense = {tokens, span->length, 4 * num_heads * span->before, 0};
             failed |= prefill_attention(q + span->begin * q_token, q_token, q_head, k_pool, v_pool, span->slots, sinks,
-                                        out + span->begin * num_heads * v_width,
-                                        weights ? weights + num_heads * span->before : 0, tokens, span->first,
-                                        span->length, window, kept, num_heads, num_kv_heads, width, v_width, scaling,
-                                        softcap, all ? num_threads : 1);
+                                        out + span->begin * num_heads * v_width, to, form ? form : to ? &float32 : 0,
+                                        form ? form->slices + span->slice : &dense, span->first, window, kept,
+                                        num_heads, num_kv_heads, width, v_width, scaling, softcap,
+                                        all ? num_threads : 1);
         }
     }
     return failed;
