@@ -173,8 +173,8 @@ class StepKernel:
         held = ctypes.PyDLL(library._name)
         self.begin_step = held.begin_step
         self.begin_step.argtypes, self.begin_step.restype = (_P,), None
-        self.end_step: Callable[[], int] = held.end_step
-        held.end_step.argtypes, held.end_step.restype = (), _I
+        self.end_step: Callable[[Any], int] = held.end_step
+        held.end_step.argtypes, held.end_step.restype = (_P,), _I
         self._set = held.attend_otherwise
         self._set.argtypes, self._set.restype = (Otherwise,), None
         self._otherwise: Any = None

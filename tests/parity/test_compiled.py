@@ -31,6 +31,7 @@ from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module, load_model
 from engine.model.served_check import check_compiled
+from engine.model.thread_count import ThreadCount
 from engine.trace import codec
 from engine.trace.records import StepRecord
 from tests.parity.harness import TOLERANCE, Driver, mixed_schedule, random_prompt
@@ -144,6 +145,20 @@ def test_layers_attend_without_python(
     (logits, arrays, in_python), (expected, expected_arrays, in_every_layer) = found
     assert all(torch.equal(logits[key], expected[key]) for key in expected) and arrays == expected_arrays
     assert in_every_layer == 4 * len(results) * model.facts.num_layers and in_python == 0
+
+
+def test_a_pass_says_what_time_it_took(compile_once: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds of the clock and of the thread that runs it, from the first layer to the last."""
+    model, forward = compile_once("gemma2")
+    found: list[tuple[float, float]] = []
+    monkeypatch.setattr(ThreadCount, "end", lambda self, wall, cpu: found.append((wall, cpu)))
+    driver = Driver(model, 4, 16)
+    driver.runner.compiled = forward
+    began, cpu_began = time.perf_counter(), time.thread_time()
+    mixed_schedule(driver, SEQUENCES)
+    wall, cpu = time.perf_counter() - began, time.thread_time() - cpu_began
+    assert all(min(times) > 0 for times in found)
+    assert sum(times[0] for times in found) < wall and sum(times[1] for times in found) < cpu
 
 
 def storages_of_attention(monkeypatch: pytest.MonkeyPatch) -> list[torch.UntypedStorage]:

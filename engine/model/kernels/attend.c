@@ -4,6 +4,8 @@
  *
  * What was not laid out, or is not float32, goes to Python as before (`otherwise`).
  */
+#include <time.h>
+
 #include "attention.h"
 #include "tensors.h"
 #include "vectors.h"
@@ -43,6 +45,7 @@ typedef struct {
 
 static _Thread_local const Step *step; /* that this thread computes */
 static _Thread_local int64_t num_called;
+static _Thread_local int64_t spent[2]; /* nanoseconds from the first layer to the last: of the clock, of this thread */
 
 typedef int32_t Otherwise(tensor, tensor, tensor, int64_t, double, const int64_t *, const double *, const tensor *,
                           tensor *);
@@ -50,12 +53,21 @@ static Otherwise *otherwise;
 
 void attend_otherwise(Otherwise *in_python) { otherwise = in_python; }
 
-void begin_step(const Step *laid_out) { step = laid_out, num_called = 0; }
+void begin_step(const Step *laid_out) { step = laid_out, num_called = spent[0] = spent[1] = 0; }
 
-/* Returns how many layers attended. */
-int64_t end_step(void) {
+/* Returns how many layers attended; `time_spent`, 2 numbers, are 0 unless all did. */
+int64_t end_step(int64_t *time_spent) {
+    int whole = step && num_called == step->num_layers;
+    for (int i = 0; i < 2; i++) time_spent[i] = whole ? spent[i] : 0;
     step = 0;
     return num_called;
+}
+
+static void add_time(int sign) {
+    struct timespec now[2];
+    clock_gettime(CLOCK_MONOTONIC, now);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, now + 1);
+    for (int i = 0; i < 2; i++) spent[i] += sign * (now[i].tv_sec * 1000000000LL + now[i].tv_nsec);
 }
 
 typedef struct {
@@ -95,6 +107,7 @@ int32_t aoti_torch_cpu_attend(tensor q_in, tensor k_in, tensor v_in, int64_t num
     int known = step && number >= 0 && number < step->num_layers && !viewed(q_in, &q) && !viewed(k_in, &k) &&
                 !viewed(v_in, &v) && step->layers[number].window == (window ? *window : -1);
     if (!known) return otherwise(q_in, k_in, v_in, number, scaling, window, softcap, sinks_in, out);
+    if (!num_called) add_time(-1);
     const Layer *layer = step->layers + number;
     const Reach *reach = step->reaches + layer->reach;
     int64_t tokens = step->num_tokens, heads = q.sizes[1], kv_heads = layer->num_kv_heads;
@@ -126,6 +139,6 @@ int32_t aoti_torch_cpu_attend(tensor q_in, tensor k_in, tensor v_in, int64_t num
         store_layer(q.data, k.data, v.data, step->weights, to, captured->to, form, strides,
                     threads_for(tokens * heads * layer->width));
     }
-    num_called++;
+    if (++num_called == step->num_layers) add_time(1);
     return 0;
 }

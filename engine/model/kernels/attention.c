@@ -292,7 +292,8 @@ int prefill_spans(const float *q, int64_t q_token, int64_t q_head, const float *
             const Span *span = spans + i;
             int64_t tokens = span->end - span->begin;
             if ((num_heads * tokens * span->length >= SERIAL_BELOW) != all) continue;
-            CapturedSlice dense = {tokens, span->length, 4 * num_heads * span->before, 0};
+            int64_t offset = 4 * num_heads * span->before;
+            CapturedSlice dense = {tokens, span->length, offset, offset};
             failed |= prefill_attention(q + span->begin * q_token, q_token, q_head, k_pool, v_pool, span->slots, sinks,
                                         out + span->begin * num_heads * v_width, to, form ? form : to ? &float32 : 0,
                                         form ? form->slices + span->slice : &dense, span->first, window, kept,

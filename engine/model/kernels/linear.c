@@ -255,17 +255,20 @@ int linear_panels(const float *x, const void *of_panels, float *y, int64_t m, in
     int64_t parts = 1; /* of the rows; each is the share of threads / parts threads */
     for (int64_t d = 2; d <= threads && d * PART <= m; d++)
         if (threads % d == 0) parts = d;
-    int64_t rows = up(m, parts), slice = width <= SLICE || up(rows, GROUP) * GROUP * width <= NEAR ? width : SLICE;
+    /* The last bit of a sum with scales depends on its slice and its group; neither depends on the number of threads. */
+    int64_t groups = up(m, GROUP), own_groups = up(groups, parts);
+    int64_t slice = width <= SLICE || groups * GROUP * width <= NEAR ? width : SLICE;
     int64_t fit = NEAR / (slice * GROUP) > 1 ? NEAR / (slice * GROUP) : 1;
-    int64_t block = up(up(rows, GROUP), up(up(rows, GROUP), fit)) * GROUP; /* rows, about as many in each block */
+    int64_t block = up(own_groups, up(own_groups, fit)) * GROUP; /* rows, about as many in each block */
     float *turned = malloc(sizeof(float) * threads * block * slice);
     if (!turned) return 1;
 #pragma omp parallel for schedule(static) if (threads > 1)
     for (int64_t thread = 0; thread < threads; thread++) {
         int64_t part = thread % parts, share = thread / parts, shares = threads / parts;
-        int64_t end = m * (part + 1) / parts, last_panel = n / LANES * (share + 1) / shares;
+        int64_t end = groups * (part + 1) / parts * GROUP, last_panel = n / LANES * (share + 1) / shares;
         float *own = turned + thread * block * slice;
-        for (int64_t from = m * part / parts; from < end; from += block)
+        if (end > m) end = m;
+        for (int64_t from = groups * part / parts * GROUP; from < end; from += block)
             for (int64_t first = 0; first < width; first += slice) {
                 int64_t to = from + block < end ? from + block : end;
                 int64_t last = first + slice < width ? first + slice : width;
