@@ -1,8 +1,8 @@
-/* Attention as compiled code calls it, layer by layer: keys and values of the step's tokens are written to their slots,
- * then every query attends. What is known before the forward pass (where the pool lies, which slots, which keys) Python
- * lays out as numbers; a layer itself needs no interpreter, which other threads have meanwhile.
+/* Attention of compiled code, layer by layer: the keys and values of the step's tokens are written to their slots, then
+ * every query attends. Python lays out what is known before the forward pass (addresses of the pool, slots, keys) as
+ * numbers, so a layer does not need the interpreter, which other threads use meanwhile.
  *
- * What was not laid out, or is not float32, goes to Python as before (`otherwise`).
+ * Layers of a step that was not laid out, or that are not float32, call Python (`otherwise`).
  */
 #include <time.h>
 
@@ -17,14 +17,14 @@ typedef struct {
     int64_t keys_row;         /* its stride */
     const uint8_t *mask;      /* [n, L] or NULL */
     int64_t length;           /* L */
-    int64_t window, kept;     /* keys that a query sees before and with its own, 0 = all; and at the beginning */
+    int64_t window, kept;     /* keys that a query sees: the last ones, 0 = all; and the first ones */
     const Span *spans;
 } Reach;
 
 typedef struct {
     float *keys, *values; /* [slots, Hkv, D], [slots, Hkv, Dv] */
     int64_t num_kv_heads, width, v_width;
-    int64_t window; /* that the model gives for the layer, -1 = none */
+    int64_t window; /* of the model's layer, -1 = none */
     int64_t reach;
 } Layer;
 
@@ -38,12 +38,12 @@ typedef struct {
     const Layer *layers;
     const Reach *reaches;
     const int64_t *decode_tokens; /* [n], or NULL: every token decodes */
-    float *weights;               /* room for n * Hq * L of any layer */
-    int64_t num_weights;          /* so much */
+    float *weights;               /* space for n * Hq * L of any layer */
+    int64_t num_weights;          /* its size */
     const Captured *captured;     /* of each layer, or NULL */
 } Step;
 
-static _Thread_local const Step *step; /* that this thread computes */
+static _Thread_local const Step *step; /* of this thread */
 static _Thread_local int64_t num_called;
 static _Thread_local int64_t spent[2]; /* nanoseconds from the first layer to the last: of the clock, of this thread */
 
@@ -75,7 +75,7 @@ typedef struct {
     const int64_t *sizes, *strides;
 } View;
 
-/* A float32 tensor [T, H, W] whose rows are dense. Returns 0, or 1: it is something else. */
+/* View of a float32 tensor [T, H, W] whose rows are dense. Returns 0, or 1 for any other tensor. */
 static int viewed(tensor x, View *view) {
     int64_t dims, *sizes, *strides;
     int32_t kind;
@@ -97,7 +97,7 @@ static void write_rows(View x, const int64_t *slots, float *pool, int threads) {
 
 static int threads_for(int64_t numbers) { return numbers >= SERIAL_BELOW ? (int)step->num_threads : 1; }
 
-/* What compiled code calls for `kvtheater::attend`: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] -> out [T, Hq, Dv].
+/* `kvtheater::attend` of compiled code: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] -> out [T, Hq, Dv].
  * Returns 0, or an error.
  */
 int32_t aoti_torch_cpu_attend(tensor q_in, tensor k_in, tensor v_in, int64_t number, double scaling,

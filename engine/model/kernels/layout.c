@@ -1,4 +1,4 @@
-/* Layers of a step as bytes of the log, with gaps where the numbers will be: msgpack, arrays as in engine/trace/codec.py. */
+/* Layers of a step as bytes of the log, with gaps for the numbers: msgpack, with arrays as in engine/trace/codec.py. */
 #include <string.h>
 
 #include "capture.h"
