@@ -123,18 +123,18 @@ def seven_character_form(model: PreTrainedModel, tokenizer: Tokenizer, corpus: C
         "prosody": {"real": prosody(real), "shuffled": prosody(shuffled(real))},
     }
     for name, sample in (("greedy", False), ("sampled", True)):
-        kept = couplets = 0
+        num_regular = couplets = 0
         regular = []
         for seed, poem in enumerate(poems):
             opening = poem.body[:8]
             text = tokenizer.decode(continuation(model, tokenizer.encode(opening).ids, 24, sample, seed))
             clauses = CLAUSE_END.split(text)[:3]
             fits = [len(clause) == 7 and all(map(is_han, clause)) for clause in clauses]
-            kept += sum(fits)
+            num_regular += sum(fits)
             couplets += fits[0]
             if fits == [True] * 3:
                 regular.append([opening[:7], *clauses])
-        result[name] = kept / (3 * len(poems))
+        result[name] = num_regular / (3 * len(poems))
         result[f"{name}_couplets"] = couplets / len(poems)
         if regular:
             result["prosody"][name] = prosody(regular)

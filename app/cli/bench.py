@@ -289,14 +289,14 @@ def _scenarios(arguments: argparse.Namespace) -> list[Scenario]:
             unknown = sorted(set(wanted) - {variant.id for variant in scenario.variants})
             if unknown:
                 raise UserError(f"scenario {scenario.id} has no variant {', '.join(unknown)}")
-            kept = replace(
+            adjusted = replace(
                 scenario,
                 variants=[variant for variant in scenario.variants if variant.id in wanted],
                 baselines=[name for name in scenario.baselines if name in wanted],
                 headlines=[h for h in scenario.headlines if {h.variant, h.against or h.variant} <= set(wanted)],
             )
-            check(kept)
-            chosen.append(kept)
+            check(adjusted)
+            chosen.append(adjusted)
         return chosen
     except BenchError as error:
         raise UserError(str(error)) from error

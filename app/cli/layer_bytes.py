@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from engine.trace.records import ModelFacts
 
 
-def kept_by_layers(facts: ModelFacts, kv_bytes_per_token: int) -> str:
+def cache_by_layer(facts: ModelFacts, kv_bytes_per_token: int) -> str:
     """Say how many layers keep what, with bytes of a token and of a state."""
     kinds = Counter(facts.layer_kinds)
     what = f"latents of {facts.latent_dim} numbers" if facts.latent_dim else "keys and values"

@@ -92,8 +92,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     def moved(self, config: EngineConfig, before: str, after: str) -> EngineConfig:
         """Return a run's settings on another model: defaults are replaced by the new model's."""
         old, new = self.config_of(before), self.config_of(after)
-        kept = {name: value for name, value in asdict(config).items() if value != getattr(old, name)}
-        return replace(new, **kept)
+        changed = {name: value for name, value in asdict(config).items() if value != getattr(old, name)}
+        return replace(new, **changed)
 
 
 def is_loopback(host: str) -> bool:

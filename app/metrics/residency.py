@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-HITS_KEPT = 4  # as many as vLLM keeps, and the engine (engine/cache/block_pool.py)
+MAX_HITS = 4  # as many as vLLM keeps, and the engine (engine/cache/block_pool.py)
 
 
 class Residence(NamedTuple):
@@ -37,7 +37,7 @@ class Residencies:
         """The prefix cache found it."""
         hits = self._hits.setdefault(block_id, [])
         hits.append(at)
-        del hits[:-HITS_KEPT]
+        del hits[:-MAX_HITS]
 
     def evicted(self, block_id: int, at: float) -> Residence:
         """Return how long it lived. Raises KeyError for a block that was never allocated."""

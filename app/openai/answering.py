@@ -25,16 +25,16 @@ class Answering(AsyncResponse):
         engine: AsyncEngine,
         address: str,
         deadline: float | None,
-        said: Callable[..., object],
+        log_outcome: Callable[..., object],
         over: Callable[[], None] = lambda: None,
     ) -> None:
         """`address`: of the page, for a link to the call's first step; `deadline`: seconds from the call's arrival;
-        `said`: is told at the end, by name, what came of it, for the access log; `over`: is called then.
+        `log_outcome`: is told at the end, by name, what came of it, for the access log; `over`: is called then.
         """
         self._over = over
         self._shape, self._engine, self._address = shape, engine, address
         self._call = call = shape.call
-        self._deadline, self._said = deadline, said
+        self._deadline, self._log_outcome = deadline, log_outcome
         self._until = None if deadline is None else call.arrived_at + deadline
         self._body = b""  # of an answer that is told whole
 
@@ -88,7 +88,7 @@ class Answering(AsyncResponse):
 
     def close(self) -> None:
         call = self._call
-        self._said(
+        self._log_outcome(
             prompt_tokens=call.num_prompt_tokens,
             cached_tokens=call.num_cached_tokens,
             completion_tokens=call.num_output_tokens,

@@ -34,10 +34,10 @@ def page_tables(config: EngineConfig | None, facts: ModelFacts | None) -> dict[s
         return tables
     served = resolve_for(replace(config, strategy="paged"), facts).config if facts is not None else config
     is_long = facts is not None and facts.max_position > SHORT
-    return {**tables, "engine": [_asked_for(row, config, served, is_long) for row in tables["engine"]]}
+    return {**tables, "engine": [_row_of(row, config, served, is_long) for row in tables["engine"]]}
 
 
-def _asked_for(row: OptionFacts, config: EngineConfig, served: EngineConfig, is_long: bool) -> OptionFacts:
+def _row_of(row: OptionFacts, config: EngineConfig, served: EngineConfig, is_long: bool) -> OptionFacts:
     """Return the row with what the page asks for in a new run."""
     if row.control is None or row.control.initial is None:
         return row

@@ -125,10 +125,10 @@ def bench_words_of(language: str) -> dict[str, Any]:
     (`engine/bench/gains.py`); the command line has them too. Those of a
     lesson's questions (`app/lessons/words.py`) come with the lesson.
     """
-    told = {key: text for key, text in messages.texts(language).items() if not key.startswith("explain.")}
+    sentences = {key: text for key, text in messages.texts(language).items() if not key.startswith("explain.")}
     tables = {
         "the options": _of_options(language),
-        "the messages": told,
+        "the messages": sentences,
         "the gains": gain_texts(language),
     }
     texts = _together(tables | _rooms("words", language))

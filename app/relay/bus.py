@@ -112,8 +112,8 @@ class Bus:
                     pipe = self._redis.pipeline(transaction=False)
                     for channel, data in found:
                         pipe.publish(channel, data)
-                    told = pipe.execute()
-                    for channel in {channel for (channel, _), count in zip(found, told, strict=True) if not count}:
+                    counts = pipe.execute()
+                    for channel in {channel for (channel, _), count in zip(found, counts, strict=True) if not count}:
                         self._undelivered(channel)
             except (redis.RedisError, OSError) as error:
                 self._broken = str(error) or type(error).__name__

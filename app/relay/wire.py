@@ -16,7 +16,7 @@ class Hello(Struct, tag="hello", array_like=True, frozen=True):
     version: str  # of the program
 
 
-class Who(Struct, tag="who", array_like=True, frozen=True):
+class Identify(Struct, tag="who", array_like=True, frozen=True):
     number: int
     shown: Shown
 
@@ -53,7 +53,7 @@ class Wrote(Struct, tag="wrote", array_like=True, frozen=True):
     seconds: float
 
 
-Up = Hello | Who | Came | Gone | EventPacket | Has | Wrote
+Up = Hello | Identify | Came | Gone | EventPacket | Has | Wrote
 
 
 # The engine's process says
@@ -76,7 +76,7 @@ class Bye(Struct, tag="bye", array_like=True, frozen=True):
 
 
 class Known(Struct, tag="known", array_like=True, frozen=True):
-    """Answers `Who`."""
+    """Answers `Identify`."""
 
     number: int
     is_owner: bool

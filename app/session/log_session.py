@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from app.ground.errors import said
+from app.ground.errors import app_sentence
 from app.session.broadcast import Emit
 from app.session.closing import Closing
 from app.session.run import OpenLog
@@ -124,7 +124,7 @@ ATTACHED = "attached"  # its id: there is one a server
 class AttachedSession(LogSession):
     """The log of an attachment and its viewers. The watched server does not notice either. The only one of its kind."""
 
-    what = said("what.watched")
+    what = app_sentence("what.watched")
 
     def __init__(self, attachment: Attachment, emit: Emit) -> None:
         self._attachment = attachment

@@ -211,7 +211,7 @@ def parse_sampling(changes: dict[str, Any]) -> SamplingParams:
     """Sampling parameters from the fields that differ from the defaults."""
     found = _changed(changes, SamplingParams(), "sampling")
     if wrong := out_of_range(found):  # here already: what waits for an engine's thread is bounded
-        raise AppError("refused", wrong, said=wrong.said)
+        raise AppError("refused", wrong, translations=wrong.translations)
     return found
 
 

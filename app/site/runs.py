@@ -82,7 +82,7 @@ def fan(log: TraceReader) -> tuple[int, Output]:
 
     core/film.js has the same rule for the page.
     """
-    return min(_said(log), key=lambda found: found[1].top[0].logprob)
+    return min(_outputs_of_a(log), key=lambda found: found[1].top[0].logprob)
 
 
 def record_races(model: LoadedModel, language: str, folder: Path) -> None:
@@ -141,7 +141,7 @@ def _captured_layer(log: TraceReader) -> int:
     raise ValueError("the recording has no arrays")
 
 
-def _said(log: TraceReader) -> list[tuple[int, Output]]:
+def _outputs_of_a(log: TraceReader) -> list[tuple[int, Output]]:
     """Records and outputs of A before B came."""
     named = {s.request_id: s for s in log.state_at(len(log) - 1).sequences.values()}
     records = range(named["B"].submitted_in)
@@ -150,7 +150,7 @@ def _said(log: TraceReader) -> list[tuple[int, Output]]:
 
 def _words(log: TraceReader) -> Iterator[tuple[int, int, int]]:
     """Record, sequence and token of the likeliest words that A might have said in its first steps, and in the fan."""
-    asked = fan(log)
-    for index, output in sorted(dict([*_said(log)[:FIRST_STEPS], asked]).items()):
-        most = IN_FAN if index == asked[0] else WORDS
+    least_sure = fan(log)
+    for index, output in sorted(dict([*_outputs_of_a(log)[:FIRST_STEPS], least_sure]).items()):
+        most = IN_FAN if index == least_sure[0] else WORDS
         yield from ((index, output.seq_id, word.token_id) for word in output.top[:most])

@@ -84,9 +84,9 @@ class AccessLog:
         }
         if gone:
             line["gone"] = True
-        told = (environ or {}).get(ACCESS, {})
+        noted = (environ or {}).get(ACCESS, {})
         for field in FIELDS:
-            value = told.get(field)
+            value = noted.get(field)
             if isinstance(value, str):
                 line[field] = value[:MAX_TEXT]
             elif isinstance(value, int) and not isinstance(value, bool):

@@ -181,7 +181,7 @@ def compile_and_keep(model: LoadedModel, one: Callable[[], MadeLibrary | None] |
         raise ValueError("what was compiled cannot be kept")
 
 
-def is_kept(model: LoadedModel) -> bool:
+def is_cached(model: LoadedModel) -> bool:
     """Return whether the compiled forward pass of this model on the CPU is cached; nothing is compiled."""
     key = forward_key(model, {**cpu_options(), **AHEAD})
     return key is not None and find(key) is not None

@@ -48,7 +48,7 @@ def import_base() -> None:
         return
     before = set(sys.modules)
     try:
-        with _told_that_there_are_none(), _models_listed_once(), without_compiler():
+        with _absent_packages(), _models_listed_once(), without_compiler():
             for name in BASE:
                 importlib.import_module(name)
     except (ImportError, AttributeError, TypeError) as error:
@@ -59,7 +59,7 @@ def import_base() -> None:
 
 
 @contextmanager
-def _told_that_there_are_none() -> Iterator[None]:
+def _absent_packages() -> Iterator[None]:
     places = [(place, name) for place in (transformers.utils, import_utils) for name in ABSENT]
     before = [(place, name, getattr(place, name)) for place, name in places]
     for place, name in places:

@@ -95,7 +95,7 @@ def test_it_is_said_alike_at_every_record(seed: int | None, tmp_path: Path) -> N
         ranks, restored, links = range(heard.num_ranks), 0, 0
         for index, page in enumerate(json.loads(done.stdout), -1):
             for rank in ranks:
-                said = msgspec.to_builtins(heard.said(log, rank, index))
+                said = msgspec.to_builtins(heard.report(log, rank, index))
                 assert in_order(json.loads(json.dumps(said))) == in_order(page["said"][rank]), (index, rank)
                 key = json.dumps
                 roots = [msgspec.to_builtins(one) for one in heard.roots(log, rank, index)]

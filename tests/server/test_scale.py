@@ -140,7 +140,7 @@ def test_at_every_end_of_a_range_there_is_an_answer_or_a_sentence_in_both_langua
             try:
                 found = of(MultiDict({name: value}))
             except AppError as error:
-                assert error.said and "zh" in error.said, f"{name}={value}: {error.message}"
+                assert error.translations and "zh" in error.translations, f"{name}={value}: {error.message}"
                 continue
             for way in found.get("ways", []):
                 assert way["placement"] or "zh" in way["refused"], f"{name}={value}: {way['refused']}"

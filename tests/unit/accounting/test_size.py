@@ -214,7 +214,7 @@ def test_what_cannot_be_is_said_in_one_sentence_of_each_language(
 ) -> None:
     with pytest.raises(ImpossibleInput, match=sentence) as refused:
         answer(given, presets())
-    assert chinese in refused.value.said["zh"]
+    assert chinese in refused.value.translations["zh"]
 
 
 def test_all_sentences_are_there_in_both_languages_with_the_same_blanks() -> None:

@@ -137,7 +137,7 @@ def test_a_look_that_fails_is_said_and_the_next_goes_on() -> None:
         assert words(looking.frame).count("\n") == 0
         server.text = page(1) + counter.format(5)
         looking.again()
-        assert "it began anew" in words(looking.frame)
+        assert "it restarted" in words(looking.frame)
         assert tables(looking.frame)["running"][0]["prompt/s"] == "–"
 
 

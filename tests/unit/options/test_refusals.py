@@ -46,7 +46,7 @@ def said_of(settings: type[Struct], name: str, value: Any) -> dict[str, str] | N
         elif isinstance(made, EngineConfig):
             resolve(made, 512)
     except ConfigError as error:
-        return error.said
+        return error.translations
     return None
 
 
@@ -88,4 +88,4 @@ def test_a_refusal_that_puts_sentences_together_is_said_in_one_language() -> Non
     assert told["said"] == {"zh": "forget_policy 只能用于策略为 paged 的单个引擎；请去掉 attention_window、fault"}
     with pytest.raises(ConfigError) as found:
         resolve(EngineConfig(block_size=64, num_blocks=1 << 20), 512)
-    assert found.value.said["zh"] == "1048576 块 × 64 个槽位的块池超过了 16777216 个槽位"
+    assert found.value.translations["zh"] == "1048576 块 × 64 个槽位的块池超过了 16777216 个槽位"

@@ -221,7 +221,7 @@ def test_a_turn_comes_after_the_answer_before_it_in_another_pool_too(num_blocks:
                     since[name], turn[name] = 0, turn[name] + 1
     with TraceReader(path) as log:
         inputs = read_inputs(log, len(log), lambda record: None)
-        asked = [one for arrival in inputs.arrivals for one in arrival.asked]
+        asked = [one for arrival in inputs.arrivals for one in arrival.requests]
         records = list(Replay(log.header, inputs, num_blocks).records())
     came, ended, by_seq = dict[str, int](), dict[str, int](), dict[int, str]()
     for record in records:
