@@ -135,8 +135,8 @@ class Counts {
     }
     const { prompt_token_ids: prompt, client = null, waited: lane = 0 } = op;
     const request = requestOf(this.log, op);
-    const said = { request, client, lane, prompt: prompt.length, hit: 0, missed: null, moved: 0, preempted: 0 };
-    this.bySeq.set(op.seq_id, { seq: op.seq_id, parts: [op.seq_id], ...said, end: "waiting" });
+    const common = { request, client, lane, prompt: prompt.length, hit: 0, missed: null, moved: 0, preempted: 0 };
+    this.bySeq.set(op.seq_id, { seq: op.seq_id, parts: [op.seq_id], ...common, end: "waiting" });
   }
 }
 

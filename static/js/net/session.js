@@ -93,10 +93,10 @@ export class Session {
     if (this.state === "file" || this.state === "gone" || wanted === "" || link.isClosed) return;
     const known =
       this.run?.theater === wanted ? { from: store.own.numRecords.value, epoch: this.run?.epoch } : { from: 0 };
-    const asked = wanted ? link.join(wanted, known, (answer) => this.#now.enter(answer)) : this.#create(link);
+    const joining = wanted ? link.join(wanted, known, (answer) => this.#now.enter(answer)) : this.#create(link);
     const { wish } = link;
     try {
-      await asked;
+      await joining;
     } catch (error) {
       if (link.isClosed || link.wish !== wish) return; // replaced by a file or another run
       if (store.serverModel.peek()?.state === "failed") return; // the server exits; its successor is asked
