@@ -20,7 +20,7 @@ from engine.trace.log import TraceReader
 AHEAD = "js/onefile/prefetch.js"
 ENTRY = "js/main.js"
 OPENING = ("js/panels/intro/opening_panel.js", "js/panels/intro/panel.js")
-MAX_VISIBLE = 14  # words that the opening's first query sees at most: MAX_VISIBLE of static/js/panels/intro/film_scene.js
+MAX_VISIBLE = 14  # words that the opening's first query sees at most; the same in js/panels/intro/film_scene.js
 _MODULE = re.compile(r'\s*<script type="module"[^>]*></script>')
 
 

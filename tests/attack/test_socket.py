@@ -146,21 +146,21 @@ def test_who_asks_and_does_not_read_is_told_busy_and_then_disconnected(attacked:
         owner.do("submit", theater=theater, prompts=[{"text": "x" * 1000}] * 64)
     size = sum(map(len, owner.do("read", theater=theater, **{"from": 0, "to": 4})["records"]))
     assert size > MIB
-    before, asked = server.memory, event("read", {"theater": theater, "from": 0, "to": 4}, 7)
+    before, read_packet = server.memory, event("read", {"theater": theater, "from": 0, "to": 4}, 7)
     guest, codes = raw(server), list[str | None]()
     for _ in range(200):
-        guest.send_binary(asked)
+        guest.send_binary(read_packet)
         time.sleep(0.005)  # so that answers are there to be left unread
     while len(codes) < 200:
         packet = heard(guest)
         if packet["type"] == 3:
             codes.append(packet["data"][0].get("error", {}).get("code"))
     assert 4 <= codes.count(None) < 50 and set(codes) == {None, "busy"}
-    guest.send_binary(asked)
+    guest.send_binary(read_packet)
     assert heard(guest)["data"][0]["ok"], "who reads is served again"
     with pytest.raises(OSError):
         for _ in range(400):
-            guest.send_binary(asked)
+            guest.send_binary(read_packet)
             time.sleep(0.005)
     assert server.memory - before < 64, "of 600 MiB that were asked for"
     is_well(server)

@@ -112,7 +112,7 @@ def checksum(hashes: Iterable[bytes]) -> int:
     return zlib.crc32(b"".join(sorted(hashes)))
 
 
-def read(path: Path, told: dict[str, Any]) -> dict[str, Any]:
+def read(path: Path, published: dict[str, Any]) -> dict[str, Any]:
     """Return what the recorded log has of the publisher's messages."""
     places: dict[int, bytes] = {}
     took, num_messages, num_replayed, num_gaps = [], 0, 0, 0
@@ -135,10 +135,10 @@ def read(path: Path, told: dict[str, Any]) -> dict[str, Any]:
     findings = [one.message for one in check(path)]
     late = sorted(1000 * (one - min(took)) for one in took)
     return {
-        "lost": told["messages"] - num_messages,
+        "lost": published["messages"] - num_messages,
         "gaps": num_gaps,
         "replayed": num_replayed,
-        "is_same": checksum(places.values()) == told["cached"],
+        "is_same": checksum(places.values()) == published["cached"],
         "findings": findings[:3],
         "late_ms_median": round(statistics.median(late), 1),
         "late_ms_p99": round(late[int(0.99 * len(late))], 1),
@@ -238,7 +238,7 @@ def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -
             survey.look()
             if page is not None and len(rss) % LOOK == 0:
                 seen.append({**shown(page), "heap_mb": heap_mb(page)})
-        told = json.loads(publisher.stdout.readline())
+        published = json.loads(publisher.stdout.readline())
         cpu = (figures.processor_seconds() - worked) / (time.monotonic() - began)
         size, over = -1, time.monotonic()
         while path.stat().st_size != size and time.monotonic() - over < SETTLE:
@@ -261,11 +261,11 @@ def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -
             process.wait()
     tenths = [rss[len(rss) * i // 10] for i in range(10)]
     return {
-        "publisher": told,
+        "publisher": published,
         "server_rss_mib": [*tenths, rss[-1]],
         "server_cpus": round(cpu, 2),
         **more,
-        **read(path, told),
+        **read(path, published),
     }
 
 

@@ -104,12 +104,12 @@ def test_a_request_to_a_model_says_whose_it_was_and_its_tokens(tmp_path: Path, s
         answer = requests.post(f"{server.url}/v1/completions", json=body, headers={"Authorization": f"Bearer {key}"})
         assert answer.status_code == 200, answer.text
         assert requests.post(f"{server.url}/v1/completions", json=body).status_code == 401
-        told, refused = server.wait_for_lines(2)
+        served, refused = server.wait_for_lines(2)
         known = {"client", "request_id", "model", "theater", "prompt_tokens", "cached_tokens", "completion_tokens"}
-        assert set(told) == FOR_EACH | known
-        assert (told["client"], told["model"]) == ("grader", "fake")
-        assert (told["prompt_tokens"], told["cached_tokens"], told["completion_tokens"]) == (5, 0, 3)
-        assert told["request_id"] == answer.headers["X-Request-Id"]
+        assert set(served) == FOR_EACH | known
+        assert (served["client"], served["model"]) == ("grader", "fake")
+        assert (served["prompt_tokens"], served["cached_tokens"], served["completion_tokens"]) == (5, 0, 3)
+        assert served["request_id"] == answer.headers["X-Request-Id"]
         assert set(refused) == FOR_EACH
         assert "secret" not in server.file.read_text("utf-8")
     finally:

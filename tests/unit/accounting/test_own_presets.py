@@ -118,10 +118,10 @@ def test_ones_own_model_on_ones_own_card_reaches_every_section(
     assert (steps.shape.name, steps.roof.bytes_per_second) == ("Mine", 900e9)
     requests = tmp_path / "requests.jsonl"
     requests.write_text('{"timestamp": 0, "input_length": 512, "output_length": 2, "hash_ids": [1]}\n')
-    asked = ["simulate", str(requests), "--model", "mine", "--gpu", "desk"]
-    assert main([*asked, "--presets", str(file), "--json"]) == 0
+    arguments = ["simulate", str(requests), "--model", "mine", "--gpu", "desk"]
+    assert main([*arguments, "--presets", str(file), "--json"]) == 0
     assert "layers of Mine on 1 × My card (measured at my desk)" in json.loads(capsys.readouterr().out)["source"]
-    assert main(asked) == 2
+    assert main(arguments) == 2
     assert (
         "--model 'mine' is unknown, or its layers were not measured; use one of llama-2-7b" in capsys.readouterr().err
     )

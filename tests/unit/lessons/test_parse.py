@@ -127,7 +127,7 @@ def test_claims_are_numbers_with_a_figure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "found", "right"),
+    ("text", "found", "right"),
     [
         ("16", 16, True),
         ("sixteen tokens", 16, True),
@@ -144,6 +144,6 @@ def test_claims_are_numbers_with_a_figure() -> None:
         ("17", 16, False),
     ],
 )
-def test_a_number_is_right_as_far_as_its_last_digit(said: str, found: float, right: bool) -> None:
-    number = number_in(said)
+def test_a_number_is_right_as_far_as_its_last_digit(text: str, found: float, right: bool) -> None:
+    number = number_in(text)
     assert number is not None and agrees(number, found) is right

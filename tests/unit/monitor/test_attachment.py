@@ -48,8 +48,8 @@ def test_a_full_disk_ends_the_log_and_the_attachment_says_so(monkeypatch: pytest
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with Publisher() as publisher:
-        asked = Attaching(events=publisher.events, replay=publisher.replay, block_size=4, num_blocks=4)
-        attachment = Attachment(asked)
+        options = Attaching(events=publisher.events, replay=publisher.replay, block_size=4, num_blocks=4)
+        attachment = Attachment(options)
         try:
             monkeypatch.setattr(TraceWriter, "append", full)
             attachment.start()
