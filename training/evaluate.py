@@ -106,7 +106,7 @@ def continuation(model: PreTrainedModel, ids: Tokens, count: int, sample: bool, 
 
 
 def seven_character_form(model: PreTrainedModel, tokenizer: Tokenizer, corpus: Corpus, count: int) -> dict[str, Any]:
-    """How often three clauses after a held-out seven-character opening have seven characters each.
+    """Measure how often three clauses after a held-out seven-character opening have seven characters each.
 
     `couplets`: openings whose next clause has seven characters, so that both of the couplet have. `prosody`: rhyme and
     tones of the quatrains that came out regular, of the held-out poems' own, and of the latter's characters shuffled.
@@ -148,7 +148,7 @@ def beginning(body: str) -> str:
 
 
 def recited(model: PreTrainedModel, tokenizer: Tokenizer, body: str) -> int:
-    """How many characters of `body` the model recites greedily, without an error, after its `beginning`."""
+    """Count the characters of `body` that the model recites greedily, without an error, after its `beginning`."""
     prompt = beginning(body)
     ids = tokenizer.encode(prompt).ids
     length = len(tokenizer.encode(body).ids)

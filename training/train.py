@@ -139,7 +139,7 @@ class Trainer:
             parameter.grad = None
 
     def calibrate(self, max_minutes: float) -> tuple[int, float]:
-        """How many steps fit into `max_minutes`, and the seconds of one, measured without changing the model."""
+        """Measure, without changing the model, the seconds of a step and how many steps fit into `max_minutes`."""
         phase = self.phases[0]
         source = self.batches(phase, WARM_STEPS + self.settings["calibration_steps"])
         start, loss = 0.0, torch.zeros(())

@@ -52,7 +52,7 @@ class RunStatus(Struct, frozen=True, kw_only=True):
 
 
 class BenchRuns:
-    """At most one run. Thread-safe."""
+    """Runs benchmarks, one at a time. Thread-safe."""
 
     what = app_sentence("what.bench")
 

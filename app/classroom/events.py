@@ -213,7 +213,7 @@ class ClassEvents:
         self._emit("class_mine", found.mine(seat), list(seat.sids))
 
     def _leave(self, found: Classroom, sids: list[str]) -> None:
-        """They look at the class's runs no more."""
+        """Unsubscribe these clients from the class's runs."""
         for session_id in list(found.sessions):
             with contextlib.suppress(AppError):
                 session = self._sessions.watch(session_id)

@@ -303,7 +303,9 @@ def _scenarios(arguments: argparse.Namespace) -> list[Scenario]:
 
 
 def _default_out(arguments: argparse.Namespace) -> Path:
-    """Beside the shipped records only what could replace one: not a file's scenario, not fewer rounds."""
+    """Return the default folder: that of the shipped records only for a run that could replace one, with a shipped
+    scenario and all of its rounds.
+    """
     from engine.bench.environment import ROOT
     from engine.bench.record import RESULTS
 

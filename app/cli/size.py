@@ -154,7 +154,7 @@ def _print(numbers: list[Derived], texts: dict[str, str], explain: bool, mistake
 
 
 def _print_sources(found: dict[str, Any]) -> None:
-    """Where the figures of the model, of the GPUs and of the links that were printed stand."""
+    """Print the sources of the printed figures of the model, the GPUs and the links."""
     for one in (found["model"], *found["gpus"], *found["links"]):
         for source in one["sources"]:
             dated = f" ({source.dated})" if source.dated else ""

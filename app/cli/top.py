@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Until Ctrl-C, or once. UserError: the first look found no metrics."""
+    """Print the tables until Ctrl-C, or once. Raises UserError if the first sample has no metrics."""
     if not 0.1 <= arguments.interval <= 3600:
         raise UserError(f"--interval must be from 0.1 to 3600 seconds, not {arguments.interval}")
     from rich.console import Console

@@ -229,7 +229,7 @@ def _padded(text: str, width: int) -> str:
 
 
 class _Narrator:
-    """Tells the timelines of sequences, each in its own name; other sequences have their requests' names too."""
+    """Prints the timelines of sequences. Other sequences are named by their requests."""
 
     def __init__(self, log: TraceReader, everyone: list[Timeline], language: str) -> None:
         self._log = log

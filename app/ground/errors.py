@@ -71,7 +71,7 @@ class AppError(Exception):
         self.translations = translations
 
     def as_map(self) -> dict[str, Any]:
-        """As it travels, over sockets and HTTP alike."""
+        """Return the error as it is sent, over sockets and HTTP alike."""
         error: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.objection:
             error["objection"] = asdict(self.objection)

@@ -25,7 +25,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 class ApiSettings(Struct, frozen=True, kw_only=True):
-    """`keys`: what the client with a key may do, by the key's SHA-256; without any, everybody may ask."""
+    """`keys`: policy of each client, by the SHA-256 of its key; without any, all clients are accepted."""
 
     keys: dict[str, Policy] = {}
     default: Policy = Policy(name=ANONYMOUS)  # of clients without a key, where none is needed
@@ -35,7 +35,7 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def clients(self) -> list[str]:
-        """Those that have a name here."""
+        """Names of the clients with a key."""
         return [policy.name for policy in self.keys.values()]
 
 

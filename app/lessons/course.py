@@ -188,7 +188,7 @@ class Course:
         return None if is_option else f"there is no answer {given}"
 
     @property
-    def asked(self) -> Mapping[int, Question]:
+    def questions(self) -> Mapping[int, Question]:
         """Questions so far by item, including the right answers; not for clients that still have to answer."""
         return self._questions
 

@@ -53,7 +53,7 @@ def _page_item(course: Course, index: int, item: Item, section: int) -> PageItem
 
 
 def _ask_item(course: Course, index: int, section: int, again: str | None) -> AskItem:
-    question, answered = course.asked[index], course.answers.get(index, Answered())
+    question, answered = course.questions[index], course.answers.get(index, Answered())
     given = [option for option in answered.given if option is None or isinstance(option, int)]
     return AskItem(
         index=index,

@@ -21,7 +21,7 @@ def name_of(log: Path) -> str:
 
 
 def drop_unused(folder: Path, suffix: str, data_suffix: str, but: set[Path]) -> None:
-    """Before another is made: of the others those used last stay."""
+    """Make room for another entry: delete the least recently used ones beyond MAX_FILES."""
     found = (path for path in folder.glob(f"*{suffix}") if not path.name.startswith(LIVE))
     oldest_first = sorted(found, key=lambda path: path.stat().st_mtime)
     for path in oldest_first[: max(0, len(oldest_first) + 1 - MAX_FILES)]:

@@ -54,7 +54,7 @@ class DerivedFiles(ABC, Generic[T]):
         self._done: dict[Path, int] = {}  # records, of what is being made
         self._read: dict[Path, T] = {}  # the most recently used is last
         self._stamps: dict[Path, tuple[int, ...]] = {}  # of the files that were read
-        self._used_at: dict[Path, float] = {}  # when, of those of runs that go on
+        self._used_at: dict[Path, float] = {}  # time of the last use, by index of a live run
         self._names: WeakKeyDictionary[OpenLog, Path] = WeakKeyDictionary()  # of these
         self._failed: dict[Path, str] = {}
         self._is_over = False
@@ -65,11 +65,11 @@ class DerivedFiles(ABC, Generic[T]):
 
     @abstractmethod
     def is_of(self, made: T, log: TraceReader) -> bool:
-        """Return whether it is of this log, as far as it goes."""
+        """Return whether the index belongs to this log; it may cover only its beginning."""
 
     @abstractmethod
     def is_whole(self, made: T, log: TraceReader) -> bool:
-        """Return whether it knows all that there is to know; a log may have grown since it was made."""
+        """Return whether the index covers the whole log, which may have grown since."""
 
     def find(self, run: OpenLog) -> T:
         """Return the current files of a run; start to build them if there are none.
@@ -241,7 +241,7 @@ class LogIndexes(DerivedFiles[LogIndex]):
         return made.is_of(log)
 
     def is_whole(self, made: LogIndex, log: TraceReader) -> bool:
-        """Return whether it knows all of it, or all that can be known."""
+        """Return whether the index covers the whole log, or ends at damage."""
         index = made.index
         return index.is_done and (bool(index.problem) or index.num_records == len(log))
 
@@ -251,7 +251,7 @@ LEAST = 60.0  # seconds
 
 
 class LogTables(DerivedFiles[CachedTables]):
-    """Those of a server."""
+    """Tables of the logs of a server."""
 
     program = "engine.trace.query.make"
     suffix, data_suffix = SUFFIX, DATA

@@ -52,7 +52,7 @@ class HttpRequests(Collector):
             self._durations.setdefault((handler, method), Histogram(DURATIONS)).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """As they are now."""
+        """Yield the current metrics."""
         counter = CounterMetricFamily(
             "http_requests", "HTTP requests that were answered.", labels=["handler", "method", "status"]
         )

@@ -118,7 +118,7 @@ class MessagesBody(CountTokensBody, kw_only=True):
 
 
 def api_request(body: MessagesBody, model: ServedModel, max_model_len: int | None = None) -> ApiRequest:
-    """Return what the body asks for. Raises ApiError, naming the field.
+    """Return the request of a body. Raises ApiError, naming the field.
 
     As at Anthropic's, `max_tokens` may be more than there is room for.
     """

@@ -1,4 +1,4 @@
-"""The tables of options that stand in the page, with what the page asks for in a new run."""
+"""Tables of options in the page, with the values that the page requests for a new run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.setup.resolve import resolve_for
 from engine.trace.goodput import APPLICATIONS
 from engine.trace.records import ModelFacts
 
-SHORT = 1024  # positions of a model up to which the page asks for its own layout: few blocks, of a few slots
+SHORT = 1024  # maximum positions of a model for which the page requests its own layout: few blocks, of a few slots
 
 
 def option_tables(config: EngineConfig | None = None, facts: ModelFacts | None = None) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def page_tables(config: EngineConfig | None, facts: ModelFacts | None) -> dict[s
 
 
 def _row_of(row: OptionFacts, config: EngineConfig, served: EngineConfig, is_long: bool) -> OptionFacts:
-    """Return the row with what the page asks for in a new run."""
+    """Return the row with the value that the page requests for a new run."""
     if row.control is None or row.control.initial is None:
         return row
     own = getattr(config, row.name)

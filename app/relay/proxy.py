@@ -22,7 +22,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Proxy:
-    """Asks the engine's process. On worker threads."""
+    """Forwards requests to the engine's process. On worker threads."""
 
     def __init__(self, server: Callable[[], str | None]) -> None:
         """`server()`: its address, when it is known."""

@@ -16,7 +16,7 @@ from app.relay.bus import Bus, server_channel, without_password, worker_channel
 from app.transport.clients import Acknowledged, Clients, Sent, Slowest
 from app.transport.hub import Hub
 
-BEAT = 1.0  # seconds after which something is said in any case
+BEAT = 1.0  # seconds after which a frame is sent in any case
 SILENCE = 10.0  # seconds without a word after which the other one counts as gone
 MAX_WORKERS = 64
 FLUSH_SECONDS = 1.0
@@ -62,11 +62,11 @@ class Relays:
         self._hub.call(lambda: gevent.spawn(self._beat) and None)
 
     def stop(self) -> None:
-        """Send the workers away, after what was said before."""
+        """Disconnect the workers after all queued messages."""
         self._hub.ask(self._end_all)
         self._bus.close(FLUSH_SECONDS)
 
-    # As Clients wants it
+    # Interface of a remote for `Clients`
 
     def has(self, sid: str) -> bool:
         return sid in self._relay_of
@@ -196,7 +196,7 @@ class Relays:
                     self._flush(relay)
             gevent.sleep(BEAT / 2)
 
-    # What they say
+    # Messages from workers
 
     def _take(self, relay: Relay, message: wire.Up) -> None:
         match message:
@@ -242,7 +242,7 @@ class Relays:
         if sid not in self._relay_of:
             self._clients.gone(sid)  # it disconnected while it was, say, made a viewer
 
-    # What is said to them
+    # Messages to workers
 
     def _say(self, relay: Relay, message: wire.Down) -> None:
         """Queue a message; messages of one turn of the hub go in one frame."""

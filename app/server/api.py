@@ -79,7 +79,7 @@ def compare(context: ApiContext, request: Request) -> Response:
 
 
 def kept_questions(context: ApiContext, request: Request) -> Response:
-    """Questions that everybody asks of a log."""
+    """Return the prepared questions about a log."""
     return json_answer(kept())
 
 

@@ -81,13 +81,13 @@ class LogSession:
         return self._broadcast.leave(sid)
 
     def turn_to(self, run: OpenLog) -> None:
-        """Show another log instead. Reads of the one before go on to their end."""
+        """Show another log instead. Current reads of the previous one continue to their end."""
         before, self.run = self.run, run
         self._broadcast.follow(run)
         before.retire()
 
     def wake(self) -> None:
-        """There are new records."""
+        """Notify viewers of new records."""
         self._broadcast.wake()
 
     def close(self, why: Closing) -> None:
@@ -115,7 +115,7 @@ class LogSessions(Protocol):
         """Forget a disconnected client."""
 
     def close(self, why: Closing) -> None:
-        """Close all of them and tell their viewers."""
+        """Close all of them and notify their viewers."""
 
 
 ATTACHED = "attached"  # its id: there is one a server
@@ -151,6 +151,6 @@ class AttachedSession(LogSession):
         return self._attachment.error
 
     def close(self, why: Closing) -> None:
-        """Listen no more, and tell the viewers. Reads under way go on to their end."""
+        """Unsubscribe, and notify the viewers. Current reads continue to their end."""
         self._attachment.close()
         super().close(why)

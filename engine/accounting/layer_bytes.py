@@ -160,7 +160,7 @@ class CacheBytes:
 
 
 def derive_with(id: str, unit: Unit, formula: str, *factors: Factor) -> Derived:
-    """Like `derive`, ignoring factors that are not in the formula."""
+    """Return `derive` of those factors that are in the formula."""
     used = set(SYMBOL.findall(formula))
     return derive(id, unit, formula, *(factor for factor in factors if factor.symbol in used))
 

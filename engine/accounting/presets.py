@@ -77,7 +77,7 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def bytes_per_weight(self) -> None:
-        """None: by dtype."""
+        """Return None, because the dtype decides."""
         return None
 
     @property

@@ -3,8 +3,8 @@
     with RayWorkers(Source("model"), address=None) as workers:
         cluster = process_cluster(model, config, workers)
 
-What is said is what is said to a process (`messages.py`), as calls of one method; an actor does one after the other,
-and what it writes comes with the answer of the call. Blocks move through Ray's object store (`connector/ray_link.py`).
+Messages are those of an instance process (`messages.py`), sent as calls of one method. An actor handles one call after
+the other and returns its messages as the result. Blocks move through Ray's object store (`connector/ray_link.py`).
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ Say = Callable[[ToCluster], None]
 
 
 class Worker:
-    """The engine, and what it answers. `say` must have handed on a message when it returns: a record has to be on its
-    way before another instance can write one that follows from it.
+    """Engine of an instance, and its answers to messages. `say` must have sent a message when it returns, because a
+    record must be sent before another instance can write one that follows from it.
     """
 
     def __init__(self, begin: Begin, model: LoadedModel, bell: Bell, exchange: Exchange, say: Say) -> None:

@@ -338,7 +338,7 @@ def _compile(graph: torch.fx.GraphModule, options: dict[str, Any]) -> Any:
 
 
 def _end_compiling_processes() -> None:
-    """They would outlive the compilation."""
+    """End inductor's worker processes, which would outlive the compilation."""
     from torch._inductor.async_compile import shutdown_compile_workers
 
     shutdown_compile_workers()

@@ -73,8 +73,8 @@ def _absent_packages() -> Iterator[None]:
 
 @contextmanager
 def _models_listed_once() -> Iterator[None]:
-    """Which classes each model's files have, transformers finds by reading all of these files: for itself, and again
-    for its package of models, by another name of the same folder. Here the second time gets what the first one found.
+    """Let transformers list the classes of its model files once inside the `with`. It reads all files twice, under two
+    names of the same folder; here the second call returns the result of the first.
     """
     before = getattr(import_utils, LISTING, None)
     models = Path(transformers.__file__).parent / "models"

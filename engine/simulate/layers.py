@@ -58,7 +58,7 @@ class Card(NamedTuple):
         raise ValueError(f"no layer times of {self.model.id} on {tensor_parallel} × {self.gpu.id}{known}")
 
     def room_tokens(self, tensor_parallel: int = 1, stages: int = 1, **more: int) -> int:
-        """As `engine.accounting.token_capacity`."""
+        """Return the token capacity (`engine.accounting.token_capacity`)."""
         return room_tokens(self.model, self.gpu, tensor_parallel, stages, **more)
 
     @property

@@ -229,10 +229,12 @@ def tell(run: Run, record: Record) -> None:
         if point.failed:
             run.add(name, "skipped", point.failed)
             continue
-        run.add(name, "measured", said(point), figures={key: figure.median for key, figure in point.figures.items()})
+        run.add(
+            name, "measured", figures_text(point), figures={key: figure.median for key, figure in point.figures.items()}
+        )
 
 
-def said(point: Point) -> str:
+def figures_text(point: Point) -> str:
     """Step time, share of the copy bandwidth, and throughput against the baselines."""
     figures = point.figures
     parts = []

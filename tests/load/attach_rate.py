@@ -80,7 +80,7 @@ def publish(rate: int, seconds: float) -> None:
         print(json.dumps({"events": publisher.events, "replay": publisher.replay}), flush=True)
         sys.stdin.readline()
         each, coming, cached = rate // MESSAGES, events(), set[bytes]()
-        began, number, said, behind = time.monotonic(), 0, 0, 0.0
+        began, number, num_events, behind = time.monotonic(), 0, 0, 0.0
         for number in range(int(seconds * MESSAGES)):
             batch = [next(coming) for _ in range(each)]
             wait = began + number / MESSAGES - time.monotonic()
@@ -88,7 +88,7 @@ def publish(rate: int, seconds: float) -> None:
                 time.sleep(wait)
             behind = max(behind, -wait)
             publisher.publish(message(*batch, ts=time.time()))
-            said += each
+            num_events += each
             for event in batch:
                 (cached.update if event["type"] == "BlockStored" else cached.difference_update)(event["block_hashes"])
         took = time.monotonic() - began
@@ -96,8 +96,8 @@ def publish(rate: int, seconds: float) -> None:
             json.dumps(
                 {
                     "messages": number + 1,
-                    "events": said,
-                    "events_per_second": round(said / took),
+                    "events": num_events,
+                    "events_per_second": round(num_events / took),
                     "behind_ms": round(1000 * behind, 1),  # of its own clock, at most
                     "cached": checksum(cached),
                 }

@@ -77,7 +77,7 @@ class Follower(Viewer):
             self._given = {one["poll"] for one in ack["mine"]["answers"]}
             self._theater = ack["state"]["theater"]
             self.join()
-            self.told("class", ack["state"])
+            self.received("class", ack["state"])
         elif number == ANSWERED:
             if ack["ok"]:
                 self._given = {one["poll"] for one in ack["answers"]}
@@ -86,7 +86,7 @@ class Follower(Viewer):
         else:
             super().answered(number, ack, now)
 
-    def told(self, event: str, data: dict[str, Any]) -> None:
+    def received(self, event: str, data: dict[str, Any]) -> None:
         if event != "class":
             return
         self.views += 1
@@ -170,7 +170,7 @@ class Workers:
             command = [sys.executable, "-m", "app", "worker", "--message-queue", redis.url, "--port", "0"]
             worker = Process(command)
             self._workers.append(worker)
-            self.ports.append(int(worker.said().rstrip("/\n").rpartition(":")[2]))
+            self.ports.append(int(worker.first_line().rstrip("/\n").rpartition(":")[2]))
 
     def come(self, path: str) -> None:
         """Wait until each has found the server."""

@@ -95,9 +95,7 @@ def main() -> int:
                     measure(api, url, options.requests)
                     after = psutil.Process(process.pid).cpu_times()
                 used = after.user + after.system - before.user - before.system
-                print(
-                    f"proxy CPU: {1000 * used / (options.requests + 10):.2f} ms a request; {len(reports)} reports"
-                )
+                print(f"proxy CPU: {1000 * used / (options.requests + 10):.2f} ms a request; {len(reports)} reports")
             finally:
                 process.terminate()
     return 0

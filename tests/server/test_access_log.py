@@ -38,7 +38,7 @@ class Logged:
         app = create_app(Models(ModelEntry(self.model)), ServerSettings(token=token, api=api), access_log=self.log)
 
         @app.route("/v1/told", methods=["POST"])
-        def told() -> str:
+        def note() -> str:
             from flask import request
 
             tell(request.environ, client="grader", request_id="cmpl-1", prompt_tokens=3, model="x" * 500)
@@ -87,10 +87,10 @@ def test_each_request_is_a_line(logged: Logged) -> None:
 def test_an_endpoint_adds_what_it_knows_and_no_more(logged: Logged) -> None:
     requests.post(f"{logged.url}/v1/told", headers={"Authorization": "Bearer sk-secret"})
     requests.get(f"{logged.url}/api/health")
-    told, plain = logged.wait_for_lines(2)
-    assert set(told) == FOR_EACH | {"client", "request_id", "prompt_tokens", "model"}
-    assert (told["client"], told["request_id"], told["prompt_tokens"]) == ("grader", "cmpl-1", 3)
-    assert told["model"] == "x" * 200
+    served, plain = logged.wait_for_lines(2)
+    assert set(served) == FOR_EACH | {"client", "request_id", "prompt_tokens", "model"}
+    assert (served["client"], served["request_id"], served["prompt_tokens"]) == ("grader", "cmpl-1", 3)
+    assert served["model"] == "x" * 200
     assert set(plain) == FOR_EACH
 
 

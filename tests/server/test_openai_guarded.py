@@ -340,7 +340,7 @@ def test_private_means_that_nothing_said_is_anywhere(tmp_path: Path) -> None:
         theater = api.served.session
         with theater.run.reading() as log:
             assert log.num_captures == 0
-            told = b"".join([log.header_bytes, *(log.record_bytes(i) for i in range(len(log)))])
+            log_bytes = b"".join([log.header_bytes, *(log.record_bytes(i) for i in range(len(log)))])
             ids = {id for i in range(len(log)) for entry in log.record(i).batch for id in entry.token_ids}
             assert ids == {0} and any(log.record(i).memory.blocks_held for i in range(len(log)))
         shown = requests.get(f"{api.url}/api/theaters").content + requests.get(f"{api.url}/metrics").content
@@ -351,7 +351,7 @@ def test_private_means_that_nothing_said_is_anywhere(tmp_path: Path) -> None:
         assert list(check(file)) == [], "what is left is a whole trace"
         text = answers[0]["choices"][0]["text"]
         for secret in (words.encode(), b"marmalade", b"zyx", text.encode(), text[:12].encode()):
-            assert secret not in told and secret not in shown
+            assert secret not in log_bytes and secret not in shown
 
 
 def test_a_run_is_not_begun_anew_under_its_clients(api: Api) -> None:

@@ -66,9 +66,9 @@ def test_refusals_at_a_worker_have_the_apis_shape(api: Api, worker: Worker, monk
     status, error = ask(b" " * (MAX_BYTES + 1))
     assert (status, error["type"]) == (413, "invalid_request_error")
 
-    def nobody(*_: object) -> None:
+    def refuse(*_: object) -> None:
         raise ConnectionRefusedError
 
-    monkeypatch.setattr("gevent.socket.create_connection", nobody)
+    monkeypatch.setattr("gevent.socket.create_connection", refuse)
     status, error = ask(body)
     assert (status, error["code"]) == (503, "loading")

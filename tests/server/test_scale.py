@@ -171,11 +171,11 @@ def test_rooflines_over_http_stand_under_the_measured_roofs(server):
 def test_a_card_multiplies_faster_in_narrower_dtypes_and_then_reads_narrower_weights(server):
     """H100: 1,979e12 instead of 989.5e12 a second, and a byte for each weight; K and V stay in two."""
 
-    def asked(**choices: str) -> Any:
+    def answer_of(**choices: str) -> Any:
         chosen = {"model": "llama-3.1-8b", "batch": "1", "context": "1", "contexts": "4096", **choices}
         return requests.get(f"{server.url}/api/scale/roofline", chosen).json()
 
-    half, byte = asked(gpu="h100-80gb"), asked(gpu="h100-80gb", dtype="float8")
+    half, byte = answer_of(gpu="h100-80gb"), answer_of(gpu="h100-80gb", dtype="float8")
     assert (half["dtype"], byte["dtype"]) == ("float16", "float8")
     assert byte["ridge"]["value"] == 2 * half["ridge"]["value"] == 1979e12 / 3350e9
     steps = [one["chosen"]["decode"]["step"] for one in (half, byte)]
@@ -183,21 +183,21 @@ def test_a_card_multiplies_faster_in_narrower_dtypes_and_then_reads_narrower_wei
     limits = [one["decode"][0]["crossing"]["limit"]["value"] for one in (half, byte)]
     # of ever more sequences: what the keys and values of each allow, and the embedding of its token
     assert limits[0] == pytest.approx(limits[1], rel=1e-4)
-    assert "T4 16GB has no rate in float8; choose from float32, float16, int8" in asked(gpu="t4", dtype="float8")[
+    assert "T4 16GB has no rate in float8; choose from float32, float16, int8" in answer_of(gpu="t4", dtype="float8")[
         "error"
     ]["message"]  # fmt: skip
-    own = asked(model=HERE, gpu="a100-80gb", contexts="4")
+    own = answer_of(model=HERE, gpu="a100-80gb", contexts="4")
     assert (own["dtype"], own["roof"]["flops_per_second"]) == ("float32", 19.5e12)
 
 
 def test_a_card_carries_the_error_of_layers_that_were_measured_on_it_or_on_others(server) -> None:
     """An A100's own; a T4's are those of other cards. A crossing lies where the roofs that were reached meet."""
 
-    def asked(gpu: str) -> Any:
+    def answer_of(gpu: str) -> Any:
         given = {"model": "llama-2-7b", "gpu": gpu, "contexts": "1,4096", "batch": "16", "context": "256"}
         return requests.get(f"{server.url}/api/scale/roofline", given).json()
 
-    own, others = asked("a100-80gb"), asked("t4")
+    own, others = answer_of("a100-80gb"), answer_of("t4")
     assert own["error_source"] == {"kind": "card", "on": "A100 SXM 80GB"}
     assert others["error_source"] == {"kind": "cards", "on": "A100 SXM 80GB, H100 SXM 80GB"}
     error, step = own["errors"]["decode"], own["chosen"]["decode"]["step"]

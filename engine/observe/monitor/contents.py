@@ -32,7 +32,7 @@ class Contents:
     """Cached contents of an instance. `num_unmatched` and `num_unplaced` count since they were last read."""
 
     def __init__(self, first_block: int, num_blocks: int, outside: Places) -> None:
-        """Its pool's places are [first_block, first_block + num_blocks)."""
+        """Track contents in the pool's places [first_block, first_block + num_blocks), and outside."""
         self._pool = range(first_block, first_block + num_blocks)
         self._free = list(self._pool)
         self._outside, self._free_outside = outside, list[int]()

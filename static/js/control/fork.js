@@ -32,8 +32,7 @@ export const formOpen = signal(false);
 export const kind = signal(/** @type {Kind} */ ("token"));
 
 /**
- * Where to move the keyboard focus once it exists: "form" after opening it from elsewhere, "futures" after a fork;
- * null.
+ * Target of the keyboard focus once it exists: "form" after opening it from elsewhere, "futures" after a fork; null.
  */
 export const goOnAt = signal(/** @type {"form" | "futures" | null} */ (null));
 

@@ -70,7 +70,7 @@ async function ask(what, query = {}, theater = own.large.peek()?.theater, more) 
 }
 
 /**
- * Like `ask`, for data up to `record`: during a rebuild the query waits until the index covers that record.
+ * Query data up to `record`, as `ask` does; during a rebuild, wait until the index covers that record.
  * @param {number} record
  * @param {string} what
  * @param {Record<string, number>} query

@@ -14,7 +14,7 @@ import { answeredFacts, askForFacts, firstRecording, forgetModel, receiveModel }
 import { isRecording } from "./followed_run.js";
 import { Following } from "./following.js";
 import { Link } from "./link.js";
-import { forgetAsked, showEmbedded, showOfSite, startOfSite } from "./site.js";
+import { cancelLoading, showEmbedded, showOfSite, startOfSite } from "./site.js";
 import { fetchLog, logOf } from "./trace_file.js";
 
 /** @import {Joined} from "../core/wire.js" */
@@ -271,7 +271,7 @@ export class Session {
 
   /** Show an empty log, to be filled by a recorded lesson. @param {Uint8Array} header */
   lay(header) {
-    forgetAsked();
+    cancelLoading();
     this.#now.lay(header);
   }
 

@@ -13,7 +13,7 @@ import { fetchLog, logOf } from "./trace_file.js";
 let latest = null;
 
 /** Cancel a pending recording because something else is shown. */
-export const forgetAsked = () => (latest = null);
+export const cancelLoading = () => (latest = null);
 
 /** Show the embedded log, if the page has one. @param {(found: Found) => void} show */
 export async function showEmbedded(show) {

@@ -112,8 +112,8 @@ def test_ones_own_model_on_ones_own_card_reaches_every_section(
     assert [way["placement"] is not None for way in placed["ways"]] == [True, True, True]
     elsewhere = placements(MultiDict({"model": "mine"}), presets([file]))["ways"][0]["refused"] or {}
     assert "the layers of Mine were not measured on A100 SXM 80GB; there are times on desk" in elsewhere["en"]
-    nobody = SimpleNamespace(is_live=False, first=SimpleNamespace(is_loading=False))
-    here = RooflineContext(cast("Any", None), cast("Any", nobody), tmp_path, presets=file)
+    models = SimpleNamespace(is_live=False, first=SimpleNamespace(is_loading=False))
+    here = RooflineContext(cast("Any", None), cast("Any", models), tmp_path, presets=file)
     steps = subject(here, MultiDict({"model": "mine", "gpu": "desk"}))
     assert (steps.shape.name, steps.roof.bytes_per_second) == ("Mine", 900e9)
     requests = tmp_path / "requests.jsonl"

@@ -287,9 +287,9 @@ def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Workers, tmp_
             os.kill(one.pid, signal.SIGKILL)
             run(cluster)
             assert cluster.instances[index] is not one
-            said, expected = outputs(cluster), alone(PLAIN, PROMPTS, model)
+            by_request, expected = outputs(cluster), alone(PLAIN, PROMPTS, model)
             for request, tokens in zip(found, expected, strict=True):
-                generated = said[request.request_id]  # their decode instance ended: the tokens so far
+                generated = by_request[request.request_id]  # their decode instance ended: the tokens so far
                 assert generated == (tokens if index == 0 else tokens[: len(generated)])
         lost = [op for op in ops_in(cluster) if isinstance(op, Lost)]
     assert [op.detail for op in lost] == ["it was ended by SIGKILL"] * 2

@@ -54,14 +54,14 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
             if isinstance(course.checkpoint, Ask) and question:
                 at = course.at
                 assert f"question.{question.rule}.stem" in texts and f"question.{question.rule}.right" in texts
-                said(texts[f"question.{question.rule}.stem"], question.values)
-                said(texts[f"question.{question.rule}.right"], question.values)
+                check_text(texts[f"question.{question.rule}.stem"], question.values)
+                check_text(texts[f"question.{question.rule}.right"], question.values)
                 for option in question.options:
-                    said(texts[option.text], option.values)
+                    check_text(texts[option.text], option.values)
                     if option.why and option.why != "near":
                         keys = {f"question.{question.rule}.{option.why}", f"question.{question.rule}.why.{option.why}"}
                         assert keys & texts.keys(), (question.rule, option.why)
-                        said(texts[min(keys & texts.keys())], question.values)
+                        check_text(texts[min(keys & texts.keys())], question.values)
                 stem, answers = worded(question, language)
                 assert "{" not in stem + "".join(answers) and len(answers) == len(set(answers))
                 assert question.options[question.right].why is None
@@ -85,7 +85,7 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
         engine.close()
 
 
-def said(text: str, values: Mapping[str, object]) -> None:
+def check_text(text: str, values: Mapping[str, object]) -> None:
     """Every placeholder of the words has its value."""
     assert set(re.findall(r"\{(\w+)", text)) <= values.keys(), (text, values)
 

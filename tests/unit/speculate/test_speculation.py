@@ -183,7 +183,7 @@ def test_a_step_whose_drafter_fails_promises_no_block(future: list[int], tmp_pat
         while not request.sequence.has_output:
             engine.step()
         engine.add_request(other, GREEDY)
-        script.propose = lambda asked: 1 // 0  # type: ignore[method-assign, assignment, return-value]
+        script.propose = lambda wanted: 1 // 0  # type: ignore[method-assign, assignment, return-value]
         with pytest.raises(ZeroDivisionError):
             engine.step()
         del script.propose

@@ -248,8 +248,8 @@ def _said(index: Index) -> dict[str, Any]:
     contents = ContentColumns()
     for patch in index.contents:
         put_patch(contents, msgspec.msgpack.decode(patch, type=Patch[ContentColumns]))
-    heard = joined([msgspec.msgpack.decode(one, type=ObservedColumns) for one in index.heard])
-    return {**found, "contents": asdict(contents), "heard": asdict(heard), "is_done": None}
+    observed = joined([msgspec.msgpack.decode(one, type=ObservedColumns) for one in index.heard])
+    return {**found, "contents": asdict(contents), "heard": asdict(observed), "is_done": None}
 
 
 @pytest.fixture

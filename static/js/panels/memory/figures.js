@@ -14,7 +14,7 @@ import { lazy, lazyPanel } from "../../kit/lazy.js";
 import { Spoiler } from "../../kit/spoiler.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
-import { isAsked } from "../../state/lessons.js";
+import { isOpenQuestion } from "../../state/lessons.js";
 import { connection, log, ownIsShown, record, select, selected, state } from "../../state/store.js";
 import { Formula } from "./formula.js";
 
@@ -41,7 +41,7 @@ export function Figures() {
   const groups = now.block_groups;
   const total = capacityBytes(groups, m.block_size);
   const several = hasSiblings(groups, 0);
-  const isHidden = several || isAsked(PER_TOKEN); // the layers of each block group have their own bytes per token
+  const isHidden = several || isOpenQuestion(PER_TOKEN); // layers of each group have their own bytes per token
   const token = isHidden ? "bytes per token" : `${grouped(perToken)} B`;
   const states = groups.some(isOfStates);
   const plus = (/** @type {string} */ blocks) => (states ? `, + ${blocks} · bytes of a state` : "");
@@ -87,7 +87,7 @@ function Figure({ kind, name, bytes, note, formula }) {
   const held = selected.value?.figure === kind;
   return html`<div class=${`figure ${kind}${held ? " selected" : ""}`}>
     <dt><i class=${`key ${kind}`}></i>${name}</dt>
-    <dd><button class="figure-bytes" aria-pressed=${held} disabled=${isAsked(PER_TOKEN)}
+    <dd><button class="figure-bytes" aria-pressed=${held} disabled=${isOpenQuestion(PER_TOKEN)}
       onClick=${() => select({ figure: kind })}
       ...${tips(() => [t("memory.exact", { n: grouped(bytes) })])}>${bytesText(bytes)}</button></dd>
     <dd class="figure-note">${note}</dd>
