@@ -612,8 +612,8 @@ class Engine:
         if self._forgetting and logged is not None:
             forgetting = Remembered(seq_id, logged.forgotten, self._forgetting)
         settings = self.config.kv_cache_dtype, self.config.policy
-        asked = layer, heads, *settings, forgetting, residual, self._ablation
-        return recompute_sequence(self.model, seq_id, token_ids[:count], *asked)
+        arguments = layer, heads, *settings, forgetting, residual, self._ablation
+        return recompute_sequence(self.model, seq_id, token_ids[:count], *arguments)
 
     def snapshot(self) -> Snapshot:
         """Return the live objects' tables, counts and queues: equal to `snapshot_of(log.state_now())` at every step."""

@@ -49,34 +49,34 @@ def page(here: ExportsContext, request: Request, class_id: str) -> Response:
     return _page(request, results_of(found), run, refusal)
 
 
-def kept(here: ExportsContext, request: Request) -> Response:
+def stored_classes(here: ExportsContext, request: Request) -> Response:
     """Return the list of stored classes."""
     _own(request)
     answer: StoredClassesAnswer = {"classes": here.store.all(), "can_keep": here.store.can_keep}
     return json_answer(answer)
 
 
-def kept_table(here: ExportsContext, request: Request, class_id: str, name: str) -> Response:
+def stored_class_table(here: ExportsContext, request: Request, class_id: str, name: str) -> Response:
     """Return a table of a stored class."""
     _own(request)
     return _table(request, here.store.get(class_id), name)
 
 
-def kept_page(here: ExportsContext, request: Request, class_id: str) -> Response:
+def stored_class_page(here: ExportsContext, request: Request, class_id: str) -> Response:
     """Return a stored class as one HTML page. Its run is not stored with it: that is a recording, if there is one."""
     _own(request)
     return _page(request, here.store.get(class_id), None, "run_gone")
 
 
 _CLASS = "/class/<class_id>"
-_KEPT = "/classes/<class_id>"
+_STORED_CLASS = "/classes/<class_id>"
 
 ROUTES = [
     Route("GET", f"{_CLASS}/<any(answers, questions):name>.csv", table),
     Route("GET", f"{_CLASS}/page.html", page),
-    Route("GET", "/classes", kept),
-    Route("GET", f"{_KEPT}/<any(answers, questions):name>.csv", kept_table),
-    Route("GET", f"{_KEPT}/page.html", kept_page),
+    Route("GET", "/classes", stored_classes),
+    Route("GET", f"{_STORED_CLASS}/<any(answers, questions):name>.csv", stored_class_table),
+    Route("GET", f"{_STORED_CLASS}/page.html", stored_class_page),
 ]
 
 

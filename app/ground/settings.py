@@ -25,7 +25,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 class ApiSettings(Struct, frozen=True, kw_only=True):
-    """`keys`: what the client with a key may do, by the key's SHA-256; without any, everybody may ask."""
+    """`keys`: policy of each client, by the SHA-256 of its key; without any, all clients are accepted."""
 
     keys: dict[str, Policy] = {}
     default: Policy = Policy(name=ANONYMOUS)  # of clients without a key, where none is needed
@@ -35,7 +35,7 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def clients(self) -> list[str]:
-        """Those that have a name here."""
+        """Names of the clients with a key."""
         return [policy.name for policy in self.keys.values()]
 
 
@@ -92,8 +92,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     def moved(self, config: EngineConfig, before: str, after: str) -> EngineConfig:
         """Return a run's settings on another model: defaults are replaced by the new model's."""
         old, new = self.config_of(before), self.config_of(after)
-        kept = {name: value for name, value in asdict(config).items() if value != getattr(old, name)}
-        return replace(new, **kept)
+        changed = {name: value for name, value in asdict(config).items() if value != getattr(old, name)}
+        return replace(new, **changed)
 
 
 def is_loopback(host: str) -> bool:

@@ -15,7 +15,7 @@ import gevent
 
 from app.openai.call import Call
 
-SHARE = 1 / 32  # of the time that telling streams may take
+SHARE = 1 / 32  # of the time that writing streams may take
 SLOWEST = 0.05  # seconds between two rounds: 20 a second still read as a flow
 
 

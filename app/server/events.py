@@ -141,8 +141,8 @@ class Events:
         facts = session.model.facts
         self._check_exist("layer", None if message.layer is None else [message.layer], facts.num_layers)
         self._check_exist("heads", message.heads, facts.num_heads)
-        asked = message.seq_id, message.layer, message.heads, message.num_tokens, message.residual
-        epoch, done = session.recompute(*asked)
+        arguments = message.seq_id, message.layer, message.heads, message.num_tokens, message.residual
+        epoch, done = session.recompute(*arguments)
         arrays = [codec.encode(layer) for layer in done.layers]
         answer = answers.Recomputed(
             epoch=epoch, token_ids=done.token_ids, arrays=arrays if message.layer is None else arrays[0]

@@ -4,10 +4,10 @@
     connects                             ────────►        a thread for each connection
     ◄── Registered: the layout of its blocks, and a file descriptor of the memory
     Claim(transfer, blocks)              ────────►        they are held, and their lease is renewed
-    ◄── Said
+    ◄── Confirmed
     copies them; the sender's threads are not involved
     Claim(transfer)                      ────────►        they are still held: the copy is valid
-    ◄── Said
+    ◄── Confirmed
     ...
     Received(transfer, blocks, bytes)    ────────►        may free them; no reply
 
@@ -55,7 +55,7 @@ class Received(Struct, tag=True):
     num_bytes: int
 
 
-class Said(Struct, tag=True):
+class Confirmed(Struct, tag=True):
     """The answer to a claim; without a reason it is good."""
 
     reason: TransferFault | None = None
@@ -144,12 +144,12 @@ class BlockServer:
             with contextlib.suppress(TransferError):  # it has already been freed
                 self._holder.received(message.transfer, message.wanted, message.num_bytes)
             return
-        said = Said()
+        reply = Confirmed()
         try:
             self._holder.claim(message.transfer, message.wanted)
         except TransferError as error:
-            said = Said(error.reason, error.detail)
-        peer.send(said, PATIENCE)
+            reply = Confirmed(error.reason, error.detail)
+        peer.send(reply, PATIENCE)
 
 
 class SharedMemoryLink:
@@ -183,13 +183,13 @@ class RemoteSender:
         except (OSError, ValueError) as error:
             sock.close()
             raise TransferError("gone", f"there is no instance {engine_id}") from error
-        self._peer = Peer[Registered | Said](sock, Registered | Said)
-        self._asking = threading.Lock()
+        self._peer = Peer[Registered | Confirmed](sock, Registered | Confirmed)
+        self._requesting = threading.Lock()
         self._pools: MappedPools | None = None
         self.is_gone = False
 
     def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        with self._asking:
+        with self._requesting:
             pools = self._pools = self._pools or self._mapped()
         self._claim(transfer, wanted)
         contents = pools.read(wanted)
@@ -209,14 +209,14 @@ class RemoteSender:
         self._send(Received(transfer, list(wanted), num_bytes))
 
     def _claim(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> None:
-        with self._asking:
+        with self._requesting:
             self._pools = self._pools or self._mapped()  # what it said first
             self._send(Claim(transfer, list(wanted)))
-            said = self._receive()
-        if not isinstance(said, Said):
+            reply = self._receive()
+        if not isinstance(reply, Confirmed):
             raise self._ended("lost", "it said something else than it was asked")
-        if said.reason is not None:
-            raise TransferError(said.reason, said.detail)
+        if reply.reason is not None:
+            raise TransferError(reply.reason, reply.detail)
 
     def _mapped(self) -> MappedPools:
         registered = self._receive()
@@ -238,7 +238,7 @@ class RemoteSender:
         except PeerGoneError as error:
             raise self._ended("gone", str(error)) from error
 
-    def _receive(self) -> Registered | Said:
+    def _receive(self) -> Registered | Confirmed:
         try:
             return self._peer.receive(self._patience)
         except TimeoutError as error:

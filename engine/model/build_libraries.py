@@ -29,7 +29,7 @@ RUNTIME = Path(__file__).parent / "kernels"  # where runtime.h lies
 
 
 class CannotBuild(RuntimeError):
-    """There is no C++ compiler, or it refuses a unit; one sentence."""
+    """No C++ compiler, or a unit that it rejects; the message is one sentence."""
 
 
 class Library(NamedTuple):
@@ -97,7 +97,7 @@ class Builder:
         )
 
     def finish(self, library: Library) -> Path:
-        """Where it is. Raises CannotBuild."""
+        """Link the compiled units and return the library's path. Raises CannotBuild."""
         objects = [str(unit.result()) for unit in library.units]
         _run([*self._compile, "-shared", *objects, "-o", str(library.path), *self._link])
         return library.path
@@ -111,7 +111,7 @@ class Builder:
 
 @contextmanager
 def building(folder: Path, options: Mapping[str, Any]) -> Iterator[Builder]:
-    """At the end of the `with` no compiler runs any more. Raises CannotBuild: there is none."""
+    """Yield a builder; at the end of the `with` all its compilers have ended. Raises CannotBuild without a compiler."""
     with ThreadPoolExecutor(max(1, torch.get_num_threads()), "c++") as pool:
         try:
             yield Builder(folder, options, pool)

@@ -181,7 +181,7 @@ def compile_and_keep(model: LoadedModel, one: Callable[[], MadeLibrary | None] |
         raise ValueError("what was compiled cannot be kept")
 
 
-def is_kept(model: LoadedModel) -> bool:
+def is_cached(model: LoadedModel) -> bool:
     """Return whether the compiled forward pass of this model on the CPU is cached; nothing is compiled."""
     key = forward_key(model, {**cpu_options(), **AHEAD})
     return key is not None and find(key) is not None
@@ -338,7 +338,7 @@ def _compile(graph: torch.fx.GraphModule, options: dict[str, Any]) -> Any:
 
 
 def _end_compiling_processes() -> None:
-    """They would outlive the compilation."""
+    """End inductor's worker processes, which would outlive the compilation."""
     from torch._inductor.async_compile import shutdown_compile_workers
 
     shutdown_compile_workers()

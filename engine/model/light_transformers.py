@@ -48,7 +48,7 @@ def import_base() -> None:
         return
     before = set(sys.modules)
     try:
-        with _told_that_there_are_none(), _models_listed_once(), without_compiler():
+        with _absent_packages(), _models_listed_once(), without_compiler():
             for name in BASE:
                 importlib.import_module(name)
     except (ImportError, AttributeError, TypeError) as error:
@@ -59,7 +59,7 @@ def import_base() -> None:
 
 
 @contextmanager
-def _told_that_there_are_none() -> Iterator[None]:
+def _absent_packages() -> Iterator[None]:
     places = [(place, name) for place in (transformers.utils, import_utils) for name in ABSENT]
     before = [(place, name, getattr(place, name)) for place, name in places]
     for place, name in places:
@@ -73,8 +73,8 @@ def _told_that_there_are_none() -> Iterator[None]:
 
 @contextmanager
 def _models_listed_once() -> Iterator[None]:
-    """Which classes each model's files have, transformers finds by reading all of these files: for itself, and again
-    for its package of models, by another name of the same folder. Here the second time gets what the first one found.
+    """Let transformers list the classes of its model files once inside the `with`. It reads all files twice, under two
+    names of the same folder; here the second call returns the result of the first.
     """
     before = getattr(import_utils, LISTING, None)
     models = Path(transformers.__file__).parent / "models"

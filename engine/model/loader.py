@@ -86,10 +86,10 @@ def load_model(
             for parameter in module.parameters():  # older releases expand mxfp4 to bfloat16 alone
                 parameter.data = parameter.data.to(wanted)
         telling("check")
-        kept = torch.float32 if dtype == "float32" else WEIGHTS.get(dtype)
+        weight_dtype = torch.float32 if dtype == "float32" else WEIGHTS.get(dtype)
         try:
             named = name if shipped else model_name(name)
-            loaded = from_module(module.to(target), tokenizer, named, kept, FLOATS if is_packed else FLOATS[:1])
+            loaded = from_module(module.to(target), tokenizer, named, weight_dtype, FLOATS if is_packed else FLOATS[:1])
         except Exception as error:
             if lack := out_of_memory(error, target, sentence("memory.model", name=name), SMALLER):
                 raise lack from error

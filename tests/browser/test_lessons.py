@@ -159,8 +159,8 @@ def test_what_is_new_is_read_from_its_beginning(open_page: OpenPage, width: int,
         expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
         still(page)
         first = page.locator(".lesson-part").nth(at - 1)
-        said = first.locator(".verdict") if first.locator(".verdict").count() else first
-        sight, box = page.locator(".lesson").bounding_box(), said.bounding_box()
+        verdict = first.locator(".verdict") if first.locator(".verdict").count() else first
+        sight, box = page.locator(".lesson").bounding_box(), verdict.bounding_box()
         assert sight and box and sight["y"] <= box["y"] < sight["y"] + sight["height"] - 40
         assert page.evaluate("document.activeElement !== document.body")
 

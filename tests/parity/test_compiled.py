@@ -291,8 +291,8 @@ def test_a_failed_compilation_leaves_the_eager_path(
         compilation = compile_in_background(model)
         compilation.join(60)
     assert model.compiled is None and compilation.error == "RuntimeError: no C++ compiler was found"
-    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert said == ["in-memory was not compiled and is served eagerly: RuntimeError: no C++ compiler was found"]
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == ["in-memory was not compiled and is served eagerly: RuntimeError: no C++ compiler was found"]
     outputs, records = run(model, EngineConfig(block_size=4, num_blocks=16), [[5, 6, 7]])
     assert len(outputs[0]) == 6 and not any(record.timing.compiled for record in records)
 
