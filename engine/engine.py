@@ -520,6 +520,7 @@ class Engine:
                 transfer=(loaded - moved) + (saved - committed),
                 detokenize=self._outputs.detokenize_seconds,
                 compiled=self._runner.compiled is not None,
+                threads=self._runner.reduced_threads,
             ),
             work=self._work.of(batch),
             cache_tensors=copied,

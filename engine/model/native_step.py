@@ -64,6 +64,11 @@ class NativeStep:
         self._pointed: list[Any] = []  # keeps alive what the numbers point to
         self._threads = ThreadCount()
 
+    @property
+    def reduced_threads(self) -> int:
+        """Threads of the last layout, if fewer than all; else 0."""
+        return self._threads.reduced
+
     def of(self, batch: StepBatch, recorder: Recorder | None) -> StepLayout | None:
         """Return the layout of a step, valid until the next call; None if the C function cannot read this store, or if
         the recorder needs arrays that only Python provides.

@@ -26,7 +26,7 @@ class ThreadCount:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._all = 0  # threads outside of forward passes
-        self.count = 0
+        self.count = self.reduced = 0  # of the next pass; of the last one, 0 if it had all
         self._wall = self._cpu = 0.0  # seconds of the passes since the last decision
         self._retry_after, self._retry_at, self._is_trial = RETRIES[0], 0.0, False
 
@@ -35,16 +35,17 @@ class ThreadCount:
         found = torch.get_num_threads()
         if found != self._all:
             self._all = self.count = found
+        self.reduced = self.count if self.count < found else 0
         return self.count
 
     def begin(self) -> None:
         """Set the chosen number for this thread's parallel loops, until `end`."""
-        if self.count < self._all:
+        if self.reduced:
             torch.set_num_threads(self.count)
 
     def end(self, wall: float, cpu: float) -> None:
         """Restore the number. `wall`, `cpu`: seconds of the pass, and processor seconds of the thread that ran it."""
-        if self.count < self._all:
+        if self.reduced:
             torch.set_num_threads(self._all)
         self._wall += wall
         self._cpu += cpu
