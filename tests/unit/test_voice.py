@@ -33,7 +33,10 @@ FIELD_TYPES = {"app/openai/call.py": "Choice", "static/js/runs/lane.js": "Lane"}
 
 # first words of a docstring or JSDoc that are neither a verb nor name the thing; tests may begin with a condition
 ODD = r"(?:What|One|Of|Who)\b"
-ODD_IN_PROGRAMS = r"(?:What|One|Of|Who|As(?! defined)|Before|Beside|By|From|How|It|Its|Like|None|Or|Ours|So|There|They|Until|When|Where|Which|Why)\b"
+ODD_IN_PROGRAMS = (
+    r"(?:What|One|Of|Who|As(?! defined)|Before|Beside|By|From|How|It|Its|Like|None|Or|Ours|So|There|They|Until"
+    r"|When|Where|Which|Why)\b"
+)
 
 
 def sources() -> Iterator[tuple[Path, ast.Module]]:
