@@ -285,8 +285,8 @@ class ModelRunner:
         keep = batch.logit_indices
         with attending(context):
             if self.compiled is not None:
-                numbers = self._native.of(batch, context.recorder) if self.compiled.kernel else None
-                computed, num_called = self.compiled(batch, numbers)
+                layout = self._native.of(batch, context.recorder) if self.compiled.kernel else None
+                computed, num_called = self.compiled(batch, layout)
                 context.layers_called += num_called
                 return computed
             options = {"logits_to_keep": keep} if keep is not None and self._keeps_logits else {}

@@ -20,7 +20,7 @@ from engine.config import ConfigError, EngineConfig
 from engine.scheduling.capacity import slots_required
 from engine.scheduling.sequence import Sequence
 from engine.setup.build_scheduler import build_scheduler
-from engine.setup.resolve import Resolved, resolve_for
+from engine.setup.resolve import Resolved
 from engine.simulate.drawn import DrawnTokens
 from engine.simulate.replay_inputs import (
     TOKENS,
@@ -32,6 +32,7 @@ from engine.simulate.replay_inputs import (
     ReplayError,
     Share,
 )
+from engine.simulate.without_model import resolve_without_model
 from engine.trace.operations import FinishReason, Op
 from engine.trace.records import Header, ModelFacts, RecordKind
 
@@ -212,6 +213,7 @@ def _cache(facts: ModelFacts, resolved: Resolved, ops: list[Op]) -> KVCacheManag
 def _resolved(header: Header, num_blocks: int | None) -> Resolved:
     try:
         config = msgspec.convert(header.engine, EngineConfig)
-        return resolve_for(config if num_blocks is None else replace(config, num_blocks=num_blocks), header.model)
+        wanted = config if num_blocks is None else replace(config, num_blocks=num_blocks)
+        return resolve_without_model(wanted, header.model)
     except (msgspec.ValidationError, ConfigError) as error:
         raise ReplayError(f"the run cannot be replayed with such settings: {error}") from error

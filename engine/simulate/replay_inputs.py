@@ -212,7 +212,7 @@ def _logged(op: Submit) -> LoggedRequest:
     sampling = op.sampling
     if sampling.get("use_beam_search"):
         raise ReplayError(f"request {op.request_id!r} is a beam search, and which of them go on only a model says")
-    count = sampling.get("n", SamplingParams().n)
+    count = sampling.get("best_of") or sampling.get("n", SamplingParams().n)
     return LoggedRequest(
         request_id=op.request_id,
         prompt=array(TOKENS, op.prompt_token_ids),

@@ -25,7 +25,6 @@ from engine.cluster.router import RejectedError, Router
 from engine.config import EngineConfig, SamplingParams
 from engine.requests.request_spec import RequestSpec
 from engine.setup.id_namespace import SINGLE, IdNamespace
-from engine.setup.resolve import resolve_for
 from engine.simulate.cost import StepCost
 from engine.simulate.drawn import DrawnTokens, Tokens
 from engine.simulate.header import simulated_header
@@ -33,6 +32,7 @@ from engine.simulate.instance import SimulatedInstance
 from engine.simulate.outcome import LinkSpeed, Outcome, ServedRequest, Wanted
 from engine.simulate.resources import Network, pipelines
 from engine.simulate.transfer import Offered, Pull, SimulatedConnector
+from engine.simulate.without_model import resolve_without_model
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     InstanceRole,
@@ -85,8 +85,8 @@ class Simulation:
         self._watch = watch
         self._costs = cost if callable(cost) else lambda role: cost
         roles: list[InstanceRole] = list(config.roles) if config.num_instances else ["mixed"]
-        resolved = resolve_for(config, facts)
-        self._resolved = {role: resolve_for((settings or {}).get(role, config), facts) for role in set(roles)}
+        resolved = resolve_without_model(config, facts)
+        self._resolved = {role: resolve_without_model((settings or {}).get(role, config), facts) for role in set(roles)}
         self._is_alone = not config.num_instances
         is_recorded = watch is not None or keep_log
         self.instances = [self._instance(i, roles, facts, is_recorded) for i in range(len(roles))]

@@ -699,6 +699,9 @@ def test_the_lesson_on_the_wall_is_asked_and_the_log_decides(wall: Page, follow:
     expect(phone.locator(".class-tally tr[data-mine=true]")).to_have_count(1)
     expect(wall.locator(".question[data-over=true]")).not_to_have_count(0)
     expect(phone.locator(".question[data-over=true]")).not_to_have_count(0)
+    expect(wall.locator("#class-projector")).to_be_visible()
+    open_desk(wall).click("#class-teacher-next")
+    expect(wall.locator("#class-projector")).to_have_count(0)  # the answers do not cover what comes next
 
 
 def test_from_the_desk_one_sees_who_is_lost_takes_along_what_came_of_it_and_ends_it(wall: Page, follow: Follow) -> None:

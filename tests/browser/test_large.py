@@ -208,6 +208,7 @@ def test_questions_are_asked_of_a_log_of_any_length_and_one_comes_to_another_and
         expect(ask.locator(".ask-found tbody")).to_have_text(re.compile(rf"{len(reader) - 1}\s*{len(reader)}"))
         ask.locator(".ask-record").click()
         expect(page.locator("#large-record")).to_have_value(str(len(reader) - 1))
+    expect(ask.locator(".ask-found th").first).to_have_css("text-align", "right")  # as the numbers below it
     ask.locator("textarea").fill("DELETE FROM steps")
     ask.locator("form button").click()
     expect(ask.locator("[role=alert]")).to_contain_text("queries are read-only")

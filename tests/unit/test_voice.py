@@ -34,8 +34,8 @@ FIELD_TYPES = {"app/openai/call.py": "Choice", "static/js/runs/lane.js": "Lane"}
 # first words of a docstring or JSDoc that are neither a verb nor name the thing; tests may begin with a condition
 ODD = r"(?:What|One|Of|Who)\b"
 ODD_IN_PROGRAMS = (
-    r"(?:What|One|Of|Who|As(?! defined)|Before|Beside|By|From|How|It|Its|Like|None|Or|Ours|So|There|They|Until"
-    r"|When|Where|Which|Why)\b"
+    r"(?:What|One|Of|Who|As(?! defined)|Before|Beside|By|From|How|It|Its|Like|None|Or|Ours|So|There|They|Until|When"
+    r"|Where|Which|Why)\b"
 )
 
 

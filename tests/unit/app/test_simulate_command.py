@@ -186,6 +186,11 @@ def test_a_file_that_is_none_is_a_sentence(
         ([*A100, "--num-requests", "0"], "--num-requests lies from 1"),
         ([*A100, "--link-gb-per-second", "0"], "--link-gb-per-second lies from"),
         ([*A100, "--link-gb-per-second", "-3"], "--link-gb-per-second lies from"),
+        (
+            [*A100, "--forget-policy", "h2o"],
+            "with forget_policy, what is computed and what is freed depends on the model",
+        ),
+        ([*A100, "--speculative-config", '{"num_speculative_tokens":2}'], "with speculative_config, what is computed"),
         ([*A100, "--like", "run.kvtrace"], "leave --model and --gpu out"),
         (["--like", "nothing.kvtrace"], "cannot read nothing.kvtrace"),
         (["--like", SHIPPED], "not a .kvtrace file"),

@@ -30,7 +30,11 @@ function Notes() {
     i: (section ?? 0) + 1,
     n: now.progress.num_sections,
   })}</p>
-    ${texts.map((item) => (item.kind === "text" ? html`<p key=${item.index}>${textOf(item.blocks)}</p>` : null))}
+    ${texts.map((item) =>
+      item.kind === "text"
+        ? item.blocks.map((block, i) => html`<p key=${`${item.index}/${i}`}>${textOf([block])}</p>`)
+        : null,
+    )}
     <p class="class-notes-next">${nextText(checkpoint.value)}</p></div>`;
 }
 

@@ -93,7 +93,7 @@ export function Panel({ library, monitor, monitorTitle, queries, branches }) {
       <button class="tool" id="large-library" aria-pressed=${listed}
         onClick=${() => (settings.detail.value = listed ? "requests" : "library")}>${t("detail.library")}</button>
       <p>${t(observed ? "large.size.observed" : "large.size", {
-        records: grouped(own.numRecords.value),
+        records: grouped(known?.num_surveyed ?? 0), // those that the other figures are of
         blocks: grouped(known?.num_blocks ?? 0),
         size: Number(engine.block_size),
         sequences: grouped(known?.num_sequences ?? 0),

@@ -123,8 +123,9 @@ function Legend() {
   const palette = colours();
   themeVersion.value;
   if (meaning.value === "tier") return html`<${Tiers} inks=${palette.sequences} />`;
+  const groups = own.large.value ? blockGroups(own.large.value.header).length : 0;
   const inks = NAMED.includes(meaning.value)
-    ? palette.sequences.slice(0, 4)
+    ? palette.sequences.slice(0, meaning.value === "group" ? groups : undefined)
     : scaleOf(palette.sequential, 5).map((rgb) => `rgb(${rgb})`);
   return html`<p class="large-legend">${inks.map((ink) => html`<i key=${ink} style=${{ background: ink }}></i>`)}
     <span>${t(`large.legend.${meaning.value}`)}</span> <span>${t(

@@ -200,7 +200,7 @@ export function TokenRow() {
         onClick=${pickHere}
       >
         <canvas aria-hidden="true"></canvas>
-        <${Notice} now=${now} />
+        <${Notice} now=${now} height=${size.height} />
       </div>
       ${layout ? html`<${LensRow} ...${{ now, layout, span }} />` : null}
       <div
