@@ -42,7 +42,7 @@ class ShownPage:
 
     @property
     def address(self) -> str:
-        """The page for a browser on this machine. Whoever has it can use the server: it holds the token."""
+        """Address of the page for a browser on this machine. It contains the server's token, and so grants access."""
         return f"http://127.0.0.1:{self.port}/{self._token}/"
 
     @property

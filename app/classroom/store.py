@@ -84,7 +84,7 @@ class Store:
         return found.expire(today or datetime.date.today()) if found else 0
 
     def stop(self) -> None:
-        """The server ends."""
+        """Close the database at the server's end."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()

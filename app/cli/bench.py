@@ -191,7 +191,7 @@ def _readings(scenario: Scenario) -> list[str]:
 
 
 def _tell_problems(record: Record) -> bool:
-    """Print what a reader of the figures must know. Returns whether all outputs were as expected."""
+    """Print the caveats of the figures. Returns whether all outputs were as expected."""
     where = record.environment
     if not where.quiet or (where.busy_cpus or 0) > 0.1:
         say(f"the machine was not quiet: others used {where.busy_cpus} CPUs on average", to=sys.stderr)

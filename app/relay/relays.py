@@ -240,7 +240,7 @@ class Relays:
         self._say(relay, wire.Answered(client, number, answer))
         then()
         if sid not in self._relay_of:
-            self._clients.gone(sid)  # it disconnected while it was, say, made a viewer
+            self._clients.gone(sid)  # it disconnected meanwhile, for example while it became a viewer
 
     # Messages to workers
 

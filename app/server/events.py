@@ -173,7 +173,7 @@ class Events:
         return {"status": self._session(message).stop_recording()}
 
     def fork(self, sid: str, message: messages.Fork) -> answers.Forked:
-        """Answered when the run is made again up to the change, however long that takes; the status tells how far."""
+        """Fork a run. Answered when the rerun has reached the change; the status has its progress."""
         source = self._sessions.watch(message.session)
         if message.epoch is not None and message.epoch != source.run.epoch:
             raise refuse("stale_epoch", "epoch.other", epoch=source.run.epoch, asked=message.epoch)

@@ -41,11 +41,11 @@ class LessonEvents:
         return _lesson_opened(lesson_session, message.language, 0)
 
     def lesson_look(self, sid: str, message: messages.LessonLook) -> LessonOpened:
-        """Return a lesson as far as its class has come."""
+        """Return a lesson up to its class's current item."""
         return _lesson_opened(self._lessons.find(message.session), message.language, message.since)
 
     def lesson_go(self, sid: str, message: messages.LessonGo) -> LessonState:
-        """Carry out what the learner stands before, and go on to what stands next."""
+        """Carry out the learner's current item, and advance to the next."""
         lesson_session = self._lessons.find(message.session)
         with lesson_session.lock, _of_lesson():
             self._check_no_open_question(message)

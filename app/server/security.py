@@ -206,8 +206,7 @@ def _is_same_site(environ: Environ) -> bool:
     """Return whether our page, a person or a program sent the request. From another site only a visit to a page is
     accepted.
 
-    Programs send no such header, nor do browsers from before 2023, which are checked by their Origin where they send
-    one.
+    Programs and browsers from before 2023 send no such header; the latter are checked by their Origin, if any.
     """
     if environ.get("HTTP_SEC_FETCH_SITE", "none") in ("same-origin", "none"):
         return True

@@ -1,4 +1,4 @@
-"""A web worker's application: sockets for the engine's process, files and words of its own, the rest by asking."""
+"""Application of a web worker: holds sockets for the engine's process, serves files and words, forwards the rest."""
 
 from __future__ import annotations
 

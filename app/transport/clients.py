@@ -153,7 +153,7 @@ class Clients:
             finally:
                 self._intake.done(client, size, answer_bytes)
                 if sid not in self._clients:
-                    self.gone(sid)  # it disconnected while it was, say, made a viewer
+                    self.gone(sid)  # it disconnected meanwhile, for example while it became a viewer
 
         self._socketio.on_event(event, taken)
 

@@ -33,12 +33,12 @@ from engine.connector.peer import Peer, PeerGoneError
 from engine.connector.shared_pools import MappedPools, Region, SharedPools
 from engine.trace.operations import TransferFault
 
-PATIENCE = 5.0  # seconds in which a sender says something
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,40}")  # of an engine: it is a file's, too
+PATIENCE = 5.0  # seconds: timeout for a sender's message
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,40}")  # engine name, also used as a file name
 
 
 class Registered(Struct, tag=True):
-    """The first thing that a sender says; the memory's file descriptor comes with it."""
+    """First message of a sender, sent with the file descriptor of its memory."""
 
     engine_id: str
     regions: list[Region]
@@ -56,7 +56,7 @@ class Received(Struct, tag=True):
 
 
 class Confirmed(Struct, tag=True):
-    """The answer to a claim; without a reason it is good."""
+    """Reply to a claim; without a `reason` the claim is granted."""
 
     reason: TransferFault | None = None
     detail: str = ""
@@ -73,7 +73,7 @@ def socket_of(folder: Path, engine_id: str) -> Path:
     """Return where the engine of that name listens.
 
     Raises:
-        ValueError: it cannot be called so.
+        ValueError: invalid name.
     """
     if not NAME.fullmatch(engine_id):
         raise ValueError(f"an instance cannot be called {engine_id!r}: use up to 41 letters, digits, '_', '.' and '-'")
@@ -84,8 +84,8 @@ class BlockServer:
     """The sender's side: answers on threads of its own."""
 
     def __init__(self, folder: Path, engine_id: str, holder: Holder, pools: SharedPools, regions: list[Region]) -> None:
-        """`folder`: private, where the engines that exchange blocks meet. What a former engine of this name left there
-        is replaced.
+        """`folder`: private folder of the sockets of engines that exchange blocks. A socket that an earlier engine of
+        this name left is replaced.
         """
         self._path = socket_of(folder, engine_id)
         self._holder, self._pools = holder, pools
@@ -133,7 +133,7 @@ class BlockServer:
             while True:
                 self._answer(peer, peer.receive())
         except PeerGoneError:
-            pass  # it has what it wanted, or its leases end
+            pass  # the receiver has finished, or its leases end
         finally:
             with self._lock:
                 self._peers.discard(peer)
@@ -158,7 +158,7 @@ class SharedMemoryLink:
     name = "shared memory"
 
     def __init__(self, folder: Path, patience: float = PATIENCE) -> None:
-        """`patience`: seconds in which a sender that is well says something."""
+        """`patience`: timeout in seconds for a sender's reply."""
         self._folder, self._patience = folder, patience
         self._lock = threading.Lock()
         self._senders: dict[str, RemoteSender] = {}
@@ -172,7 +172,7 @@ class SharedMemoryLink:
 
 
 class RemoteSender:
-    """A sender that is another process, as long as it lives. May be used from any thread."""
+    """Connection to a sender in another process. May be used from any thread."""
 
     def __init__(self, folder: Path, engine_id: str, patience: float) -> None:
         """Raises TransferError: `gone`."""
@@ -210,11 +210,11 @@ class RemoteSender:
 
     def _claim(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> None:
         with self._requesting:
-            self._pools = self._pools or self._mapped()  # what it said first
+            self._pools = self._pools or self._mapped()  # its first message
             self._send(Claim(transfer, list(wanted)))
             reply = self._receive()
         if not isinstance(reply, Confirmed):
-            raise self._ended("lost", "it said something else than it was asked")
+            raise self._ended("lost", "it sent an unexpected reply")
         if reply.reason is not None:
             raise TransferError(reply.reason, reply.detail)
 

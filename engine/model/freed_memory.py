@@ -1,4 +1,4 @@
-"""Freed memory of the C allocator: returned after what happens once, kept between steps."""
+"""Freed memory of the C allocator: returned to the system after one-time work, retained between steps."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def from_module(
 
 
 def _check(model: LoadedModel) -> None:
-    """Compare the model with itself; one with states that go on with a single token only is served so.
+    """Compare the model with its plain forward pass; a model whose states accept only single tokens is served that way.
 
     Raises:
         ModelError: it computes something else here.

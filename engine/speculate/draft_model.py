@@ -20,7 +20,7 @@ from engine.trace.records import StepRecord
 
 
 class DraftEngine(Protocol):
-    """An engine, as far as a drafter needs it."""
+    """Interface of the engine that a drafter uses."""
 
     config: EngineConfig
 

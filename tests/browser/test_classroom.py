@@ -588,7 +588,7 @@ def test_a_follower_of_a_stopped_server_is_told_so_and_then_that_the_class_is_ov
         expect(phone.locator("#notice")).to_have_text("The 2 records of this run are still here to read.")
         expect(phone.locator("#btn-again")).to_have_count(0)
         server.start()
-        expect(phone.locator("#class-bar")).to_contain_text("the server was started anew", timeout=30_000)
+        expect(phone.locator("#class-bar")).to_contain_text("the server was restarted", timeout=30_000)
     finally:
         server.kill()
 
@@ -622,7 +622,7 @@ def test_a_class_ends_with_a_killed_server_and_both_sides_say_so(
         expect(phone.locator("#class-bar")).to_contain_text("as long as it runs")
         server.token = after
         server.start()
-        expect(phone.locator("#class-bar")).to_contain_text("the server was started anew", timeout=30_000)
+        expect(phone.locator("#class-bar")).to_contain_text("the server was restarted", timeout=30_000)
         expect(phone.locator("#class-bar")).to_contain_text("what the presenter had stored")
         assert phone.evaluate("document.documentElement.scrollWidth") == 390
         expect(phone.locator("#class-sheet")).to_have_count(0)
@@ -630,8 +630,8 @@ def test_a_class_ends_with_a_killed_server_and_both_sides_say_so(
             for page in pages[:2]:
                 expect(page.locator("#notice")).to_contain_text("asks for a token", timeout=30_000)
             wall.context.new_page().goto(f"{server.url}/?token={after}")
-        expect(wall.locator("#class-strip")).to_contain_text("the server was started anew", timeout=30_000)
-        expect(desk.locator("#class-teacher")).to_contain_text("the server was started anew", timeout=30_000)
+        expect(wall.locator("#class-strip")).to_contain_text("the server was restarted", timeout=30_000)
+        expect(desk.locator("#class-teacher")).to_contain_text("the server was restarted", timeout=30_000)
         wall.wait_for_timeout(500)  # a view is sent to the class 100 ms after the connect
         assert [page.evaluate(NOTED) for page in pages] == [[], [], []]
         if is_stored:

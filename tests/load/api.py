@@ -76,20 +76,17 @@ def main() -> int:
     parser.add_argument("--leaves", type=float, default=0.0, help="share of clients that leave early")
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("option", nargs="*", help="of the server")
-    arguments = parser.parse_args()
-    num_blocks = arguments.clients * BLOCKS_EACH
+    args = parser.parse_args()
+    num_blocks = args.clients * BLOCKS_EACH
     turns: list[tuple[dict[str, Any], dict[str, Any]]] = []
     with tempfile.TemporaryDirectory() as data:
-        server = Server(arguments.clients, num_blocks, arguments.compiled, data, arguments.option)
-        bare = Bare(arguments.clients, num_blocks, arguments.compiled)
+        server = Server(args.clients, num_blocks, args.compiled, data, args.option)
+        bare = Bare(args.clients, num_blocks, args.compiled)
         try:
             bare.turn(WARM_SECONDS)
             server.turn(WARM_SECONDS, 0.0, 0)
-            for seed in range(1, arguments.rounds + 1):
-                pair = (
-                    bare.turn(arguments.bare_seconds or arguments.seconds),
-                    server.turn(arguments.seconds, arguments.leaves, seed),
-                )
+            for seed in range(1, args.rounds + 1):
+                pair = bare.turn(args.bare_seconds or args.seconds), server.turn(args.seconds, args.leaves, seed)
                 turns.append(pair)
                 load = os.getloadavg()[0]
                 print(json.dumps({"bare": pair[0], "server": pair[1], "load": load}, default=str), flush=True)
@@ -104,8 +101,8 @@ def main() -> int:
     print(
         json.dumps(
             {
-                "clients": arguments.clients,
-                "compiled": arguments.compiled,
+                "clients": args.clients,
+                "compiled": args.compiled,
                 "max_tokens": MAX_TOKENS,
                 "cores": os.cpu_count(),
                 "others": [round(max(turn["others"] for turn in pair), 2) for pair in turns],

@@ -308,10 +308,10 @@ def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
 ) -> None:
     from app.models import live_model
 
-    outputs: list[str] = []
+    seen: list[str] = []
 
     def load(*_: object) -> None:
-        outputs.append(capsys.readouterr().err)
+        seen.append(capsys.readouterr().err)
         raise ValueError("nobody answers")
 
     monkeypatch.setattr(live_model, "load", load)
@@ -320,7 +320,7 @@ def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
     for name in ("nobody/nothing", "./nothing"):
         status, out, err = run(capsys, "info", name)
         assert (status, out) == (2, "") and "nobody answers" in err
-    assert outputs == ["kvtheater: nobody/nothing is not a folder here; asking the Hugging Face hub\n", ""]
+    assert seen == ["kvtheater: nobody/nothing is not a folder here; asking the Hugging Face hub\n", ""]
     assert "HF_HUB_OFFLINE" not in os.environ
 
 
@@ -343,21 +343,18 @@ def test_what_takes_time_before_the_model_is_there_is_told_as_it_begins(
     """Without a terminal, as under make, there is a line before torch is imported, and one for each stage."""
     from app.models import live_model
 
-    outputs: list[list[str]] = []
+    seen: list[list[str]] = []
 
     def load(*arguments: Any) -> None:
-        outputs.append(capsys.readouterr().err.splitlines())
+        seen.append(capsys.readouterr().err.splitlines())
         arguments[4]("weights")
-        outputs.append(capsys.readouterr().err.splitlines())
+        seen.append(capsys.readouterr().err.splitlines())
         raise ValueError("that was enough")
 
     monkeypatch.setattr(live_model, "load", load)
     status, out, err = run(capsys, "serve", "--port", "0")
     assert (status, out, err) == (2, "", "kvtheater: that was enough\n")
-    assert outputs == [
-        ["kvtheater: loading bundled: starting torch"],
-        ["kvtheater: loading bundled: reading its weights"],
-    ]
+    assert seen == [["kvtheater: loading bundled: starting torch"], ["kvtheater: loading bundled: reading its weights"]]
 
 
 def test_an_interrupted_command_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,16 +138,14 @@ def test_who_is_connected_hears_each_stage_in_its_order_and_can_begin(early: Ear
     early.served.have(FakeModel())
     early.served.compiled("under_way")
     early.served.compiled("failed", "there is no compiler")
-    statuses = early.viewer.models
-    wait_for(lambda: len(statuses) == 1 + len(LOADING_STAGES) + 3, "everything")
-    assert [m["stage"] for m in statuses] == [None, *LOADING_STAGES, None, None, None]
-    assert [m["state"] for m in statuses] == ["loading"] * (1 + len(LOADING_STAGES)) + ["ready"] * 3
-    assert [m["compiled"] for m in statuses[-3:]] == ["off", "under_way", "failed"]
-    assert {m["name"] for m in statuses[:-3]} == {"held"} and statuses[-1][
-        "name"
-    ] == "fake"  # as the header will have it
-    assert statuses[-1]["error"] == "there is no compiler" and statuses[-1]["stages"] == list(LOADING_STAGES)
-    assert statuses[0]["seconds"] <= statuses[-2]["seconds"] == statuses[-1]["seconds"]
+    sent = early.viewer.models
+    wait_for(lambda: len(sent) == 1 + len(LOADING_STAGES) + 3, "everything")
+    assert [m["stage"] for m in sent] == [None, *LOADING_STAGES, None, None, None]
+    assert [m["state"] for m in sent] == ["loading"] * (1 + len(LOADING_STAGES)) + ["ready"] * 3
+    assert [m["compiled"] for m in sent[-3:]] == ["off", "under_way", "failed"]
+    assert {m["name"] for m in sent[:-3]} == {"held"} and sent[-1]["name"] == "fake"  # as the header will have it
+    assert sent[-1]["error"] == "there is no compiler" and sent[-1]["stages"] == list(LOADING_STAGES)
+    assert sent[0]["seconds"] <= sent[-2]["seconds"] == sent[-1]["seconds"]
     facts = early.get("/api/model").json()
     assert facts["live"] is True and facts["model"]["name"] == "fake"
     theater = early.viewer.do("create")["theater"]

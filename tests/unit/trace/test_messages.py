@@ -184,9 +184,7 @@ def test_a_preemption_says_whom_it_was_for_why_and_what_it_cost() -> None:
     )
     itself = Preempt(**(plain | {"for_seq_id": 1}), mode="recompute")
     sentence = Voice().tell(itself, None, "plain")
-    assert sentence.startswith(
-        "seq 1 needed a block and none was free: it had to give its own back. The last to come in"
-    )
+    assert sentence.startswith("seq 1 needed a block and none was free: it had to give its own back.")
     kept = Preempt(**plain, mode="recompute", num_kept_tokens=4, num_recompute_tokens=4, swap_refused=True)
     assert Voice().tell(kept) == (
         "seq 1 preempted: no block was free for seq 0. Chosen as the last one admitted. 8 computed tokens given up: "

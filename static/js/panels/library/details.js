@@ -103,10 +103,8 @@ function Names({ entry }) {
     if (other.length) await change(entry.id, Object.fromEntries(other));
     // text typed in the meantime is not saved yet
     setTyped((now) => {
-      const unchanged = names.filter((name) => now[name] === typed[name]);
-      return Object.fromEntries(
-        Object.entries(now).filter(([name]) => !unchanged.includes(/** @type {Field} */ (name))),
-      );
+      const same = names.filter((name) => now[name] === typed[name]);
+      return Object.fromEntries(Object.entries(now).filter(([name]) => !same.includes(/** @type {Field} */ (name))));
     });
   };
   /** @param {Event} event */
