@@ -195,6 +195,9 @@ def test_the_first_look_has_a_door_to_everything(open_page: OpenPage, width: int
     page.click("#intro-learn")
     expect(page.locator(".path-card")).not_to_have_count(0)
     page.go_back()
+    expect(page.locator("#intro-doors")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#museum")).to_be_visible()
 
 
 def test_any_later_word_can_be_another_one_too(open_page: OpenPage) -> None:

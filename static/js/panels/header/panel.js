@@ -13,7 +13,7 @@ import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
 import { beingMade } from "../../net/library.js";
 import { classState, startOpen } from "../../state/classroom.js";
-import { markPlace, settings } from "../../state/settings.js";
+import { markPlace, openView, settings } from "../../state/settings.js";
 import {
   connection,
   exhibits,
@@ -107,7 +107,7 @@ export function Panel() {
   const header = (log.value ?? longRun.value)?.header;
   return html`<header class="header">
     <h1 class="wordmark"><button id="btn-intro" title=${t("header.intro")}
-      onClick=${() => (settings.viewMode.value = "intro")}><span class="wordmark-kv"><i>K</i><i>V</i></span><span
+      onClick=${() => openView("intro")}><span class="wordmark-kv"><i>K</i><i>V</i></span><span
       class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></button></h1>
     <${ModelButton} />
     <div class="facts">${
@@ -249,10 +249,7 @@ function Connection() {
     }</span>`;
 }
 
-function learn() {
-  markPlace();
-  settings.viewMode.value = "lesson";
-}
+const learn = () => openView("lesson");
 
 /** Share the address of the shown record: through the system dialog on touch devices, else on the clipboard. */
 async function share() {
