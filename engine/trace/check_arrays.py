@@ -8,13 +8,14 @@ import numpy as np
 
 from engine.trace.records import AttentionRows, BatchEntry, Capture, Header, LayerCapture, StepRecord
 
-ROW_SUM_SLACK = {"float16": 2e-2, "float32": 1e-3}  # a row of many rounded weights
+DTYPES = ("float16", "float32")  # of a capture
+FINE_SLACK, COARSE_SLACK = 1e-3, 2e-2  # of the sum of a row: weights in float32, and rounded to 16 bits
 
 
 def wrong_in_capture(capture: Capture, record: StepRecord, header: Header) -> Iterator[str]:
     """Yield each contradiction as a sentence."""
-    if capture.dtype not in ROW_SUM_SLACK:
-        yield f"dtype is {capture.dtype!r}; known are {' and '.join(ROW_SUM_SLACK)}"
+    if capture.dtype not in DTYPES:
+        yield f"dtype is {capture.dtype!r}; known are {' and '.join(DTYPES)}"
         return
     layers = [layer.layer for layer in capture.layers]
     if len(set(layers)) != len(layers):
@@ -88,7 +89,7 @@ def _rows(rows: AttentionRows, entry: BatchEntry, dtype: str, header: Header, ha
     if (exact * hidden).any():
         yield "a query gives weight to a key that comes after it"
     sums = exact.sum(axis=-1)  # [H, R]
-    slack = ROW_SUM_SLACK.get(dtype, 1e-3)
+    slack = FINE_SLACK if dtype == header.model.dtype == "float32" else COARSE_SLACK
     if (sums > 1 + slack).any() or (not has_sinks and (sums < 1 - slack).any()):
         worst = float(sums.ravel()[np.abs(sums - 1).argmax()])
         yield f"a row of weights sums to {worst:.4f}"

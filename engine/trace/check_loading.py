@@ -80,6 +80,8 @@ def _admission(
 
 
 def _sees_all(group: BlockGroup, header: Header) -> bool:
+    if group.state_bytes:  # a query sees the last state only
+        return False
     windows = [header.model.sliding_windows[layer] for layer in group.layers if layer < header.model.num_layers]
     return group.window is None and header.engine.get("attention_window") is None and not any(windows)
 

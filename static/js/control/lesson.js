@@ -251,14 +251,14 @@ function close() {
 /**
  * Return a course's response; if it is refused, show why and return null.
  * @template T
- * @param {() => Promise<T>} asked
+ * @param {() => Promise<T>} request
  * @returns {Promise<T | null>}
  */
-async function attempt(asked) {
+async function attempt(request) {
   const { client } = session;
   waiting.value = true;
   try {
-    return await asked();
+    return await request();
   } catch (error) {
     session.complain(error, client);
     return null;

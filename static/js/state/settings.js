@@ -224,8 +224,8 @@ export function connectSettings(location, history, storage, events = globalThis,
     // unreadable storage counts as empty
   }
   for (const [name, row] of Object.entries(table)) {
-    const kept = row.remember ? row.type.parse(String(remembered[name] ?? "")) : undefined;
-    if (kept !== undefined) signals[name].value = kept;
+    const stored = row.remember ? row.type.parse(String(remembered[name] ?? "")) : undefined;
+    if (stored !== undefined) signals[name].value = stored;
   }
   for (const [name, value] of Object.entries(parseAddress(location, table))) signals[name].value = value;
   events.addEventListener?.("popstate", () => returnTo(parseAddress(location, table), table, signals));

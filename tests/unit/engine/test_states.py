@@ -15,6 +15,7 @@ from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
 from engine.model.compiled import compile_model
 from engine.model.loader import from_module
+from engine.trace.check import check
 from engine.trace.operations import Copy, Load, Lookup, Op, Preempt, Release, SwapIn
 from tests.hybrid_types import hybrid_model
 from tests.quick_tiers import QuickTiers
@@ -120,17 +121,19 @@ def test_mixed_instances_serve_states(case: Case) -> None:
     handed_over(case, mixed=2)
 
 
-def test_states_go_to_a_tier_and_come_back(case: Case) -> None:
+def test_states_go_to_a_tier_and_come_back(case: Case, tmp_path: Path) -> None:
     """A second engine with the same tier computes nothing that the first one left there, states among it."""
     tiers = Tiers(cpu_bytes=1 << 26, speeds=QuickTiers())
     settings = config(num_blocks=24, max_num_seqs=2)
     for turn in range(2):
-        with Engine(case.model, settings, connector=OffloadingConnector(tiers, case.model, settings)) as engine:
+        connector, path = OffloadingConnector(tiers, case.model, settings), tmp_path / f"{turn}.kvtrace"
+        with Engine(case.model, settings, connector=connector, log_path=path) as engine:
             ops = serve(engine, case)
             of_states = engine.block_groups[-1].first_block
             loaded = [op for op in ops if isinstance(op, Load) and op.block_id >= of_states]
             assert loaded or turn == 0
             assert all(op.num_bytes == case.model.facts.state_bytes for op in loaded)
+        assert not list(check(path))
 
 
 def test_a_model_with_states_is_not_compiled(case: Case) -> None:

@@ -150,6 +150,16 @@ def test_arrays(frames: Frames, findings: Check, fields: dict[str, Any], expecte
     assert (len(found) == 1 or "dtype" in fields) and expected in found[0], found
 
 
+@pytest.mark.parametrize(("dtype", "num_findings"), [("float32", 1), ("bfloat16", 0)])
+def test_weights_in_16_bits_add_up_less_exactly(frames: Frames, findings: Check, dtype: str, num_findings: int) -> None:
+    """Four weights of 0.25 + 2^-9, the distance of two bfloat16 numbers there, captured in float32."""
+    header = replace(frames[0][1], model=replace(frames[0][1].model, dtype=dtype))
+    weights, zeros = np.full((2, 1, 4), 0.25 + 2**-9, np.float32), np.zeros((1, 4, 4), np.float32)
+    arrays = capture(dtype="float32", weights=weights, q=zeros, k=zeros[:, :2], v=zeros[:, :2])
+    found = findings([("header", header), *frames[1:4], ("capture", arrays)])
+    assert len(found) == num_findings and all("a row of weights sums to 1.0078" in finding for finding in found)
+
+
 def test_a_second_capture_and_one_before_the_records(frames: Frames, findings: Check) -> None:
     (finding,) = findings([*frames, frames[4]])
     assert finding.endswith("a second capture of the same record")
@@ -254,11 +264,11 @@ def test_a_reason_agrees_with_the_operations_beside_it(
     frames: Frames, findings: Check, record: int, place: int, reason: str, sentence: str
 ) -> None:
     kind, value = frames[record + 1]
-    said = [*value.ops]
-    said[place] = replace(said[place], reason="admission" if record == 1 else "finish")
-    frames[record + 1] = kind, replace(value, ops=said)
+    ops = [*value.ops]
+    ops[place] = replace(ops[place], reason="admission" if record == 1 else "finish")
+    frames[record + 1] = kind, replace(value, ops=ops)
     assert findings(frames) == []
-    said[place] = replace(said[place], reason=reason)
-    frames[record + 1] = kind, replace(value, ops=said)
+    ops[place] = replace(ops[place], reason=reason)
+    frames[record + 1] = kind, replace(value, ops=ops)
     [found] = findings(frames)
     assert f"record {record}, operation {place}" in found and found.endswith(sentence)

@@ -32,7 +32,7 @@ function Notes() {
   })}</p>
     ${texts.map((item) =>
       item.kind === "text"
-        ? item.blocks.map((block, i) => html`<p key=${`${item.index}/${i}`}>${said([block])}</p>`)
+        ? item.blocks.map((block, i) => html`<p key=${`${item.index}/${i}`}>${textOf([block])}</p>`)
         : null,
     )}
     <p class="class-notes-next">${nextText(checkpoint.value)}</p></div>`;
@@ -61,11 +61,11 @@ function nextText(item) {
 }
 
 /** Return the plain text of a Markdown tree. @param {unknown} nodes @returns {string} */
-function said(nodes) {
+function textOf(nodes) {
   if (typeof nodes === "string") return nodes;
   if (!Array.isArray(nodes)) return "";
   return nodes
-    .map((node) => (typeof node === "string" ? node : said(/** @type {{children?: unknown}} */ (node).children)))
+    .map((node) => (typeof node === "string" ? node : textOf(/** @type {{children?: unknown}} */ (node).children)))
     .join("");
 }
 

@@ -38,10 +38,10 @@ function Prefixes({ branches, observed }) {
   const [instance, setInstance] = useState(0);
   const at = place.value;
   const instances = own.large.value?.header.instances ?? [];
-  const isAsked = isOpen && at >= 0;
+  const isWanted = isOpen && at >= 0;
   const { answer: found, problem } = useQuery(
-    isAsked ? () => prefixesAt(at, instance) : null,
-    [isAsked, at, instance],
+    isWanted ? () => prefixesAt(at, instance) : null,
+    [isWanted, at, instance],
     STILL,
   );
   return html`<details class="large-prefixes" id="large-prefixes" onToggle=${(/** @type {Event} */ event) =>

@@ -268,11 +268,11 @@ function Sandbox({ item }) {
 
 /** Number of questions answered correctly at the first try. @param {{now: Opened}} props */
 function Score({ now }) {
-  const asked = now.items.flatMap((item) =>
+  const answers = now.items.flatMap((item) =>
     item.kind === "ask" ? [item.given[0] === item.right] : "given" in item ? [item.given[0]?.right ?? false] : [],
   );
-  const right = asked.filter(Boolean).length;
-  return html`<p>${t("lesson.over", { right, n: asked.length })}</p>`;
+  const right = answers.filter(Boolean).length;
+  return html`<p>${t("lesson.over", { right, n: answers.length })}</p>`;
 }
 
 /** @param {{now: Opened}} props */

@@ -76,15 +76,15 @@ const BAR = { least: 160, room: 480 }; // px of a bar, with room for its head; p
  * @returns {{columns: Column[], bar: number}}
  */
 export function layoutFor(width, timeline = false, rows = [], only = null) {
-  const told = COLUMNS.filter(({ name }) => !RARE.has(name) || rows.some((row) => row[name]));
+  const shown = COLUMNS.filter(({ name }) => !RARE.has(name) || rows.some((row) => row[name]));
   if (!timeline) {
-    if (width < BAR.room) return { columns: columnsFor(width, told, only), bar: 0 };
-    const columns = columnsFor(width - BAR.least, told, only);
+    if (width < BAR.room) return { columns: columnsFor(width, shown, only), bar: 0 };
+    const columns = columnsFor(width - BAR.least, shown, only);
     return { columns, bar: width - widthOf(columns) };
   }
   const columns = columnsFor(
     width - Math.max(BAR.least, width / 2),
-    told.filter(({ name }) => BESIDE.includes(name) || name === only),
+    shown.filter(({ name }) => BESIDE.includes(name) || name === only),
     only,
   );
   return { columns, bar: width - widthOf(columns) };
