@@ -58,6 +58,7 @@ class EngineLock(Line):
 
     def __init__(self) -> None:
         super().__init__()
+        self.building = threading.Lock()  # held while an engine is built; others step meanwhile
         self._last = -RECENT  # when a thread other than a lab's last requested or released a turn
         self.labs = LabLock(self)
 
@@ -85,6 +86,7 @@ class LabLock:
     """
 
     def __init__(self, turns: EngineLock) -> None:
+        self.building = turns.building
         self._turns = turns
         self._line = Line()
         self._began = self._next = 0.0  # of the current turn; when labs may continue

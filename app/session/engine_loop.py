@@ -88,12 +88,14 @@ class EngineLoop:
 
         Raises ValueError for an invalid configuration. Then the old run continues, unless its pool had to be freed.
         """
-        old, model = self.run, lease.model
-        gives_up = old is not None and pool_bytes(config, model.facts) > model.free_bytes
+        old, model, gives_up = self.run, lease.model, False
         try:
-            with self._turns:
+            # it may wait for processes or read a draft model, so other sessions step meanwhile
+            with self._turns.building:
+                gives_up = old is not None and pool_bytes(config, model.facts) > model.free_bytes
                 if gives_up:
-                    self.current.engine.release()  # both pools do not fit
+                    with self._turns:
+                        self.current.engine.release()  # both pools do not fit
                 engine = model.build(config, None, own)
         except BaseException:
             if gives_up:  # its pool was freed

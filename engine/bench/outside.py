@@ -30,7 +30,7 @@ def outside(sizes: TierSizes, model: LoadedModel, config: EngineConfig) -> Itera
         yield None
         return
     if not may_offload(config):
-        raise BenchError("tiers keep blocks with a hash: strategy paged, with prefix caching")
+        raise BenchError("tiers keep blocks with a hash: strategy paged, with prefix caching, without forget_policy")
     with TemporaryDirectory(prefix="kvtheater-bench-") as folder:
         disk = DiskSetting(Path(folder), parse_size(sizes.disk)) if sizes.disk else None
         tiers = WatchedTiers(parse_size(sizes.cpu) if sizes.cpu else None, disk)

@@ -48,7 +48,8 @@ def may_offload(config: EngineConfig) -> bool:
 
     Its blocks need a hash and correct content, and external hits must not reveal other clients' prompts.
     """
-    return config.strategy == "paged" and config.enable_prefix_caching and config.fault is None and not config.private
+    is_shared = config.strategy == "paged" and config.enable_prefix_caching and config.forget_policy is None
+    return is_shared and config.fault is None and not config.private
 
 
 class OffloadingConnector(KVConnector):

@@ -1,5 +1,7 @@
 """How many theaters there may be, and when one goes."""
 
+import threading
+
 import pytest
 
 from app.ground.errors import AppError
@@ -65,6 +67,27 @@ def test_a_theater_in_the_middle_of_a_long_step_is_not_waited_for_without_end(se
     wait_for(lambda: server.model.threads, "the beginning of the step")
     assert server.theaters.close() == 1
     wait_for(lambda: client.closed)
+
+
+def test_others_step_while_a_session_is_built(server, client, theater, monkeypatch):
+    """Its engine waits for its instances' processes, which read the weights."""
+    is_built, build, building = threading.Event(), server.model.build, threading.Event()
+
+    def wait(*given):
+        building.set()
+        assert is_built.wait(10)
+        return build(*given)
+
+    monkeypatch.setattr(server.model, "build", wait)
+    client.do("submit", theater=theater, prompts=[{"text": "a"}])
+    other = server.client()
+    other.io.emit("create", {})
+    assert building.wait(10)
+    try:
+        assert client.do("step", theater=theater)["performed"] == 1
+    finally:
+        is_built.set()
+    wait_for(lambda: len(server.theaters.all()) == 2)
 
 
 def test_a_reset_deletes_the_old_log(server, client, theater):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -230,5 +231,6 @@ def test_a_copy_that_fails_costs_no_request(tiers: Tiers) -> None:
     assert outputs == run(Engine(tiny_llama(), config))[0] and of(Store, ops)
 
 
-def test_a_private_run_takes_no_part() -> None:
-    assert may_offload(SETTINGS["plain"]) and not may_offload(replace(SETTINGS["plain"], private=True))
+@pytest.mark.parametrize("settings", [{"private": True}, {"forget_policy": "h2o"}, {"strategy": "contiguous"}])
+def test_a_run_without_shared_blocks_takes_no_part(settings: dict[str, Any]) -> None:
+    assert may_offload(SETTINGS["plain"]) and not may_offload(replace(SETTINGS["plain"], **settings))

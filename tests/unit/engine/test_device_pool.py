@@ -113,7 +113,7 @@ def test_a_failed_allocation_is_one_sentence_with_sizes(gpu: Gpu, error: Excepti
     assert found is not None
     text = str(found)
     assert "60 MiB of 100 MiB are free; use less" in text and "\n" not in text
-    assert (f"{requested} more were asked for" in text) is (requested is not None)
+    assert (f"{requested} more were requested" in text) is (requested is not None)
 
 
 def test_another_error_is_none(gpu: Gpu) -> None:
