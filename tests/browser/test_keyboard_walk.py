@@ -147,6 +147,8 @@ def test_a_lesson_that_is_opened_has_the_focus_and_gives_it_back_to_its_card(ope
     expect(page.locator(".article")).to_be_focused()
     page.go_back()
     expect(page.locator("#path-not-yet")).to_be_focused()
+    page.locator("#lesson-leave").press("Enter")
+    expect(page.locator("#region-stage")).to_be_focused()
 
 
 @pytest.mark.parametrize("chosen", [False, True], ids=["skipped", "a word chosen"])

@@ -4,6 +4,7 @@
 import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { stop } from "../control/tour.js";
 import { t } from "../i18n/words.js";
+import { useFirstFocus } from "../kit/focus.js";
 import { html } from "../kit/html.js";
 import { lazyPanel } from "../kit/lazy.js";
 import { isPhone } from "../kit/measure.js";
@@ -29,6 +30,7 @@ const Tour = lazyPanel(() => import("../panels/tour/panel.js"));
 
 export function Workspace() {
   useLayoutEffect(toTop, [settings.region.value]);
+  useFirstFocus("workspace", "region-stage");
   return html`<a class="skip" href="#region-stage">${t("app.skip")}</a>
     ${stop.value === null ? null : html`<${Tour} />`}
     <${Header} />

@@ -71,8 +71,9 @@ const COMMAND = "kvtheater serve"; // command that plays lessons on a live model
 export function Panel() {
   const now = currentLesson.value;
   const wasList = useRef(false);
-  wasList.current ||= settings.lesson.value === null;
-  useReturnedFocus(settings.lesson.value !== null);
+  const isList = settings.lesson.value === null;
+  wasList.current ||= isList;
+  useReturnedFocus(!isList);
   return html`<main class="lesson" id="lesson" aria-busy=${waiting.value}>
     <div class="lesson-head">
       <${Home} />
@@ -81,7 +82,7 @@ export function Panel() {
           "lesson.explore",
         )}</button></span>
     </div>
-    ${settings.lesson.value === null ? html`<${LessonList} />` : now ? articleOf(now, wasList.current) : html`<${Wait} />`}
+    ${isList ? html`<${LessonList} />` : now ? articleOf(now, wasList.current) : html`<${Wait} />`}
   </main>`;
 }
 
@@ -126,7 +127,7 @@ function Article({ now, wasList }) {
     const done = before < 0 ? now.items.findLast(({ kind, index }) => !READ.has(kind) && index < at)?.index : before;
     const part = article.querySelector(`[data-item="${done}"]`);
     const end = article.querySelector(".lesson-end-mark");
-    if (!part && wasList && document.activeElement === document.body) article.focus(); // the card it was opened with is gone
+    if (!part && wasList && document.activeElement === document.body) article.focus(); // its card is gone
     if (part && end) follow(part.querySelector('[data-news="true"]') ?? part, end, before >= 0);
   }, [now.progress.at]);
   return html`<article class="article" ref=${whole} tabindex="-1" aria-labelledby="lesson-title">
