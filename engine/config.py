@@ -57,7 +57,7 @@ def _is_bias(logit_bias: dict[int, float]) -> bool:
 
 
 class ConfigError(Refused):
-    """A setting that cannot work; the message is one sentence that says which and what would."""
+    """Invalid setting; the message is one sentence that names it and a valid value."""
 
 
 def _check_kinds(settings: Struct) -> None:
@@ -67,7 +67,7 @@ def _check_kinds(settings: Struct) -> None:
 
 
 class EngineConfig(Struct, frozen=True, kw_only=True):
-    """How the cache is laid out and how steps are scheduled.
+    """Settings of the cache's layout and of scheduling.
 
     `strategy`: `paged` is the paged KV cache; `contiguous` is the same mechanism with one block of `max_model_len` per
     sequence; `first_fit` gives each sequence one piece of adjacent blocks, as long as its prompt and max_tokens, from
@@ -81,11 +81,11 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     `attention_window` and `attention_sinks` are a policy over any model, after StreamingLLM (Xiao et al. 2023, arXiv
     2309.17453): every layer's query sees the first `attention_sinks` tokens and the last `attention_window` ones,
     itself among them, and the blocks between are released. A layer whose own sliding window is no wider keeps that.
-    With `sliding_window_pattern` n the policy leaves every n-th layer alone, which makes a hybrid of any model, built
-    as Gemma 3 (n = 6) and GPT-OSS (n = 2) are: layers that see alike then have a pool and block tables of their own.
-    Unlike the paper's, positions stay absolute: keys keep the rotation that they were cached with, and the distance
-    between a query and the sinks grows with the text, where the paper numbers positions within the cache. So nothing is
-    rotated again, a sequence ends at the model's last position, and queries stand further from the sinks than there.
+    With `sliding_window_pattern` n the policy exempts every n-th layer, which makes a hybrid of any model, like Gemma 3
+    (n = 6) and GPT-OSS (n = 2): layers with equal attention spans then have their own pool and block tables. Unlike in
+    the paper, positions stay absolute: keys keep the rotation that they were cached with, and the distance between a
+    query and the sinks grows with the text, where the paper numbers positions within the cache. So nothing is rotated
+    again, and a sequence ends at the model's last position.
     """
 
     strategy: Annotated[Strategy, Option(control=Control(group="cache", initial="paged", offered=OFFERED))] = "paged"
@@ -184,9 +184,9 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     forget_every: Annotated[int | None, Option(ge=0, le=MAX_POOL_SLOTS, beside="forget_policy")] = None
     # positions over which SnapKV averages its scores, odd; None = 5
     forget_pool: Annotated[int | None, Option(ge=1, le=1023, beside="forget_policy")] = None
-    # each output says what the full cache would have said: a second forward pass
+    # compare each output with that of a full cache, by a second forward pass
     forget_compare: Annotated[bool | None, Option(beside="forget_policy", control=Control(group="cache"))] = None
-    # engines that only compute prompts, that only go on with them, and that do both; all 0 = one engine
+    # engines that only compute prompts, that only decode, and that do both; all 0 = one engine
     # (engine/cluster)
     prefill: Annotated[
         int, Option(ge=0, served_max=MAX_INSTANCES, strategies=("paged",), control=Control(group="instances"))
@@ -287,7 +287,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens_a_step(self) -> int | None:
-        """How many of a sequence's tokens one step takes at most; None: all that are missing, however many."""
+        """Maximum number of a sequence's tokens in one step; None: all uncomputed ones."""
         return self.max_num_batched_tokens if self.enable_chunked_prefill and self.strategy != "none" else None
 
     def as_map(self) -> dict[str, str | int | float | bool | None]:
@@ -309,7 +309,7 @@ _FIELDS = {field.name: field for field in fields(EngineConfig)}
 
 
 class SamplingParams(Struct, frozen=True, kw_only=True):
-    """How the next token is chosen, and how many outputs there are. temperature 0 is greedy.
+    """Settings of sampling and of the number of outputs. temperature 0 is greedy.
 
     The order of operations: repetition penalty, logit bias, min_tokens, temperature, top-k, top-p, min-p, then one
     draw. Beam search keeps the `beam_width` most probable sequences instead, under the distribution after min_tokens.

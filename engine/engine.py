@@ -520,6 +520,7 @@ class Engine:
                 transfer=(loaded - moved) + (saved - committed),
                 detokenize=self._outputs.detokenize_seconds,
                 compiled=self._runner.compiled is not None,
+                threads=self._runner.reduced_threads,
             ),
             work=self._work.of(batch),
             cache_tensors=copied,
@@ -612,8 +613,8 @@ class Engine:
         if self._forgetting and logged is not None:
             forgetting = Remembered(seq_id, logged.forgotten, self._forgetting)
         settings = self.config.kv_cache_dtype, self.config.policy
-        asked = layer, heads, *settings, forgetting, residual, self._ablation
-        return recompute_sequence(self.model, seq_id, token_ids[:count], *asked)
+        arguments = layer, heads, *settings, forgetting, residual, self._ablation
+        return recompute_sequence(self.model, seq_id, token_ids[:count], *arguments)
 
     def snapshot(self) -> Snapshot:
         """Return the live objects' tables, counts and queues: equal to `snapshot_of(log.state_now())` at every step."""

@@ -36,13 +36,13 @@ class ShownPage:
             env=child_environment(KVTHEATER_TOKEN=self._token, PYTHONUNBUFFERED="1"),
             process_group=0,  # a key that interrupts a cell is not for it
         )  # fmt: skip
-        self._said: deque[str] = deque(maxlen=20)  # its last lines
+        self._lines: deque[str] = deque(maxlen=20)  # its last lines
         self.port = self._listening()
         threading.Thread(target=self._drain, daemon=True).start()
 
     @property
     def address(self) -> str:
-        """The page for a browser on this machine. Whoever has it can use the server: it holds the token."""
+        """Address of the page for a browser on this machine. It contains the server's token, and so grants access."""
         return f"http://127.0.0.1:{self.port}/{self._token}/"
 
     @property
@@ -61,18 +61,18 @@ class ShownPage:
     def _listening(self) -> int:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._said.append(line.strip())
+            self._lines.append(line.strip())
             if found := re.search(r"http://127\.0\.0\.1:(\d+)/", line):
                 return int(found[1])
-        raise RuntimeError(self._said[-1] if self._said else "the server ended without a word")
+        raise RuntimeError(self._lines[-1] if self._lines else "the server ended without a word")
 
     def _drain(self) -> None:
         assert self._process.stdout is not None
         with contextlib.suppress(ValueError):  # closed
             for line in self._process.stdout:
-                self._said.append(line.strip())
+                self._lines.append(line.strip())
             if self._process.wait() not in (0, -signal.SIGTERM):  # as with a model that cannot be opened
-                print(self._said[-1], file=sys.stderr)
+                print(self._lines[-1], file=sys.stderr)
 
     def _ipython_display_(self) -> None:
         """Show the page through Colab's own proxy; in another notebook `_repr_html_` does it."""
@@ -84,7 +84,7 @@ class ShownPage:
 
     def _repr_html_(self) -> str:
         if not self.is_running:
-            last = html.escape(self._said[-1] if self._said else "")
+            last = html.escape(self._lines[-1] if self._lines else "")
             return f"<p>The server has ended; call <code>show()</code> again. {last}</p>"
         source = html.escape(_behind_jupyter(self.port, self._token) or self.address, quote=True)
         return (

@@ -23,7 +23,7 @@ def attached_server(
     with Publisher() as publisher:
         publisher.publish(message(stored([b"a" * 8, b"b" * 8], list(range(8)), BLOCK_SIZE)))
         publisher.publish(message(removed([b"b" * 8])))
-        asked = Attaching(
+        options = Attaching(
             events=publisher.events,
             replay=publisher.replay,
             metrics=metrics,
@@ -31,7 +31,7 @@ def attached_server(
             num_blocks=NUM_BLOCKS,
             most_bytes=most_bytes,
         )
-        attachment = Attachment(asked, record)
+        attachment = Attachment(options, record)
         app = create_app(Models(ModelEntry(None)), ServerSettings(data_dir=folder), attachment=attachment)
         attachment.start()
         listener = Listener(app, bind("127.0.0.1", 0))

@@ -59,9 +59,9 @@ class Zygote:
         process.returncode = 0  # `close` waits for it
         return cls(ours, process.pid)
 
-    def fork(self, asked: dict[str, Any], fds: list[int]) -> int:
+    def fork(self, job: dict[str, Any], fds: list[int]) -> int:
         """Return the id of the new process. Its parent ends at once, while this one adopts orphans."""
-        words = json.dumps(asked).encode()
+        words = json.dumps(job).encode()
         with self._lock:
             self._prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             try:
@@ -94,7 +94,7 @@ class PreloadedPopen(subprocess.Popen[Any]):
         if PreloadedPopen._zygote is None:
             fork_from(Zygote.started())
         assert PreloadedPopen._zygote is not None
-        asked = {
+        job = {
             "words": [str(word) for word in args[1:]],
             "cwd": os.fspath(cwd or os.getcwd()),
             "env": dict(os.environ if env is None else env),
@@ -105,7 +105,7 @@ class PreloadedPopen(subprocess.Popen[Any]):
         }
         given = [pipes[index] if pipes[index] != -1 else fd for fd, index in enumerate((0, 3, 5))]
         try:
-            self.pid = PreloadedPopen._zygote.fork(asked, [*given, *pass_fds])
+            self.pid = PreloadedPopen._zygote.fork(job, [*given, *pass_fds])
             self._child_created = True
         finally:
             self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
@@ -137,8 +137,8 @@ def fork_workers(*imports: str) -> None:
 def run_preloaded(command: list[str], seconds: float = 180.0) -> None:
     """A command that must end well, in the root of the repository."""
     with PreloadedPopen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        said, _ = process.communicate(timeout=seconds)
-    assert process.returncode == 0, said
+        output, _ = process.communicate(timeout=seconds)
+    assert process.returncode == 0, output
 
 
 def _wait_to_become(line: socket.socket) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _wait_to_become(line: socket.socket) -> dict[str, Any]:
         head = line.recv(8, socket.MSG_WAITALL)
         if not head:
             os._exit(0)
-        asked: dict[str, Any] = json.loads(line.recv(int.from_bytes(head, "little"), socket.MSG_WAITALL))
+        job: dict[str, Any] = json.loads(line.recv(int.from_bytes(head, "little"), socket.MSG_WAITALL))
         _, fds, _, _ = socket.recv_fds(line, 1, MAX_FDS)
         reads, writes = os.pipe()
         waits, goes = os.pipe()
@@ -160,7 +160,7 @@ def _wait_to_become(line: socket.socket) -> dict[str, Any]:
                 for fd in (reads, writes, waits):
                     os.close(fd)
                 line.close()
-                if asked["forkable"]:
+                if job["forkable"]:
                     ours, theirs = socket.socketpair()
                     beside = os.fork()
                     if beside == 0:
@@ -170,9 +170,9 @@ def _wait_to_become(line: socket.socket) -> dict[str, Any]:
                         line = theirs
                         continue
                     theirs.close()
-                    asked["zygote"] = ours, beside
-                _take_over(fds, asked)
-                return asked
+                    job["zygote"] = ours, beside
+                _take_over(fds, job)
+                return job
             os.write(writes, b"%d\n" % pid)
             os._exit(0)
         os.waitpid(between, 0)  # from here on it is a child of the requester
@@ -181,20 +181,20 @@ def _wait_to_become(line: socket.socket) -> dict[str, Any]:
             os.close(fd)
 
 
-def _take_over(fds: list[int], asked: dict[str, Any]) -> None:
-    if asked["new_session"]:
+def _take_over(fds: list[int], job: dict[str, Any]) -> None:
+    if job["new_session"]:
         os.setsid()
-    elif asked["process_group"] != -1:
-        os.setpgid(0, asked["process_group"])
+    elif job["process_group"] != -1:
+        os.setpgid(0, job["process_group"])
     apart = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, ABOVE) for fd in fds]
     for fd in fds:
         os.close(fd)
-    for fd, becomes in zip(apart, asked["fds"], strict=True):
+    for fd, becomes in zip(apart, job["fds"], strict=True):
         os.dup2(fd, becomes)
         os.close(fd)
     os.environ.clear()
-    os.environ.update(asked["env"])
-    os.chdir(asked["cwd"])
+    os.environ.update(job["env"])
+    os.chdir(job["cwd"])
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     for name, fd in (("stdout", 1), ("stderr", 2)):
@@ -202,17 +202,17 @@ def _take_over(fds: list[int], asked: dict[str, Any]) -> None:
         getattr(sys, name).reconfigure(line_buffering=name == "stderr", write_through=unbuffered)
 
 
-def _be(asked: dict[str, Any]) -> None:
+def _be(job: dict[str, Any]) -> None:
     """The program, as Python itself would run it."""
-    kind, what, *rest = asked["words"]
+    kind, what, *rest = job["words"]
     if os.environ.get("PYTHONSAFEPATH"):
         del sys.path[0]
     else:
-        sys.path[0] = asked["cwd"] if kind == "-m" else ""
+        sys.path[0] = job["cwd"] if kind == "-m" else ""
     sys.argv = [kind, *rest]
-    if "zygote" in asked:
+    if "zygote" in job:
         preloaded = importlib.import_module("tests.preloaded")  # this one is `__main__`
-        preloaded.fork_from(preloaded.Zygote(*asked["zygote"]))
+        preloaded.fork_from(preloaded.Zygote(*job["zygote"]))
     if kind == "-m":
         runpy._run_module_as_main(what)  # type: ignore[attr-defined]
     else:
@@ -228,9 +228,9 @@ def _main() -> dict[str, Any]:
             importlib.import_module(name)
     gc.collect()
     gc.freeze()  # or the first collection would copy every page that the processes share
-    asked = _wait_to_become(socket.socket(fileno=int(sys.argv[1])))
+    job = _wait_to_become(socket.socket(fileno=int(sys.argv[1])))
     atexit.register(gc.unfreeze)  # or extension modules report frozen objects as leaked at exit
-    return asked
+    return job
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ FORMS: dict[str, tuple[str, Mapping[str, Any], dict[str, Any], Callable[[str], b
 
 def write(form: str, folder: Path) -> Any:
     """Write a checkpoint in that form; return a plain model with the weights that it stands for."""
-    family, settings, said, is_quantized, quantize = FORMS[form]
+    family, settings, quantization, is_quantized, quantize = FORMS[form]
     model = tiny_model(family, **settings)
     model.save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
@@ -94,7 +94,7 @@ def write(form: str, folder: Path) -> Any:
             tensors[name if not part else name.removesuffix("weight") + part] = tensor.contiguous()
     save_file(tensors, file, metadata={"format": "pt"})
     path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8")) | {"quantization_config": said}
+    config = json.loads(path.read_text(encoding="utf-8")) | {"quantization_config": quantization}
     path.write_text(json.dumps(config), encoding="utf-8")
     missing, unexpected = model.load_state_dict(plain, strict=False)
     assert not unexpected and not missing

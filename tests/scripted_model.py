@@ -35,14 +35,14 @@ def write_scripted(
     """
     starts = {start: f"<|after {start}|>" if start in ROLES else start for start in (*ROLES, *scripts)}
     marks = [END, *starts.values(), *(f"<|{role}|>" for role in ROLES)]
-    said = [text for texts in scripts.values() for text in texts]
-    assert len({*said}) == len(said), "each text of the scripts is another, or the one after it would be two"
+    lines = [text for texts in scripts.values() for text in texts]
+    assert len({*lines}) == len(lines), "each text of the scripts is another, or the one after it would be two"
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({sign: index for index, sign in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks])
-    tokenizer.add_tokens([AddedToken(text, special=text in special, normalized=False) for text in said])
+    tokenizer.add_tokens([AddedToken(text, special=text in special, normalized=False) for text in lines])
     following = dict[str, str]()
     for start, texts in scripts.items():
         chain = [starts[start], *texts, END]

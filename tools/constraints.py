@@ -26,9 +26,9 @@ class NoNetworkError(Exception):
 def public_index() -> dict[str, str]:
     """Return the environment without settings of pip and uv, so that both ask the public index alone."""
     reached_by = ("PIP_CERT", "PIP_PROXY")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
-    kept |= {name: os.environ[name] for name in reached_by if name in os.environ}
-    return {**kept, "PIP_CONFIG_FILE": os.devnull, "UV_NO_CONFIG": "1", "MACOSX_DEPLOYMENT_TARGET": "14.0"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
+    environment |= {name: os.environ[name] for name in reached_by if name in os.environ}
+    return {**environment, "PIP_CONFIG_FILE": os.devnull, "UV_NO_CONFIG": "1", "MACOSX_DEPLOYMENT_TARGET": "14.0"}
 
 
 def resolve(*options: str) -> str:

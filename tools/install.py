@@ -40,10 +40,10 @@ def oldest() -> str:
     """Return constraints.txt with the lower bounds that pyproject.toml gives torch and transformers as their pins."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     bounds = dict(re.findall(r"^([\w-]+)>=([\d.]+)", "\n".join(declared), re.MULTILINE))
-    kept = re.sub(
+    pinned = re.sub(
         rf"^({'|'.join((*OLDEST, *THEIR_OWN, 'numpy'))})==.*\n", "", CONSTRAINTS.read_text(encoding="utf-8"), flags=re.M
     )
-    return kept + "".join(f"{name}=={bounds[name]}\n" for name in OLDEST) + OF_THEIR_TIME
+    return pinned + "".join(f"{name}=={bounds[name]}\n" for name in OLDEST) + OF_THEIR_TIME
 
 
 def install_torch(constraints: Path) -> None:

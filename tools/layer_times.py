@@ -75,7 +75,7 @@ def layer_milliseconds(row: Row) -> float:
 
 
 def all_reduces(rows: list[Row]) -> dict[int, list[tuple[int, float]]]:
-    """By number of GPUs of one node, (bytes, milliseconds) in order: the slowest rank's, which all wait for."""
+    """Return (bytes, milliseconds) of the slowest rank, in order, by number of GPUs of one node."""
     slowest: dict[tuple[int, int], float] = defaultdict(float)
     for row in rows:
         if row["num_workers"] == row["devices_per_node"]:  # all on one node
@@ -103,7 +103,7 @@ def matrices(hidden: int, kv_share: float, intermediate: int, is_gated: bool) ->
 
 
 def scale_of(preset: ModelPreset, row: Row) -> float:
-    """How many times the measured layer the preset's is, by the parameters of their matrices. OPT's MLP has no gate."""
+    """Return the ratio of the preset's layer to the measured one in matrix parameters. OPT's MLP has no gate."""
     measured = matrices(
         int(row["n_embd"]),
         int(row["n_kv_head"]) / int(row["n_head"]),

@@ -28,7 +28,7 @@ UNWANTED = {"openvino-genai": ["torchvision"], "vllm": ["torchvision", "torchaud
 
 
 def make(folder: Path, torch: str) -> None:
-    """Make what is missing. CalledProcessError: pip failed, and has said why."""
+    """Create missing environments. Raises CalledProcessError after pip has printed its error."""
     for name, packages in PACKAGES.items():
         place = folder / name
         if (place / "complete").exists():

@@ -1,6 +1,6 @@
-"""Makes the picture that previews of links show: `python -m tools.preview`.
+"""Makes the preview picture of links: `python -m tools.preview`.
 
-It is the opening at 1200 × 630, at the moment when the two counters stand beside each other, photographed in Chromium.
+It is a Chromium screenshot of the opening at 1200 × 630, when both counters are visible.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MOMENT = 22.9  # seconds of the opening
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Plain files, without a word about each."""
+    """Request handler of plain files that logs nothing."""
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def main() -> int:
-    """Photograph it. Returns the exit status."""
+    """Take the screenshot. Returns the exit status."""
     chromium = os.environ.get("KVTHEATER_CHROMIUM") or shutil.which("chromium")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         write_page(Path(folder) / "site", "")

@@ -35,7 +35,7 @@ LEAST = 0.02  # probability of a word in the fan
 
 
 def folder() -> Path:
-    """Where they lie."""
+    """Return the folder of the recordings."""
     return static_dir() / "opening"
 
 

@@ -279,7 +279,7 @@ def openai_api() -> str:
     for kind in kinds:
         parts += [f"## {_path(kind)}\n\n", table(("field", "type", "default"), fields_of(kind))]
     parts.append("## Fields without effect\n\n")
-    for kind, whose in (
+    for kind, fields in (
         (bodies.ChatBody, "Of OpenAI's completions"),
         (MessagesBody, f"Of `{_path(MessagesBody)}`"),
         (ResponsesBody, f"Of `{_path(ResponsesBody)}`"),
@@ -290,7 +290,7 @@ def openai_api() -> str:
             if name not in kind.__struct_fields__
         ]
         parts += [
-            f"{whose}, accepted and ignored: " + ", ".join(map(code, sorted(kind.harmless))) + ".\n\n",
+            f"{fields}, accepted and ignored: " + ", ".join(map(code, sorted(kind.harmless))) + ".\n\n",
             "Not implemented, and accepted only as null or with a value that changes nothing:\n\n",
             table(("field", "accepted values"), neutral),
         ]
@@ -332,7 +332,7 @@ def _policy(policy: Policy) -> str:
     rules = [
         f"A hit is a multiple of {unit}.",
         f"The shortest cached prefix: {', '.join([minimum, *_minimums(policy)])}." if minimum else "",
-        f"Kept {_kept(policy)}.",
+        f"Kept {_lifetime(policy)}.",
         *(f"{rule[:1].upper()}{rule[1:]}." for rule in _further(policy)),
         *(f"Source: {one.says}. Checked on {one.checked} against {one.against}." for one in policy.sources),
     ]
@@ -343,7 +343,7 @@ def _minimums(policy: Policy) -> list[str]:
     return [f"{count:,} for `{word}`" for word, count in policy.minimums.items()]
 
 
-def _kept(policy: Policy) -> str:
+def _lifetime(policy: Policy) -> str:
     if policy.breakpoints:
         return "5 minutes after each use, or an hour (`ttl`)"
     if not policy.seconds:

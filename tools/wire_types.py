@@ -128,12 +128,12 @@ class Module:
         return name
 
     def _fields(self, found: Fields) -> Iterable[tuple[str, str]]:
-        asked = issubclass(found.cls, messages.Message)
+        is_message = issubclass(found.cls, messages.Message)
         if isinstance(found, inspect.StructType) and found.tag_field:
             yield found.tag_field, json.dumps(found.tag)
         for field in found.fields:
             omitted = isinstance(found, inspect.StructType) and found.cls.__struct_config__.omit_defaults
-            optional = not field.required and (asked or omitted or isinstance(found, inspect.TypedDictType))
+            optional = not field.required and (is_message or omitted or isinstance(found, inspect.TypedDictType))
             yield field.encode_name + ("?" if optional else ""), self._type(field.type)
 
 

@@ -219,7 +219,7 @@ def window_rows(found: dict[str, Any]) -> str:
 
 
 def window_verdict(found: dict[str, Any]) -> str:
-    """In how many of the sizes the sinks help, with the same number of keys seen."""
+    """Say in how many of the sizes the sinks help at an equal number of visible keys."""
     pairs = [
         (plain["bits_per_character"], sunk["bits_per_character"])
         for language in found.values()

@@ -18,7 +18,7 @@ WEIGHTS, STATE, PROGRESS = "weights.safetensors", "optimizer.safetensors", "prog
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run stands. `steps` is the schedule's length, fixed once; a rerun with it repeats the run."""
+    """Progress of a run. `steps` is the schedule's length, fixed once; a rerun with it repeats the run."""
 
     steps: int
     step: int

@@ -1,4 +1,4 @@
-"""From documents to batches: encoding, the mix of a run, and rows that each begin at a document's start.
+"""Batches from documents: encoding, the mix of a run, and rows that each begin at a document's start.
 
 A document is the body of a poem, a Chinese poem with a header line, or a piece of a story. The header line is
 

@@ -106,7 +106,7 @@ def continuation(model: PreTrainedModel, ids: Tokens, count: int, sample: bool, 
 
 
 def seven_character_form(model: PreTrainedModel, tokenizer: Tokenizer, corpus: Corpus, count: int) -> dict[str, Any]:
-    """How often three clauses after a held-out seven-character opening have seven characters each.
+    """Measure how often three clauses after a held-out seven-character opening have seven characters each.
 
     `couplets`: openings whose next clause has seven characters, so that both of the couplet have. `prosody`: rhyme and
     tones of the quatrains that came out regular, of the held-out poems' own, and of the latter's characters shuffled.
@@ -123,18 +123,18 @@ def seven_character_form(model: PreTrainedModel, tokenizer: Tokenizer, corpus: C
         "prosody": {"real": prosody(real), "shuffled": prosody(shuffled(real))},
     }
     for name, sample in (("greedy", False), ("sampled", True)):
-        kept = couplets = 0
+        num_regular = couplets = 0
         regular = []
         for seed, poem in enumerate(poems):
             opening = poem.body[:8]
             text = tokenizer.decode(continuation(model, tokenizer.encode(opening).ids, 24, sample, seed))
             clauses = CLAUSE_END.split(text)[:3]
             fits = [len(clause) == 7 and all(map(is_han, clause)) for clause in clauses]
-            kept += sum(fits)
+            num_regular += sum(fits)
             couplets += fits[0]
             if fits == [True] * 3:
                 regular.append([opening[:7], *clauses])
-        result[name] = kept / (3 * len(poems))
+        result[name] = num_regular / (3 * len(poems))
         result[f"{name}_couplets"] = couplets / len(poems)
         if regular:
             result["prosody"][name] = prosody(regular)
@@ -148,7 +148,7 @@ def beginning(body: str) -> str:
 
 
 def recited(model: PreTrainedModel, tokenizer: Tokenizer, body: str) -> int:
-    """How many characters of `body` the model recites greedily, without an error, after its `beginning`."""
+    """Count the characters of `body` that the model recites greedily, without an error, after its `beginning`."""
     prompt = beginning(body)
     ids = tokenizer.encode(prompt).ids
     length = len(tokenizer.encode(body).ids)

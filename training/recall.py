@@ -66,7 +66,9 @@ def bits_of_the_end(model: PreTrainedModel, rows: list[Tokens]) -> float:
 
 
 def remembered(model: PreTrainedModel, text: Tokens) -> dict[str, dict[str, float]]:
-    """By distance: bits a token of the second reading, of the same after another passage, and what was saved."""
+    """Return by distance the bits per token of the second reading, of the same after another passage, and their
+    difference.
+    """
     found = {}
     for distance in DISTANCES:
         drawn = trials(text, distance)

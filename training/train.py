@@ -139,7 +139,7 @@ class Trainer:
             parameter.grad = None
 
     def calibrate(self, max_minutes: float) -> tuple[int, float]:
-        """How many steps fit into `max_minutes`, and the seconds of one, measured without changing the model."""
+        """Measure, without changing the model, the seconds of a step and how many steps fit into `max_minutes`."""
         phase = self.phases[0]
         source = self.batches(phase, WARM_STEPS + self.settings["calibration_steps"])
         start, loss = 0.0, torch.zeros(())
@@ -161,8 +161,8 @@ def run(trainer: Trainer, progress: Progress, budget: float | None, out: Path, e
     settings, before = trainer.settings, progress.seconds
     phase = trainer.phases[1] if progress.long_steps else trainer.phases[0]
     source = trainer.batches(phase, progress.steps, progress.long_steps or progress.step)
-    start = said = exported = time.monotonic()
-    said_step, losses = progress.step, list[torch.Tensor]()
+    start = logged_at = exported = time.monotonic()
+    logged_step, losses = progress.step, list[torch.Tensor]()
     log = (out / "log.jsonl").open("a", encoding="utf-8")
     while progress.step < progress.steps:
         by_steps = progress.step / progress.steps
@@ -184,8 +184,8 @@ def run(trainer: Trainer, progress: Progress, budget: float | None, out: Path, e
         progress.tokens += phase.step_tokens
         now = time.monotonic()
         progress.seconds = before + now - start
-        if now - said >= settings["log_seconds"] or progress.step == progress.steps:
-            speed = (progress.step - said_step) * phase.step_tokens / (now - said)
+        if now - logged_at >= settings["log_seconds"] or progress.step == progress.steps:
+            speed = (progress.step - logged_step) * phase.step_tokens / (now - logged_at)
             left = (progress.steps - progress.step) * phase.step_tokens / speed
             left = min(left, budget - progress.seconds) if budget else left
             record: dict[str, Any] = {
@@ -202,7 +202,7 @@ def run(trainer: Trainer, progress: Progress, budget: float | None, out: Path, e
                 f"{speed:.0f} tokens/s  {left / 60:.1f} min left",
                 flush=True,
             )
-            said, said_step, losses = now, progress.step, []
+            logged_at, logged_step, losses = now, progress.step, []
         if now - exported >= settings["export_minutes"] * 60:
             save_checkpoint(out / "checkpoint", trainer.model, trainer.optimizer, progress)
             export()

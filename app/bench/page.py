@@ -74,10 +74,10 @@ def on_stage(context: BenchContext, request: Request, record_id: str, name: str)
             found = _record_of_step(reader, step) if step is not None else _first_decode(reader)
     except (OSError, TraceFormatError) as error:
         raise refuse("refused", "bench.trace", error=error) from error
-    asked = {"recording": f"api/bench/records/{record_id}/traces/{name}"}
+    query = {"recording": f"api/bench/records/{record_id}/traces/{name}"}
     if found is not None:
-        asked["step"] = str(found)
-    response = flask.make_response(flask.redirect(f"{ROOT}?{urlencode(asked)}"))
+        query["step"] = str(found)
+    response = flask.make_response(flask.redirect(f"{ROOT}?{urlencode(query)}"))
     response.headers["Cache-Control"] = "no-store"
     return response
 

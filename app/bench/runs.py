@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from app.bench.watch import PREFIX, BenchSession, latest_trace
 from app.bench.worker import TRACES, Order
-from app.ground.errors import AppError, refuse, said
+from app.ground.errors import AppError, app_sentence, refuse
 from app.session.broadcast import Emit
 from app.session.closing import Closing
 from engine.bench.scenario import scenario_ids
@@ -52,9 +52,9 @@ class RunStatus(Struct, frozen=True, kw_only=True):
 
 
 class BenchRuns:
-    """At most one run. Thread-safe."""
+    """Runs benchmarks, one at a time. Thread-safe."""
 
-    what = said("what.bench")
+    what = app_sentence("what.bench")
 
     def __init__(self, data_dir: Path | None, emit: Emit, live: bool) -> None:
         """`data_dir` None: records are deleted with the server. `live`: the server has a model."""

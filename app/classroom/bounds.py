@@ -19,7 +19,9 @@ MAX_PROMPTS = 8  # at once
 MAX_PROMPT_BYTES = 4096  # of UTF-8: a step of one's run is as long as its prompts, and others wait for it
 MAX_TOKENS = 256  # that one answer has
 MAX_SEQUENCES = 8  # for one prompt
-MAX_COMMANDS = 32  # of guests to runs at once: each holds a thread until a step is over, and others are to answer
+MAX_COMMANDS = (
+    32  # concurrent requests of guests to runs: each holds a thread until a step ends, and other threads must stay free
+)
 MAX_OF_ONE = 4  # of one guest
 MAX_READS_OF_ONE = 2  # ranges of records under way, of one guest: each may be megabytes
 

@@ -338,7 +338,7 @@ class Classroom:
                 self._marks = [*self._marks[-MAX_MARKS:], [round(time.monotonic() - self._began, 1), record]]
         self.news(everybody=False)
 
-    def kept(self, until: str | None) -> None:
+    def set_kept_until(self, until: str | None) -> None:
         """Set the date until which results are stored; None: not stored."""
         self.kept_until = until
         self.news(everybody=False)

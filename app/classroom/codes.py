@@ -33,7 +33,7 @@ def as_code(typed: str) -> str:
 
 
 class Allowance:
-    """So many at once, and so many a second on the long run (a token bucket)."""
+    """Token bucket: a burst, and a long-run rate per second."""
 
     def __init__(self, burst: float, rate: float) -> None:
         self._burst, self._rate = burst, rate
@@ -73,7 +73,7 @@ class Passes:
         return f"{class_id}.{seat}.{self._mark(class_id, seat)}"
 
     def read(self, text: str) -> Pass | None:
-        """None: this server has not given it."""
+        """Return the pass of a text, or None if this server did not issue it."""
         parts = text.split(".")
         if len(parts) != 3 or not all(part.isascii() for part in parts):
             return None

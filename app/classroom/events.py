@@ -76,14 +76,14 @@ class ClassEvents:
         if not today <= message.until <= today + LONGEST:
             raise refusal("bad_request", "class.until", n=LONGEST.days // 366)
         self._store.keep(results_of(found), message.until)
-        found.kept(message.until.isoformat())
+        found.set_kept_until(message.until.isoformat())
         return {}
 
     def unkeep(self, sid: str, message: messages.OfClass, found: Classroom | None) -> Nothing:
         """Delete a stored class: by its presenter while it runs, else by an owner of the server."""
         self._store.delete(message.id)
         if found is not None:
-            found.kept(None)
+            found.set_kept_until(None)
         return {}
 
     def cast(self, sid: str, message: messages.ClassCast, found: Classroom) -> Nothing:
@@ -142,7 +142,7 @@ class ClassEvents:
     def ask(self, sid: str, message: messages.ClassAsk, found: Classroom) -> Nothing:
         text, options = message.text.strip(), [option.strip() for option in message.options]
         if message.kind == "lesson":
-            found.ask("lesson", "", [], self._asked(found), message.seconds)
+            found.ask("lesson", "", [], self._lesson_question(found), message.seconds)
             self._labs.stand_still(found)
             return {}
         if not text:
@@ -213,7 +213,7 @@ class ClassEvents:
         self._emit("class_mine", found.mine(seat), list(seat.sids))
 
     def _leave(self, found: Classroom, sids: list[str]) -> None:
-        """They look at the class's runs no more."""
+        """Unsubscribe these clients from the class's runs."""
         for session_id in list(found.sessions):
             with contextlib.suppress(AppError):
                 session = self._sessions.watch(session_id)
@@ -230,7 +230,7 @@ class ClassEvents:
             "join": join,
         }
 
-    def _asked(self, found: Classroom) -> LessonQuestion:
+    def _lesson_question(self, found: Classroom) -> LessonQuestion:
         """Return the question that the lesson on stage stands before."""
         lesson_session = self._lessons.find(found.session or "")
         course = lesson_session.course
@@ -239,19 +239,19 @@ class ClassEvents:
         words = worded(course.question, course.language)
         return LessonQuestion(lesson_session.session.session_id, course.at, course.question.right, *words)
 
-    def _reveal(self, found: Classroom, asked: LessonQuestion) -> None:
+    def _reveal(self, found: Classroom, question: LessonQuestion) -> None:
         """Reveal the answer in the lesson, and advance it."""
-        lesson_session = self._lessons.find(asked.session)
+        lesson_session = self._lessons.find(question.session)
         with lesson_session.lock:
             course = lesson_session.course
-            if course.at == asked.item and not course.is_answered:
+            if course.at == question.item and not course.is_answered:
                 try:
                     course.answer(None)
                     course.go_on()
                 except LessonError as error:
                     raise refused(error) from error
                 lesson_session.show()
-            found.lesson_is_at(asked.session, course.at)
+            found.lesson_is_at(question.session, course.at)
 
     def _newest(self, found: Classroom) -> int:
         with contextlib.suppress(AppError):

@@ -37,46 +37,46 @@ class ExportsContext(NamedTuple):
     sessions: SessionManager
 
 
-def table(here: ExportsContext, request: Request, class_id: str, name: str) -> Response:
+def table(context: ExportsContext, request: Request, class_id: str, name: str) -> Response:
     """Return a table of a class that is here."""
-    return _table(request, results_of(_class(here, request, class_id)), name)
+    return _table(request, results_of(_class(context, request, class_id)), name)
 
 
-def page(here: ExportsContext, request: Request, class_id: str) -> Response:
+def page(context: ExportsContext, request: Request, class_id: str) -> Response:
     """Return a class that is here as one HTML page, with the run on stage."""
-    found = _class(here, request, class_id)
-    run, refusal = _run(here, found)
+    found = _class(context, request, class_id)
+    run, refusal = _run(context, found)
     return _page(request, results_of(found), run, refusal)
 
 
-def kept(here: ExportsContext, request: Request) -> Response:
+def stored_classes(context: ExportsContext, request: Request) -> Response:
     """Return the list of stored classes."""
     _own(request)
-    answer: StoredClassesAnswer = {"classes": here.store.all(), "can_keep": here.store.can_keep}
+    answer: StoredClassesAnswer = {"classes": context.store.all(), "can_keep": context.store.can_keep}
     return json_answer(answer)
 
 
-def kept_table(here: ExportsContext, request: Request, class_id: str, name: str) -> Response:
+def stored_class_table(context: ExportsContext, request: Request, class_id: str, name: str) -> Response:
     """Return a table of a stored class."""
     _own(request)
-    return _table(request, here.store.get(class_id), name)
+    return _table(request, context.store.get(class_id), name)
 
 
-def kept_page(here: ExportsContext, request: Request, class_id: str) -> Response:
+def stored_class_page(context: ExportsContext, request: Request, class_id: str) -> Response:
     """Return a stored class as one HTML page. Its run is not stored with it: that is a recording, if there is one."""
     _own(request)
-    return _page(request, here.store.get(class_id), None, "run_gone")
+    return _page(request, context.store.get(class_id), None, "run_gone")
 
 
 _CLASS = "/class/<class_id>"
-_KEPT = "/classes/<class_id>"
+_STORED_CLASS = "/classes/<class_id>"
 
 ROUTES = [
     Route("GET", f"{_CLASS}/<any(answers, questions):name>.csv", table),
     Route("GET", f"{_CLASS}/page.html", page),
-    Route("GET", "/classes", kept),
-    Route("GET", f"{_KEPT}/<any(answers, questions):name>.csv", kept_table),
-    Route("GET", f"{_KEPT}/page.html", kept_page),
+    Route("GET", "/classes", stored_classes),
+    Route("GET", f"{_STORED_CLASS}/<any(answers, questions):name>.csv", stored_class_table),
+    Route("GET", f"{_STORED_CLASS}/page.html", stored_class_page),
 ]
 
 
@@ -90,20 +90,20 @@ def _own(request: Request) -> None:
         raise AppError("forbidden", "this is for who owns the server")
 
 
-def _class(here: ExportsContext, request: Request, class_id: str) -> Classroom:
+def _class(context: ExportsContext, request: Request, class_id: str) -> Classroom:
     _own(request)
-    found = here.classrooms.get(class_id)
+    found = context.classrooms.get(class_id)
     if not found.secret.fits(request.headers.get(SECRET, "")):
         raise AppError("forbidden", f"this is the presenter's alone: the header {SECRET} has no secret of this class")
     return found
 
 
-def _run(here: ExportsContext, found: Classroom) -> tuple[bytes | None, str | None]:
+def _run(context: ExportsContext, found: Classroom) -> tuple[bytes | None, str | None]:
     """Return the page of the run on stage, or the key of the words that say why there is none."""
     if found.session is None:
         return None, "run_gone"
     try:
-        run = here.sessions.watch(found.session).run
+        run = context.sessions.watch(found.session).run
         with run.reading() as log:
             return export_page(log), None
     except TooLarge:

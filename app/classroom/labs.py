@@ -201,14 +201,14 @@ class Labs:
         """Return the number of free lab places."""
         return max(0, found.labs.most - sum(len(one.labs.keys()) for one in self._classrooms.all()))
 
-    def _fill(self, found: Classroom, asking: str | None = None) -> None:
-        """Create labs for the first seats of the queue. An error for `asking` is raised.
+    def _fill(self, found: Classroom, requester: str | None = None) -> None:
+        """Create labs for the first seats of the queue. An error for `requester` is raised.
 
-        While other labs are being created, `asking` does not wait; it is notified later.
+        While other labs are being created, `requester` does not wait; it is notified later.
         """
         failure: AppError | None = None
         moved = False
-        if not self._making.acquire(blocking=asking is None):
+        if not self._making.acquire(blocking=requester is None):
             self._wake.set()
             return
         with ExitStack() as ending:
@@ -227,7 +227,7 @@ class Labs:
                         found.labs.drop(key)
                     if not isinstance(error, AppError):
                         raise
-                    failure = error if key == asking else failure
+                    failure = error if key == requester else failure
                 self._tell(found, [key])
         self._tell(found, found.labs.queue() if moved else [])  # their positions have changed
         found.news(everybody=False)

@@ -23,24 +23,24 @@ class ClassPagesContext(NamedTuple):
     classrooms: Classrooms
 
 
-def door(here: ClassPagesContext, request: Request) -> Response:
+def door(context: ClassPagesContext, request: Request) -> Response:
     """Return where a code is typed."""
     return _door(request, "", None)
 
 
-def typed(here: ClassPagesContext, request: Request) -> Response:
+def typed(context: ClassPagesContext, request: Request) -> Response:
     """Return the code that was typed there."""
-    return come_in(here, request, request.args.get("code", ""))
+    return come_in(context, request, request.args.get("code", ""))
 
 
-def come_in(here: ClassPagesContext, request: Request, given: str) -> Response:
+def come_in(context: ClassPagesContext, request: Request, given: str) -> Response:
     """Admit a browser. One that has a seat already keeps it, if it is in the same class."""
     try:
-        had = here.classrooms.known(request.cookies.get(PASS_COOKIE, ""))
-        text = here.classrooms.new_pass(given, address_of(request.environ), had)
+        had = context.classrooms.known(request.cookies.get(PASS_COOKIE, ""))
+        text = context.classrooms.new_pass(given, address_of(request.environ), had)
     except AppError as error:
         return _door(request, given.partition(".")[0], error)
-    has = had if text is None else here.classrooms.known(text)
+    has = had if text is None else context.classrooms.known(text)
     assert has is not None
     answer = Response(status=303, headers={"Location": f"../?class={has.class_id}", "Cache-Control": "no-store"})
     if text is not None:

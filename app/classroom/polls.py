@@ -93,7 +93,7 @@ class Poll:
         self.phase: Phase = "open"
         self.rounds: list[dict[str, Answer]] = [{}]  # by seat
         self.right: Answer = None
-        self.asked_at = time.time()
+        self.opened_at = time.time()
         self._ends: float | None = None
         self._start_clock()
 

@@ -36,7 +36,7 @@ class _Round(NamedTuple):
     bars: list[_Bar]
 
 
-class _AskedQuestion(NamedTuple):
+class _QuestionSection(NamedTuple):
     number: int
     text: str
     rounds: list[_Round]
@@ -61,7 +61,7 @@ def class_page(results: ClassResults, language: str, run: bytes | None, refusal:
             students=len(results.students),
             questions=len(results.questions),
         ),
-        questions=[_asked(question, results, words) for question in results.questions],
+        questions=[_question_section(question, results, words) for question in results.questions],
         lost=len(results.lost),
         lost_at=[words["page.lost_at"].format(minutes=m, count=n) for m, n in sorted(minutes.items())],
         policy=policy[1] if policy else _ALONE.format(nonce=name),
@@ -73,7 +73,7 @@ def class_page(results: ClassResults, language: str, run: bytes | None, refusal:
     return text.replace("<!--run-->", html.escape(inside, quote=True), 1).encode()
 
 
-def _asked(question: QuestionResult, results: ClassResults, words: dict[str, str]) -> _AskedQuestion:
+def _question_section(question: QuestionResult, results: ClassResults, words: dict[str, str]) -> _QuestionSection:
     rounds = []
     for number, votes in enumerate(question.rounds, 1):
         bars = [
@@ -88,7 +88,7 @@ def _asked(question: QuestionResult, results: ClassResults, words: dict[str, str
         ]
         title = words["page.round"].format(number=number, answered=len(votes), students=len(results.students))
         rounds.append(_Round(title, bars))
-    return _AskedQuestion(question.number, question.text, rounds)
+    return _QuestionSection(question.number, question.text, rounds)
 
 
 def _text(value: object) -> str:

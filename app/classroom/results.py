@@ -61,7 +61,7 @@ def results_of(found: Classroom) -> ClassResults:
             text=poll.wording[0],
             options=poll.wording[1],
             right=poll.right,
-            asked=poll.asked_at,
+            asked=poll.opened_at,
             rounds=[
                 {places[key]: given for key, given in list(votes.items()) if key in places} for votes in poll.rounds
             ],

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 class Store:
     """Stored classes: in the database at `url`, else in a file in the data folder; without either, storing is refused.
 
-    What speaks to databases is imported when there is something to be said: a server starts without it.
+    Database modules are imported on first use, so a server starts without them.
 
     Raises (every method):
         AppError: `unavailable`, when the database cannot be reached or written.
@@ -84,7 +84,7 @@ class Store:
         return found.expire(today or datetime.date.today()) if found else 0
 
     def stop(self) -> None:
-        """The server ends."""
+        """Close the database at the server's end."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.observe.monitor.attachment import AttachError, Attachment
     from engine.observe.monitor.subscriber import MissingError
 
-    asked = _asked(arguments)
+    options = _options(arguments)
     settings = server_settings(arguments)
     with bound_socket(arguments) as bound:
         from app.models.model_entry import ModelEntry
@@ -70,18 +70,18 @@ def run(arguments: argparse.Namespace) -> int:
         from app.server.application import create_app
 
         try:
-            attachment = Attachment(asked, arguments.record)
+            attachment = Attachment(options, arguments.record)
         except (AttachError, MissingError) as error:
             raise UserError(str(error)) from error
         except OSError as error:
             raise UserError(f"--record {arguments.record}: {error.strerror or error}") from error
         app = create_app(Models(ModelEntry(None)), settings, attachment=attachment)
         attachment.start()
-        serve_until_stopped(app, bound, settings, f"attached to {asked.events}", arguments.open, recording="attached")
+        serve_until_stopped(app, bound, settings, f"attached to {options.events}", arguments.open, recording="attached")
     return 0
 
 
-def _asked(arguments: argparse.Namespace) -> Any:
+def _options(arguments: argparse.Namespace) -> Any:
     """Raises UserError: a number that cannot be."""
     from engine.observe.monitor.attachment import Attaching
 

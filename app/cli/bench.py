@@ -191,7 +191,7 @@ def _readings(scenario: Scenario) -> list[str]:
 
 
 def _tell_problems(record: Record) -> bool:
-    """Print what a reader of the figures must know. Returns whether all outputs were as expected."""
+    """Print the caveats of the figures. Returns whether all outputs were as expected."""
     where = record.environment
     if not where.quiet or (where.busy_cpus or 0) > 0.1:
         say(f"the machine was not quiet: others used {where.busy_cpus} CPUs on average", to=sys.stderr)
@@ -289,21 +289,23 @@ def _scenarios(arguments: argparse.Namespace) -> list[Scenario]:
             unknown = sorted(set(wanted) - {variant.id for variant in scenario.variants})
             if unknown:
                 raise UserError(f"scenario {scenario.id} has no variant {', '.join(unknown)}")
-            kept = replace(
+            adjusted = replace(
                 scenario,
                 variants=[variant for variant in scenario.variants if variant.id in wanted],
                 baselines=[name for name in scenario.baselines if name in wanted],
                 headlines=[h for h in scenario.headlines if {h.variant, h.against or h.variant} <= set(wanted)],
             )
-            check(kept)
-            chosen.append(kept)
+            check(adjusted)
+            chosen.append(adjusted)
         return chosen
     except BenchError as error:
         raise UserError(str(error)) from error
 
 
 def _default_out(arguments: argparse.Namespace) -> Path:
-    """Beside the shipped records only what could replace one: not a file's scenario, not fewer rounds."""
+    """Return the default folder: that of the shipped records only for a run that could replace one, with a shipped
+    scenario and all of its rounds.
+    """
     from engine.bench.environment import ROOT
     from engine.bench.record import RESULTS
 

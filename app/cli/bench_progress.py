@@ -1,4 +1,4 @@
-"""Where a benchmark is, on standard error, and how it is stopped without losing what it measured."""
+"""Progress of a benchmark on standard error, and stopping it without losing its measurements."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve twice, compare, and say what came of it."""
+    """Serve the requests on both engines, compare, and print the result."""
     from engine.lab.beside import ours, requests_in, settled, theirs
     from engine.model.loader import load_model
 

@@ -1,4 +1,4 @@
-"""`kvtheater doctor`: what a maintainer asks for in a bug report, on one screen."""
+"""`kvtheater doctor`: the facts that a bug report needs, on one screen."""
 
 from __future__ import annotations
 

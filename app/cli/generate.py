@@ -72,8 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             _generate(engine, max_tokens, sampling.num_sequences)
         except DiskFull as error:
-            kept = f"{record} holds the {len(engine.log)} records before" if record else "give the system's folder room"
-            raise UserError(f"the log cannot be written: {error}; {kept}") from error
+            hint = f"{record} holds the {len(engine.log)} records before" if record else "give the system's folder room"
+            raise UserError(f"the log cannot be written: {error}; {hint}") from error
     finally:
         engine.close()
     return 0

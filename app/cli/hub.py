@@ -1,4 +1,4 @@
-"""The Hugging Face hub as a source of a model: what is printed before it is asked, and what holds without a network."""
+"""The Hugging Face hub as a source of a model: the line printed before a request; offline behavior."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from app import __version__
-from app.cli.layer_bytes import kept_by_layers, not_served
+from app.cli.layer_bytes import cache_by_layer, not_served
 from app.cli.loading import load
 from app.cli.options import add_command, add_model_options
 from app.cli.terminal import say
@@ -52,13 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
     shapes = kv_shapes(facts)
     kv_heads, head_dims = _either(shape[0] for shape in shapes), _either(shape[1] for shape in shapes)
     rows = [
-        ("model", f"{facts.name} ({facts.architecture}, {facts.num_params:,} parameters, {facts.dtype}{_kept(facts)})"),
+        ("model", f"{facts.name} ({facts.architecture}, {facts.num_params:,} parameters, {_dtype(facts)})"),
         *stored,
         ("layers", f"{facts.num_layers}, hidden size {facts.hidden_size}"),
         ("heads", f"{facts.num_heads} query, {kv_heads} KV, dimension {head_dims}"),
         ("positions", f"{facts.max_position:,}" + (f", sliding windows {windows}" if windows else "")),
         ("vocabulary", f"{facts.vocab_size:,}"),
-        ("cache", kept_by_layers(facts, model.kv_bytes_per_token)),
+        ("cache", cache_by_layer(facts, model.kv_bytes_per_token)),
         *([("without", without)] if without else []),
         ("served", model.compared()),
         ("device", f"{machine.device} ({machine.processor}, {machine.num_threads} threads)"),
@@ -73,5 +73,6 @@ def _either(sizes: Iterable[int]) -> str:
     return " or ".join(map(str, dict.fromkeys(sizes)))
 
 
-def _kept(facts: ModelFacts) -> str:
-    return "" if facts.bytes_per_weight is None else f", {facts.bytes_per_weight:.3g} bytes a weight"
+def _dtype(facts: ModelFacts) -> str:
+    size = facts.bytes_per_weight
+    return facts.dtype if size is None else f"{facts.dtype}, {size:.3g} bytes a weight"

@@ -1,4 +1,4 @@
-"""Words for a terminal about what the layers of a model keep."""
+"""Texts for a terminal about what the layers of a model cache."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from engine.trace.records import ModelFacts
 
 
-def kept_by_layers(facts: ModelFacts, kv_bytes_per_token: int) -> str:
-    """Say how many layers keep what, with bytes of a token and of a state."""
+def cache_by_layer(facts: ModelFacts, kv_bytes_per_token: int) -> str:
+    """Return how many layers cache what, with bytes per token and per state."""
     kinds = Counter(facts.layer_kinds)
     what = f"latents of {facts.latent_dim} numbers" if facts.latent_dim else "keys and values"
     parts = [f"{_layers(facts.num_layers, 'keep')} {what}, {kv_bytes_per_token:,} bytes a token"]
@@ -28,7 +28,7 @@ def kept_by_layers(facts: ModelFacts, kv_bytes_per_token: int) -> str:
 
 
 def not_served(facts: ModelFacts, dropped: Sequence[str]) -> str:
-    """Say what of the model is neither served nor shown; "": nothing. `dropped`: parts that text does not run."""
+    """Return which parts of the model are neither served nor shown, or "". `dropped`: parts that text does not use."""
     parts = [f"its text alone is served, {' and '.join(dropped)} are dropped"] if dropped else []
     parts += ["the page draws the blocks of states, not the numbers in them"] if facts.state_bytes else []
     return "; ".join(parts)

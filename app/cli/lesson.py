@@ -92,11 +92,11 @@ def run_list(arguments: argparse.Namespace) -> int:
     """Print the lessons; 1 when a file in the folders is none."""
     catalogue = Catalogue(_folder(arguments.lessons))
     for lesson in catalogue.lessons():
-        asked = sum(isinstance(item, Ask) for item in lesson.items)
+        count = sum(isinstance(item, Ask) for item in lesson.items)
         languages = ", ".join(lesson.languages)
         title = lesson.title.get("en", next(iter(lesson.title.values())))
         say(
-            f"{lesson.number or '':>3}  {lesson.id:<24} {title}  ({lesson.minutes} min, {asked} questions, {languages})"
+            f"{lesson.number or '':>3}  {lesson.id:<24} {title}  ({lesson.minutes} min, {count} questions, {languages})"
         )
     errors = catalogue.errors()
     for path, error in errors:

@@ -184,13 +184,13 @@ def serve_until_stopped(
     """
     from app.server.listener import Listener
 
-    stop, asked = threading.Event(), threading.Event()
+    stop, interrupted = threading.Event(), threading.Event()
     listener = Listener(app, bound)
 
     def stopped(number: int, _: Any) -> None:
-        if asked.is_set():  # a second signal, while it was closing
+        if interrupted.is_set():  # a second signal, while it was closing
             os._exit(128 + number)
-        asked.set()
+        interrupted.set()
         stop.set()
 
     before = {number: signal.signal(number, stopped) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -206,14 +206,14 @@ def serve_until_stopped(
         webbrowser.open(address)
     stop.wait()
     try:
-        if asked.is_set():
+        if interrupted.is_set():
             _close_aloud(app, listener)
         else:
             listener.close()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return asked.is_set()
+    return interrupted.is_set()
 
 
 def _close_aloud(app: Flask, listener: Listener) -> None:

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from app.cli.layer_bytes import kept_by_layers, not_served
+from app.cli.layer_bytes import cache_by_layer, not_served
 from app.cli.loading import load
 from app.cli.options import UserError
 from app.cli.terminal import say
@@ -132,16 +132,16 @@ class LoadingThread:
         if not model.device.has_own_memory and config.gpu_memory_utilization != EngineConfig().gpu_memory_utilization:
             say("gpu_memory_utilization is of a GPU's memory: here the pool follows from the model", flush=True)
         if model.default_sampling and self._settings.api is not None:
-            said = ", ".join(f"{name} {value:g}" for name, value in model.default_sampling.items())
-            say(f"requests that leave it open are sampled with {said}, from its generation_config.json", flush=True)
+            text = ", ".join(f"{name} {value:g}" for name, value in model.default_sampling.items())
+            say(f"requests that leave it open are sampled with {text}, from its generation_config.json", flush=True)
         if model.stored:
             say(f"its weights: {model.stored}", flush=True)
-        say(kept_by_layers(model.facts, model.kv_bytes_per_token), flush=True)
+        say(cache_by_layer(model.facts, model.kv_bytes_per_token), flush=True)
         if without := not_served(model.facts, model.dropped):
             say(without, flush=True)
         if own := config.forgetting:
-            said = f"each KV head keeps {own.budget} tokens by {own.policy}"
-            say(f"{said}: no prefix caching, no compiled pass, no CUDA graphs", flush=True)
+            text = f"each KV head keeps {own.budget} tokens by {own.policy}"
+            say(f"{text}: no prefix caching, no compiled pass, no CUDA graphs", flush=True)
         if is_compiled and not (config.enforce_eager or config.forgetting):
             if model.only_eager:
                 say(f"it is served eagerly, not compiled: {model.only_eager}", flush=True)

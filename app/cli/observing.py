@@ -1,4 +1,4 @@
-"""How a server is watched from outside: its access log, and spans of its requests."""
+"""Options for observing a server from outside: its access log, and spans of its requests."""
 
 from __future__ import annotations
 

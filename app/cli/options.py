@@ -19,7 +19,7 @@ class UserError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """A command line that says which of its words was probably meant by one that it does not have."""
+    """Argument parser that suggests the closest option for an unknown one."""
 
     def parse_known_args(  # type: ignore[override]  # argparse's own overloads say the same of fewer types
         self, args: Sequence[str] | None = None, namespace: Any = None

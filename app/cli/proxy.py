@@ -45,13 +45,13 @@ def add_parser(commands: Any) -> None:
         "-o", "--output", type=Path, default=Path("traffic.jsonl"), metavar="FILE",
         help="a line is appended for each request to a model: path, time, request, usage (default: %(default)s)",
     )  # fmt: skip
-    kept = parser.add_mutually_exclusive_group()
-    kept.add_argument(
+    storage = parser.add_mutually_exclusive_group()
+    storage.add_argument(
         "--keep-bodies",
         action="store_true",
         help="write whole bodies; by default what looks like a secret is left out, and who asks, and pictures",
     )
-    kept.add_argument(
+    storage.add_argument(
         "--private", action="store_true", help="write no text: roles, and hash and length of everything else"
     )
     parser.set_defaults(run=run, host="127.0.0.1")
@@ -79,9 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
             stop = asyncio.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
-            told = f"a proxy for {arguments.upstream}: http://127.0.0.1:{bound.getsockname()[1]}"
+            line = f"a proxy for {arguments.upstream}: http://127.0.0.1:{bound.getsockname()[1]}"
             watch = f"to see what the prompts do: kvtheater serve --traffic {arguments.output}"
-            await Proxy(arguments.upstream, exchanges).run(bound, stop, lambda: say(told, watch, flush=True))
+            await Proxy(arguments.upstream, exchanges).run(bound, stop, lambda: say(line, watch, flush=True))
 
         try:
             sys.setswitchinterval(SWITCH_INTERVAL)

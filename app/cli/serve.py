@@ -113,16 +113,15 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run, instances=None)  # see `served_config`
 
 
-# Threads that compute wait for each other without giving their core away, for milliseconds, as libgomp has it. Where
-# the machine does something else too, as a browser that draws the page, one then waits for another that has no core,
-# step after step: 64 streams on two busy cores had a tenth of the tokens. So many rounds, some ten microseconds, are
-# what libgomp itself takes where there are more threads than cores. On a machine that does nothing else they cost, of
-# 64 streams on two virtual cores, three tenths of the tokens; GOMP_SPINCOUNT=300000 in the environment has libgomp's
-# own again.
+# Rounds for which a computing thread spins before it yields its core (GOMP_SPINCOUNT). libgomp's default of 300000 is
+# some milliseconds. If other programs use the machine, such as a browser that draws the page, threads then spin while
+# the thread that they wait for has no core: 64 streams on two busy cores had a tenth of the tokens. 1000 rounds, about
+# ten microseconds, are libgomp's own value for more threads than cores. On an otherwise idle machine they cost 64
+# streams on two virtual cores three tenths of the tokens; set GOMP_SPINCOUNT=300000 in the environment there.
 SPIN_COUNT = "1000"
-# Seconds after which a thread in Python must hand over the interpreter to a waiting thread. A request is
-# accepted, read and handed on in several turns of the hub, and each may wait so long for an engine that prepares a
-# step; Python's own 5 ms came to a fourth more until a request was read.
+# Seconds after which a Python thread must yield the interpreter to a waiting thread. A request is accepted, read and
+# queued in several turns of the hub, each of which may wait that long for an engine that prepares a step. With Python's
+# default of 5 ms, reading a request took a fourth longer.
 SWITCH_INTERVAL = 0.0005
 
 
@@ -192,7 +191,7 @@ def run(arguments: argparse.Namespace) -> int:
         ):
             assert loading.error is not None  # nothing else ends it
             raise loading.error
-    if loading.is_at_work:  # it would hold the process for seconds; what a compiler has not written it makes again
+    if loading.is_at_work:  # it would delay the exit for seconds; unfinished compiler output is built again
         sys.stdout.flush()
         os._exit(0)
     return 0
@@ -207,7 +206,7 @@ def _names(given: list[str]) -> list[str]:
     names = [served_name(one) for one in given]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"two models are called {twice}: a run names its model, so each needs a name of its own")
-    for one in given[1:]:  # the first is opened at once, and says it itself
+    for one in given[1:]:  # the first is opened immediately, and reports the error itself
         is_here = (Path(one).expanduser() / "config.json").is_file() or is_gguf(one)
         if one.startswith((".", "/", "~")) and not is_here:
             raise UserError(f"there is no model in {one}: it has no config.json")

@@ -215,7 +215,7 @@ def config_seed(arguments: argparse.Namespace) -> int:
     return int(arguments.seed or 0)
 
 
-def _like(path: Path, asked: EngineConfig, seed: int) -> Subject:
+def _like(path: Path, config: EngineConfig, seed: int) -> Subject:
     """Return the run's settings, overridden by the given ones; its step times with their variation."""
     try:
         with TraceReader(path) as log:
@@ -230,7 +230,7 @@ def _like(path: Path, asked: EngineConfig, seed: int) -> Subject:
         raise UserError(f"{path}: {error}") from error
     default = EngineConfig()
     changed = {
-        name: value for name in asked.__struct_fields__ if (value := getattr(asked, name)) != getattr(default, name)
+        name: value for name in config.__struct_fields__ if (value := getattr(config, name)) != getattr(default, name)
     }
     return Subject(facts, Jittered(found.cost, found.ratios, seed), replace(before, **changed))
 
@@ -245,7 +245,7 @@ def figures(outcome: Outcome, source: str) -> dict[str, Any]:
         "seconds": outcome.seconds,
         "steps": outcome.num_steps,
         "preemptions": outcome.num_preemptions,
-        "prompt_tokens": outcome.num_asked_tokens,
+        "prompt_tokens": outcome.num_queried_tokens,
         "hit_tokens": outcome.num_hit_tokens,
         "output_tokens": sum(len(one.tokens) for one in served),
         "moved_bytes": outcome.moved_bytes,

@@ -172,8 +172,8 @@ def _cells(figures: Figures) -> list[str]:
         cuts = figures[name] or {}
         return [seconds_text(cuts[cut], " ") if cuts else "–" for cut in ("p50", "p99")]
 
-    asked, busy = figures["prompt_tokens"], figures["busy"]
-    hit = f"{100 * figures['hit_tokens'] / asked:.1f}" if asked else "–"
+    prompt_tokens, busy = figures["prompt_tokens"], figures["busy"]
+    hit = f"{100 * figures['hit_tokens'] / prompt_tokens:.1f}" if prompt_tokens else "–"
     return [
         f"{figures['seconds']:.1f}",
         *spread("ttft"),

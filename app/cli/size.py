@@ -85,17 +85,17 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         UserError: no such model, or numbers that cannot be.
     """
-    asked = {"kv_dtype": arguments.kv_dtype, "dtype": arguments.dtype}
-    asked["max_model_len"] = str(arguments.max_model_len or max(MAX_MODEL_LEN, arguments.context))
+    query = {"kv_dtype": arguments.kv_dtype, "dtype": arguments.dtype}
+    query["max_model_len"] = str(arguments.max_model_len or max(MAX_MODEL_LEN, arguments.context))
     for name in (*COUNTS, *RATES):
         field = name.replace("-", "_")
-        asked[NAMES.get(field, field)] = str(getattr(arguments, field))
+        query[NAMES.get(field, field)] = str(getattr(arguments, field))
     try:
         known = presets(own_presets(arguments.data_dir, arguments.presets))
         for name, choices in (("gpu", known.gpus), ("link", known.links)):
             _check(name, getattr(arguments, name), choices)
         model = _model(arguments.model, known)
-        found = answer(asked | ({} if model else {"model": arguments.model}), known, model)
+        found = answer(query | ({} if model else {"model": arguments.model}), known, model)
     except ValueError as error:
         raise UserError(str(error)) from error
     found["gpus"] = [gpu for gpu in found["gpus"] if arguments.gpu in (None, gpu["id"])]
@@ -107,26 +107,26 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check(name: str, asked: str | None, choices: Mapping[str, object]) -> None:
-    if asked is not None and asked not in choices:
-        raise UserError(f"--{name} {asked!r} is unknown; use one of {', '.join(choices)}")
+def _check(name: str, value: str | None, choices: Mapping[str, object]) -> None:
+    if value is not None and value not in choices:
+        raise UserError(f"--{name} {value!r} is unknown; use one of {', '.join(choices)}")
 
 
-def _model(asked: str, known: Presets) -> Architecture | None:
+def _model(name: str, known: Presets) -> Architecture | None:
     """Return a model that is no preset: a file, a folder or a hub name (it has a slash or exists); else None."""
-    if asked in known.models or not ("/" in asked or Path(asked).exists()):
+    if name in known.models or not ("/" in name or Path(name).exists()):
         return None
-    ask_hub(asked)
+    ask_hub(name)
     from engine.setup.unloaded_model import architecture_of  # torch: only when a configuration is read
 
-    return architecture_of(asked)
+    return architecture_of(name)
 
 
 def _print_all(found: dict[str, Any], texts: dict[str, str], explain: bool) -> None:
     say(found["model"]["name"])
-    most, asked = found["model"]["max_position"], found["load"].max_model_len
-    if 0 < most < asked:
-        say(texts["scale.size.beyond"].format(name=found["model"]["name"], most=f"{most:,}", asked=f"{asked:,}"))
+    most, longest = found["model"]["max_position"], found["load"].max_model_len
+    if 0 < most < longest:
+        say(texts["scale.size.beyond"].format(name=found["model"]["name"], most=f"{most:,}", asked=f"{longest:,}"))
     if found["model"]["unread"]:
         say(texts["scale.size.unread"].format(fields="; ".join(found["model"]["unread"])))
     mistakes = found["mistakes"] if explain else []
@@ -149,12 +149,12 @@ def _print(numbers: list[Derived], texts: dict[str, str], explain: bool, mistake
         say(f"    {number.formula} = {number.with_numbers()}")
         for one in mistakes or []:
             if one.right == number.id:
-                said = texts[f"scale.size.mistake.{one.kind}"]
-                say(f"    not {_value(one.wrong)} ({one.wrong.formula} = {one.wrong.with_numbers()}): {said}")
+                text = texts[f"scale.size.mistake.{one.kind}"]
+                say(f"    not {_value(one.wrong)} ({one.wrong.formula} = {one.wrong.with_numbers()}): {text}")
 
 
 def _print_sources(found: dict[str, Any]) -> None:
-    """Where the figures of the model, of the GPUs and of the links that were printed stand."""
+    """Print the sources of the printed figures of the model, the GPUs and the links."""
     for one in (found["model"], *found["gpus"], *found["links"]):
         for source in one["sources"]:
             dated = f" ({source.dated})" if source.dated else ""

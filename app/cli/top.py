@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Until Ctrl-C, or once. UserError: the first look found no metrics."""
+    """Print the tables until Ctrl-C, or once. Raises UserError if the first sample has no metrics."""
     if not 0.1 <= arguments.interval <= 3600:
         raise UserError(f"--interval must be from 0.1 to 3600 seconds, not {arguments.interval}")
     from rich.console import Console
@@ -76,14 +76,14 @@ class Looking:
         self._now = look(url)
         self._before: Look | None = None
         self._at, self._seconds = clock(), 0.0  # when, and since the one before
-        self._anew = self._silent = ""
+        self._restarted = self._silent = ""
 
     @property
     def frame(self) -> Group:
         """Screen content."""
         from app.cli.top_tables import drawn
 
-        return drawn(self._url, self._now, self._before, self._seconds, self._silent or self._anew)
+        return drawn(self._url, self._now, self._before, self._seconds, self._silent or self._restarted)
 
     def again(self) -> None:
         """Look."""
@@ -101,7 +101,7 @@ class Looking:
         self._at, self._seconds, self._silent = at, at - self._at, ""
         for rank, numbers in self._before.by_rank.items():
             if numbers and not counted_since(found.by_rank.get(rank, {}), numbers):
-                self._anew = f"it began anew before {time.strftime('%H:%M:%S')}: its counters fell"
+                self._restarted = f"it restarted before {time.strftime('%H:%M:%S')}: its counters fell"
 
 
 def _metrics_of(url: str) -> str:

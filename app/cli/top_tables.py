@@ -40,17 +40,17 @@ def drawn(url: str, now: Look, before: Look | None, seconds: float, notice: str 
     from rich.text import Text
 
     pool = f"{now.num_blocks:,} blocks of {now.block_size} tokens" if now.num_blocks and now.block_size else UNKNOWN
-    said = [Text(f"{now.model or url} · pool of a rank: {pool}")]
+    parts = [Text(f"{now.model or url} · pool of a rank: {pool}")]
     if notice:
-        said.append(Text(notice, style="bold"))
+        parts.append(Text(notice, style="bold"))
     if not now.by_rank:
-        return Group(*said, Text("no numbers yet: nothing has run there"))
+        return Group(*parts, Text("no numbers yet: nothing has run there"))
     ranks: Ranks = [
         (rank, numbers, counted_since(numbers, before.by_rank.get(rank, {}) if before else {}))
         for rank, numbers in sorted(now.by_rank.items())
     ]
     tables = (_pools(ranks, seconds), _requests(ranks, seconds), _reasons(ranks), _clients(ranks))
-    return Group(*said, *(table for table in tables if table is not None))
+    return Group(*parts, *(table for table in tables if table is not None))
 
 
 def counted_since(numbers: Numbers, last: Numbers) -> Numbers:

@@ -148,8 +148,8 @@ def _summary(record: StepRecord) -> str:
             parts.append(f"{phase} {counted(tokens, 'token')} of {counted(len(entries), 'sequence')}")
     submitted = [op for op in record.ops if isinstance(op, Submit)]
     if submitted:
-        who = submitted[0].request_id if len(submitted) == 1 else counted(len(submitted), "sequence")
-        parts.append(f"{who}, {counted(sum(len(op.prompt_token_ids) for op in submitted), 'prompt token')}")
+        subject = submitted[0].request_id if len(submitted) == 1 else counted(len(submitted), "sequence")
+        parts.append(f"{subject}, {counted(sum(len(op.prompt_token_ids) for op in submitted), 'prompt token')}")
     names = Counter(type(op).__name__.lower() for op in record.ops if not isinstance(op, Submit | Write | Sample))
     parts += [f"{name} {count}" if count > 1 else name for name, count in names.items()]
     text = "".join(o.text for o in record.outputs)

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         except (TraceFormatError, TraceStateError) as error:
             raise UserError(f"they cannot be compared: {error}; `kvtheater trace check` says which is wrong") from error
         if any(reader.header.observed is not None for reader in readers):
-            _print_said(found, arguments)  # other figures of it would be made up
+            _print_monitored(found, arguments)  # other figures of it would be made up
         elif arguments.json:
             say_json(found)
         else:
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 1 if damaged or found.first_op else 0
 
 
-def _print_said(found: Comparison, arguments: argparse.Namespace) -> None:
+def _print_monitored(found: Comparison, arguments: argparse.Namespace) -> None:
     """Print whether two monitored servers reported the same."""
     if arguments.json:
         say_json({"first_op": found.first_op, "unknown": UNSAID})

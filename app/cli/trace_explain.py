@@ -70,11 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
         expect_engines_own(log, "`kvtheater trace show` and `kvtheater replay` have what it said")
         if arguments.request is not None:
             everyone = timelines(log)
-            asked = of_request(everyone, arguments.request)
+            requests = of_request(everyone, arguments.request)
             if arguments.json:
-                say_json(asked)
+                say_json(requests)
             else:
-                _Narrator(log, everyone, arguments.lang).tell(asked)
+                _Narrator(log, everyone, arguments.lang).tell(requests)
         elif arguments.json:
             found = overview(log)
             say_json(found if arguments.goodput is None else goodput_of(found, arguments.goodput))
@@ -174,7 +174,7 @@ def _print_drafts(found: Drafts, voice: Voice) -> None:
 def _print_fullest(fullest: Fullest, voice: Voice) -> None:
     memory = fullest.memory
     wasted = memory.slots_wasted / max(1, memory.blocks_held * memory.block_size)
-    said = voice.say(
+    sentence = voice.say(
         "explain.fullest",
         record=fullest.record,
         step=fullest.step,
@@ -187,7 +187,7 @@ def _print_fullest(fullest: Fullest, voice: Voice) -> None:
         wasted=memory.slots_wasted,
         share=f"{wasted:.1%}",
     )
-    say("", said)
+    say("", sentence)
     for holder in fullest.holders:
         name = voice.say("explain.sequence", id=f"{holder.seq_id:<4}")
         text = voice.say("explain.holder", request=f"{holder.request_id:<16}", sequence=name, blocks=holder.blocks)
@@ -196,7 +196,7 @@ def _print_fullest(fullest: Fullest, voice: Voice) -> None:
 
 def _print_goodput(found: Goodput, voice: Voice) -> None:
     rate = found.per_second
-    said = voice.say(
+    text = voice.say(
         "explain.goodput",
         met=found.met,
         n=found.ended,
@@ -204,7 +204,7 @@ def _print_goodput(found: Goodput, voice: Voice) -> None:
         ttft=f"{found.slo.ttft * 1000:g}",
         tpot=f"{found.slo.tpot * 1000:g}",
     )
-    say("", said)
+    say("", text)
 
 
 def _slow_step(step: SlowStep, voice: Voice) -> str:
@@ -229,7 +229,7 @@ def _padded(text: str, width: int) -> str:
 
 
 class _Narrator:
-    """Tells the timelines of sequences, each in its own name; other sequences have their requests' names too."""
+    """Prints the timelines of sequences. Other sequences are named by their requests."""
 
     def __init__(self, log: TraceReader, everyone: list[Timeline], language: str) -> None:
         self._log = log
@@ -251,12 +251,12 @@ class _Narrator:
     def _event(self, event: TimelineEvent) -> str:
         record = self._log.record(event.record)
         place = record.ops.index(event.op)
-        said = [self._voice.tell(event.op, Context(header=self._log.header, record=record, place=place))]
+        sentences = [self._voice.tell(event.op, Context(header=self._log.header, record=record, place=place))]
         if event.computed_again:
-            said.append(self._say("timeline.again", n=event.computed_again))
+            sentences.append(self._say("timeline.again", n=event.computed_again))
         if event.wait and event.wait.steps:
-            said.append(self._waited("timeline.waited", event.wait))
-        return self._say("join.sentences").join(said)
+            sentences.append(self._waited("timeline.waited", event.wait))
+        return self._say("join.sentences").join(sentences)
 
     def _waited(self, key: str, wait: Wait) -> str:
         """“It waited 9 steps: 3 behind others, 6 because …; at last it needed 2, and 1 was available.”"""

@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _sql_of(name: str, observed: bool) -> str:
     question = questions()[name]
     if question.observed is not observed:
-        whose = "a watched server's log" if question.observed else "an engine's own log"
-        raise UserError(f"{name} is asked of {whose}, which this is not; without a question they are listed")
+        kind = "a watched server's log" if question.observed else "an engine's own log"
+        raise UserError(f"{name} is asked of {kind}, which this is not; without a question they are listed")
     return question.sql
 
 

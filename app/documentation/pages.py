@@ -25,18 +25,18 @@ class DocumentationContext(NamedTuple):
     folder: Path
 
 
-def first(here: DocumentationContext, request: Request) -> Response:
+def first(context: DocumentationContext, request: Request) -> Response:
     """Redirect to the first page; the address is relative, since a proxy may serve this below any path."""
     target = "index" if request.path.endswith("/") else "docs/index"
     return _redirect(target)
 
 
-def shown(here: DocumentationContext, request: Request, name: str) -> Response:
+def shown(context: DocumentationContext, request: Request, name: str) -> Response:
     """Return a page of the navigation; a picture of the documentation."""
     folder, _, file = name.rpartition("/")
     if folder == PICTURES:
-        return _picture(here, file)
-    entries = navigation(here.folder)
+        return _picture(context, file)
+    entries = navigation(context.folder)
     at = next((at for at, entry in enumerate(entries) if entry.name == name.removesuffix("/")), None)
     if at is None:
         raise NotFound(f"the documentation has no page {name[:80]!r}; its contents are at /docs/index")
@@ -45,7 +45,7 @@ def shown(here: DocumentationContext, request: Request, name: str) -> Response:
     sections: dict[str, list[object]] = {}
     for entry in entries:
         sections.setdefault(entry.section or entry.title, []).append(entry)
-    rendered = page(here.folder, name)
+    rendered = page(context.folder, name)
     text = flask.render_template(
         "documentation.html",
         root="../" * (name.count("/") + 1),
@@ -64,8 +64,8 @@ def _redirect(target: str) -> Response:
     return Response(status=303, headers={"Location": target, "Cache-Control": "no-cache"})
 
 
-def _picture(here: DocumentationContext, file: str) -> Response:
-    path = next((path for path in (here.folder / PICTURES).iterdir() if path.name == file), None)
+def _picture(context: DocumentationContext, file: str) -> Response:
+    path = next((path for path in (context.folder / PICTURES).iterdir() if path.name == file), None)
     if path is None or path.suffix not in PICTURE_TYPES:
         raise NotFound(f"the documentation has no picture {file[:80]!r}")
     return flask.send_file(path, mimetype=PICTURE_TYPES[path.suffix], max_age=0)

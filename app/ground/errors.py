@@ -45,7 +45,7 @@ HTTP_STATUS: dict[str, int] = {
     "loading": 503,
     "unavailable": 503,
 }
-said = Sentences(Path(__file__).with_name("refusals.json"))
+app_sentence = Sentences(Path(__file__).with_name("refusals.json"))
 RETRY_AFTER = 2  # seconds: when to ask again for what is `loading`
 
 
@@ -53,30 +53,36 @@ class AppError(Exception):
     """A refusal with its code; the message is one sentence for a person."""
 
     def __init__(
-        self, code: Code, message: str, objection: Objection | None = None, said: Mapping[str, str] | None = None
+        self,
+        code: Code,
+        message: str,
+        objection: Objection | None = None,
+        translations: Mapping[str, str] | None = None,
     ) -> None:
-        """`objection`: what a guard of the engine said, for a page to word it. `said`: the message in other languages,
-        by their codes.
+        """`objection`: what a guard of the engine said, for a page to word it. `translations`: the message by language
+        code, without English.
         """
         super().__init__(message)
         self.code: Code = code
         self.message = str(message)
         self.objection = objection
-        self.said = message.said if said is None and isinstance(message, Sentence) else said
+        if translations is None and isinstance(message, Sentence):
+            translations = message.translations
+        self.translations = translations
 
     def as_map(self) -> dict[str, Any]:
-        """As it travels, over sockets and HTTP alike."""
+        """Return the error as it is sent, over sockets and HTTP alike."""
         error: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.objection:
             error["objection"] = asdict(self.objection)
-        if self.said:
-            error["said"] = dict(self.said)
+        if self.translations:
+            error["said"] = dict(self.translations)
         return {"error": error}
 
 
 def refuse(code: Code, key: str, **values: object) -> AppError:
     """Return the refusal with that sentence."""
-    return AppError(code, said(key, **values))
+    return AppError(code, app_sentence(key, **values))
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, None)  # None: the sentence of a log that has ended
@@ -100,12 +106,12 @@ def refusal_of(error: BaseException) -> AppError | None:
 
 
 def refused(error: Exception) -> AppError:
-    """Return the refusal for what the engine refuses, in every language that it says that in."""
+    """Return the refusal for an error of the engine, in every language that it has."""
     return AppError("refused", sentence_of(error))
 
 
 def sentence_of(error: BaseException) -> str:
-    """Return an error's sentence, in every language that it is said in; otherwise `one_sentence`."""
+    """Return an error's sentence, in every language that it has; otherwise `one_sentence`."""
     message = error.args[0] if error.args else ""
     return message if isinstance(message, Sentence) else one_sentence(error)
 

@@ -1,4 +1,4 @@
-"""Where the page's files lie: beside the package in a source checkout, inside an installed wheel; the data folder."""
+"""Paths of the page's files (beside the package in a checkout, inside it in a wheel), and of the data folder."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ import numpy as np
 
 
 def plain(value: Any) -> Any:
-    """Maps, lists, numbers and text only. Maps of operations keep their `type`."""
+    """Convert to maps, lists, numbers and text. Maps of operations keep their `type`."""
     return _without_bytes(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_as_builtin, str_keys=True))
 
 
 def to_json(value: Any) -> bytes:
-    """`value` as JSON; numbers that JSON does not know (nan, inf) become null."""
+    """Return `value` as JSON; numbers without a JSON form (nan, inf) become null."""
     return msgspec.json.encode(plain(value))
 
 

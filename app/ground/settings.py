@@ -25,17 +25,17 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 class ApiSettings(Struct, frozen=True, kw_only=True):
-    """`keys`: what the client with a key may do, by the key's SHA-256; without any, everybody may ask."""
+    """`keys`: policy of each client, by the SHA-256 of its key; without any, all clients are accepted."""
 
     keys: dict[str, Policy] = {}
     default: Policy = Policy(name=ANONYMOUS)  # of clients without a key, where none is needed
     max_waiting: int = 1024  # requests that wait for one engine, of all clients
     allowed_origins: tuple[str, ...] = ()  # pages of other sites that may call the API; "*": any
-    is_private: bool = False  # no text and no token id of a request gets to the page, a log or a record
+    is_private: bool = False  # whether texts and token ids of requests are left out of pages, logs and records
 
     @property
     def clients(self) -> list[str]:
-        """Those that have a name here."""
+        """Names of the clients with a key."""
         return [policy.name for policy in self.keys.values()]
 
 
@@ -47,26 +47,26 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     root_path: str = ""  # path below which a proxy shows the server, "/user/ann/proxy/8765"; "": X-Forwarded-Prefix
     allowed_hosts: tuple[str, ...] = ()  # names, beside the server's own, that a Host header may have; "*": any
     config: EngineConfig = EngineConfig()
-    configs: dict[str, EngineConfig] = {}  # of the models that have settings of their own, by name
-    lessons: Path | None = None  # a folder of one's own lessons, beside those that come with the program
+    configs: dict[str, EngineConfig] = {}  # by model, for models with their own settings
+    lessons: Path | None = None  # folder of the user's lessons, in addition to the shipped ones
     tokenizers: dict[
         str, str
     ] = {}  # that the page /prompts offers beside the bundled model's: folder or hub name, by name
     traffic: Path | None = None  # a file of requests that the page /prompts/traffic follows
-    presets: Path | None = None  # a file of one's own models, GPUs and links for the page /scale
-    recorded_lessons: Path | None = None  # a folder of recorded ones, for where there is no model
+    presets: Path | None = None  # file of the user's models, GPUs and links for the page /scale
+    recorded_lessons: Path | None = None  # folder of recorded lessons, which need no model
 
-    max_theaters: int = 16  # a page has one, and three more while it races
-    idle_seconds: float = 15 * 60.0  # a session without viewers and commands for so long is closed
-    reclaim_seconds: float = 10.0  # at the limit, one without viewers for so long makes room for a new one
+    max_theaters: int = 16  # sessions: a page has one, and three more during a race
+    idle_seconds: float = 15 * 60.0  # after this time without viewers and commands a session is closed
+    reclaim_seconds: float = 10.0  # at the limit, a session without viewers for this time is closed for a new one
     max_pool_bytes: int = 2048 * MIB  # KV pool of one session
     max_model_bytes: int | None = None  # weights of all models that are loaded; None: half of the device's memory
-    max_log_bytes: int = 512 * MIB  # above it a session keeps no more captures, above twice that no more records
+    max_log_bytes: int = 512 * MIB  # beyond it a session stores no more captures, beyond twice of it no more records
 
-    message_queue: str | None = None  # a Redis, by which web workers hold sockets for this process; None: no workers
+    message_queue: str | None = None  # URL of a Redis that connects web workers to this process; None: no workers
 
     data_dir: Path | None = None  # folder of the recordings' folder; None: nothing is stored
-    api: ApiSettings | None = None  # None: OpenAI's clients are not answered
+    api: ApiSettings | None = None  # None: the API is off
     class_store: str | None = None  # a database for stored classes; None: a file in data_dir
     max_recording_bytes: int = 2048 * MIB  # of an uploaded recording
     max_recordings: int = 1000  # in the library
@@ -92,8 +92,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     def moved(self, config: EngineConfig, before: str, after: str) -> EngineConfig:
         """Return a run's settings on another model: defaults are replaced by the new model's."""
         old, new = self.config_of(before), self.config_of(after)
-        kept = {name: value for name, value in asdict(config).items() if value != getattr(old, name)}
-        return replace(new, **kept)
+        changed = {name: value for name, value in asdict(config).items() if value != getattr(old, name)}
+        return replace(new, **changed)
 
 
 def is_loopback(host: str) -> bool:

@@ -67,14 +67,14 @@ def _wrong_claims(course: Course, index: int, item: Text, language: str) -> list
     scene = course.scene(course.moment_before(index))
     found = []
     for claim in claims(item.texts[language]):
-        said = number_in(claim.said)
-        where = f"[{language}] “{claim.said}”"
+        claimed = number_in(claim.text)
+        where = f"[{language}] “{claim.text}”"
         try:
             value = figure_of(scene, claim.figure, claim.arguments).value
         except Undecided as error:
             found.append(LessonError(item.line, f"{where}: {error}"))
             continue
-        if claim.said != OPEN and said is not None and not agrees(said, value):
+        if claim.text != OPEN and claimed is not None and not agrees(claimed, value):
             name = ":".join([claim.figure, *claim.arguments])
             found.append(LessonError(item.line, f"{where} is said where {name} is {value:g}"))
     return found

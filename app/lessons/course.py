@@ -77,12 +77,12 @@ class Course:
         self._items: list[Item] = lesson.items
         self._sections = [i for i, section in enumerate(lesson.sections) for _ in section.items]
         self._performed: dict[int, Moment] = {}  # by item
-        self._asked: dict[int, Question] = {}
+        self._questions: dict[int, Question] = {}
         self._work: dict[int, Exercise] = {}
         self._sessions: dict[int, list[TurnRun]] = {}  # by item: session to mend
         self._mended: dict[int, list[Mended]] = {}  # by item: attempts with their runs, the solution last
         own = {item.rule for item in self._items if isinstance(item, Ask)}
-        self._owed = {name: asked for name, asked in again.items() if asked.rule not in own}
+        self._owed = {name: repeated for name, repeated in again.items() if repeated.rule not in own}
         self._again: dict[int, str] = {}  # by item
         self.answers: dict[int, Answered] = {}
         self.at = -1  # item of the checkpoint; -1: before the first; number of items: the end
@@ -153,7 +153,7 @@ class Course:
     @property
     def question(self) -> Question | None:
         """Question at the checkpoint."""
-        return self._asked.get(self.at)
+        return self._questions.get(self.at)
 
     def answer_right(self) -> None:
         """Answer the question at the checkpoint, if there is one, correctly.
@@ -188,9 +188,9 @@ class Course:
         return None if is_option else f"there is no answer {given}"
 
     @property
-    def asked(self) -> Mapping[int, Question]:
+    def questions(self) -> Mapping[int, Question]:
         """Questions so far by item, including the right answers; not for clients that still have to answer."""
-        return self._asked
+        return self._questions
 
     @property
     def works(self) -> Mapping[int, Exercise]:
@@ -288,21 +288,21 @@ class Course:
         if any(isinstance(done := self._items[i], Do) and done.action.verb == "race" for i in self._performed):
             return  # the lanes of a race would show the answer
         scene, at = self._played_on(self.at), self.at
-        for name, asked in list(self._owed.items()):
+        for name, repeated in list(self._owed.items()):
             try:
-                question = ask(asked.rule, asked.arguments, scene)
+                question = ask(repeated.rule, repeated.arguments, scene)
             except (Undecided, LookupError):  # not applicable to this run
                 continue
             del self._owed[name]
-            self._items.insert(at, asked)
+            self._items.insert(at, repeated)
             self._sections.insert(at, self._sections[at])
             self._performed = {i + (i >= at): moment for i, moment in self._performed.items()}
-            self._asked[at], self._again[at] = question, name
+            self._questions[at], self._again[at] = question, name
             return
 
     def _prepare(self, index: int) -> None:
         """Create the question or exercise of an item, advancing the run until it is decided."""
-        if index in self._asked or index in self._work or index in self._sessions:
+        if index in self._questions or index in self._work or index in self._sessions:
             return
         item = self._items[index]
         assert isinstance(item, Ask | Work)
@@ -314,7 +314,7 @@ class Course:
             elif isinstance(item, Work):
                 self._work[index] = exercise(scene)
             else:
-                self._asked[index] = ask(item.rule, item.arguments, scene)
+                self._questions[index] = ask(item.rule, item.arguments, scene)
         except Undecided as error:
             of = f"ask: {item.rule}" if isinstance(item, Ask) else "work"
             raise LessonError(item.line, f"{of}: {error}") from None
@@ -358,7 +358,7 @@ class Course:
 
     def _mended_by(self, moves: list[Move], line: int) -> Mended:
         """Run the session at the checkpoint after moves."""
-        log = self._runs.anew(_texts(moved([turn.lines for turn in self._sessions[self.at]], moves)), line)
+        log = self._runs.run_prompts(_texts(moved([turn.lines for turn in self._sessions[self.at]], moves)), line)
         turns = turns_of(log, len(log))
         return Mended(moves=moves, turns=turns, right=is_right(turns, self.scene().block_size))
 

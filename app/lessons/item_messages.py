@@ -19,7 +19,7 @@ from app.lessons.answers import (
 from app.lessons.course import Answered, Course
 from app.lessons.figures import figure_of
 from app.lessons.lesson import Ask, Do, Item, Sandbox, Show, Text, Work
-from app.lessons.markup import OPEN, Node, said, tree
+from app.lessons.markup import OPEN, Node, text_of, tree
 from app.lessons.numbers import in_digits, significant
 from app.lessons.race import race_setup
 from app.lessons.scene import Undecided
@@ -53,7 +53,7 @@ def _page_item(course: Course, index: int, item: Item, section: int) -> PageItem
 
 
 def _ask_item(course: Course, index: int, section: int, again: str | None) -> AskItem:
-    question, answered = course.asked[index], course.answers.get(index, Answered())
+    question, answered = course.questions[index], course.answers.get(index, Answered())
     given = [option for option in answered.given if option is None or isinstance(option, int)]
     return AskItem(
         index=index,
@@ -116,10 +116,10 @@ def _linked(course: Course, nodes: list[Node], index: int) -> list[Node]:
             try:
                 figure = figure_of(course.scene(course.moment_before(index)), name, arguments)
                 linked["record"] = figure.record
-                if said(node["children"]) == OPEN:
+                if text_of(node["children"]) == OPEN:
                     linked["children"] = [significant(figure.value, 3)]
                 elif course.changes:  # under changed settings the text shows the numbers of this run
-                    linked["children"] = [in_digits(figure.value, said(node["children"]))]
+                    linked["children"] = [in_digits(figure.value, text_of(node["children"]))]
             except Undecided:  # an error for the check; a reader still gets the text
                 linked["record"] = None
         found.append(linked)

@@ -89,7 +89,7 @@ class Work(Struct, frozen=True, kw_only=True, tag="work"):
 
 
 class Sandbox(Struct, frozen=True, kw_only=True, tag="sandbox"):
-    """From here on the learner controls the run."""
+    """Point from which the learner controls the run."""
 
     line: int
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from msgspec import structs
 
-from app.ground.errors import AppError, refuse, refused, said
+from app.ground.errors import AppError, app_sentence, refuse, refused
 from app.lessons.answers import Card
 from app.lessons.catalogue import Catalogue, card
 from app.lessons.course import Course, Given
@@ -124,10 +124,10 @@ class LessonSessions:
     def refusal(self, lesson: Lesson) -> Sentence | None:
         """Return why a lesson cannot be played here, one sentence, or None."""
         if not self._models.is_live:
-            return said("lesson.no_model")
+            return app_sentence("lesson.no_model")
         missing = [name for name in lesson.models if not self._models.knows(served_name(name))]
         if missing:
-            return said("lesson.model", name=missing[0], models=" ".join(lesson.models))
+            return app_sentence("lesson.model", name=missing[0], models=" ".join(lesson.models))
         return None
 
     @property
@@ -266,11 +266,11 @@ def replay(course: Course, at: int, answers: dict[str, list[Given]]) -> None:
     """
     course.go_on()
     while course.checkpoint is not None and course.at <= at:
-        is_asked = isinstance(course.checkpoint, Ask | Work)
-        if is_asked:
+        needs_answer = isinstance(course.checkpoint, Ask | Work)
+        if needs_answer:
             for given in answers.get(str(course.at), []):
                 if not course.is_answered and course.refusal(given) is None:
                     course.answer(given)
-        if course.at == at or (is_asked and not course.is_answered):
+        if course.at == at or (needs_answer and not course.is_answered):
             return
         course.go_on()

@@ -58,7 +58,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
     figure: str
     arguments: list[str]
-    said: str
+    text: str
 
 
 def tree(text: str) -> list[Node]:
@@ -73,12 +73,12 @@ def claims(text: str) -> Iterator[Claim]:
     for node in _walk(tree(text)):
         if found := node.get("figure"):
             figure, *arguments = found.split(":")
-            yield Claim(figure=figure, arguments=arguments, said=said(node["children"]))
+            yield Claim(figure=figure, arguments=arguments, text=text_of(node["children"]))
 
 
-def said(nodes: list[Node]) -> str:
+def text_of(nodes: list[Node]) -> str:
     """Return the plain text of a tree."""
-    return "".join(node if isinstance(node, str) else said(node["children"]) for node in nodes)
+    return "".join(node if isinstance(node, str) else text_of(node["children"]) for node in nodes)
 
 
 def check_markup(text: str, line: int) -> None:
@@ -89,7 +89,7 @@ def check_markup(text: str, line: int) -> None:
         raise LessonError(line + error.line, error.sentence) from None
     for node in found:
         if "figure" in node:
-            name, words = node["figure"].split(":")[0], said(node["children"])
+            name, words = node["figure"].split(":")[0], text_of(node["children"])
             if name not in FIGURES:
                 raise LessonError(line, f"[{words}](={name}): there is no figure {name!r}")
             if words != OPEN and number_in(words) is None:
@@ -97,8 +97,8 @@ def check_markup(text: str, line: int) -> None:
         if "setting" in node:
             if node["setting"] not in SETTINGS:
                 raise LessonError(line, f"there is no setting {node['setting']!r}")
-            if not said(node["children"]).isdecimal():
-                raise LessonError(line, f"[{said(node['children'])}](~{node['setting']}): a knob is a number in digits")
+            if not text_of(node["children"]).isdecimal():
+                raise LessonError(line, f"[{text_of(node['children'])}](~{node['setting']}): a knob needs digits")
 
 
 class _Unknown(Exception):

@@ -20,13 +20,13 @@ _NUMBER = re.compile(r"([-−]?\d[\d,]*(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB|kB|MB|GB
 _CHINESE = re.compile(r"[零〇一二两三四五六七八九十百]+")
 
 
-class Said(Decimal):
+class StatedNumber(Decimal):
     """Number as written: `unit` is the value of its last digit, to check rounding."""
 
     unit: Decimal = Decimal(1)
 
 
-def number_in(text: str) -> Said | None:
+def number_in(text: str) -> StatedNumber | None:
     """Return the first number in a text, or None.
 
     Units of bytes are converted to bytes, percent to hundredths.
@@ -36,14 +36,14 @@ def number_in(text: str) -> Said | None:
         scale = Decimal(_UNITS.get(found[2] or "", 1))
         scale /= {"%": 100, "‰": 1000}.get(found[2] or "", 1)
         places = len(digits.partition(".")[2])
-        said = Said(Decimal(digits) * scale)
-        said.unit = Decimal(1).scaleb(-places) * scale
-        return said
+        number = StatedNumber(Decimal(digits) * scale)
+        number.unit = Decimal(1).scaleb(-places) * scale
+        return number
     for word in re.findall(r"[a-z]+", text.lower()):
         if word in WORDS:
-            return Said(WORDS[word])
+            return StatedNumber(WORDS[word])
     if chinese := _CHINESE.search(text):
-        return Said(_chinese(chinese[0]))
+        return StatedNumber(_chinese(chinese[0]))
     return None
 
 
@@ -62,9 +62,9 @@ def significant(value: float, digits: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def agrees(said: Said, found: float) -> bool:
+def agrees(stated: StatedNumber, found: float) -> bool:
     """Return whether a written number is right up to its last digit."""
-    return abs(Decimal(said) - Decimal(repr(found) if isinstance(found, float) else found)) <= said.unit / 2
+    return abs(Decimal(stated) - Decimal(repr(found) if isinstance(found, float) else found)) <= stated.unit / 2
 
 
 def _chinese(text: str) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from app.lessons.lesson import Ask, Do, Item, Lesson, Section, Text, Work
-from app.lessons.markup import said, tree
+from app.lessons.markup import text_of, tree
 
 WORDS = 180  # per minute
 CHARACTERS = 250  # Chinese characters per minute
@@ -37,11 +37,11 @@ def minutes_more(lesson: Lesson) -> float:
 
 def _minutes(lesson: Lesson, sections: Sequence[Section]) -> float:
     items = [item for section in sections for item in section.items]
-    asked = sum(isinstance(item, Ask) for item in items)
+    num_questions = sum(isinstance(item, Ask) for item in items)
     worked = sum(isinstance(item, Work) for item in items)
     texts = [item.texts for item in items if isinstance(item, Text)]
-    longest = max(reading("\n".join(said(tree(text[code])) for text in texts)) for code in lesson.languages)
-    return longest + QUESTION * asked + WORK * worked + PRESS * _presses(items)
+    longest = max(reading("\n".join(text_of(tree(text[code])) for text in texts)) for code in lesson.languages)
+    return longest + QUESTION * num_questions + WORK * worked + PRESS * _presses(items)
 
 
 def _presses(items: Sequence[Item]) -> int:

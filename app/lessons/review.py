@@ -13,23 +13,23 @@ from app.lessons.pace import minutes
 COMPUTING = ("prefill", "step", "run")
 
 
-def review(lesson: Lesson, asked: Collection[int]) -> Lesson:
-    """Return the lesson's actions with its questions at the items `asked`, until the last is decided.
+def review(lesson: Lesson, questions: Collection[int]) -> Lesson:
+    """Return the lesson's actions with its questions at the items `questions`, until the last is decided.
 
     Empty if the lesson has changed and has none of these questions.
     """
     items = lesson.items
-    wanted = {index for index in asked if index < len(items) and isinstance(items[index], Ask)}
+    wanted = {index for index in questions if index < len(items) and isinstance(items[index], Ask)}
     last = max(wanted, default=-1)
     decided = [i for i, item in enumerate(items) if i > last and _computes(item)]
     end = decided[0] if decided and wanted else last
     sections, first = [], 0
     for section in lesson.sections:
         numbered = list(enumerate(section.items, first))
-        kept = [_again(lesson, i, item) for i, item in numbered if i <= end and _belongs(i, item, wanted)]
+        chosen = [_again(lesson, i, item) for i, item in numbered if i <= end and _belongs(i, item, wanted)]
         first += len(section.items)
-        if kept:
-            sections.append(structs.replace(section, items=kept))
+        if chosen:
+            sections.append(structs.replace(section, items=chosen))
     reduced = structs.replace(lesson, id=REVIEW, sections=sections)
     return structs.replace(reduced, minutes=ceil(minutes(reduced)))
 

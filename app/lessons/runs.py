@@ -64,7 +64,7 @@ class Runs:
             case "race":
                 pass  # run by the page
 
-    def anew(self, texts: list[str], line: int) -> TraceReader:
+    def run_prompts(self, texts: list[str], line: int) -> TraceReader:
         """Start a new run with the current settings, with prompts one after another.
 
         Raises:
@@ -97,7 +97,7 @@ class Runs:
         if self._engine.log is self.logs[count - 1]:
             return
         try:
-            again = self.anew(texts, line)
+            again = self.run_prompts(texts, line)
         finally:
             del self.logs[count:]
         if len(again) == len(self.logs[-1]):

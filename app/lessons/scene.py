@@ -129,7 +129,7 @@ def find_op(records: Iterable[StepRecord], kind: type[OpT], **fields: object) ->
 
 
 def need_op(records: Iterable[StepRecord], kind: type[OpT], otherwise: str, **fields: object) -> Operation[OpT]:
-    """Like `find_op`, but raise Undecided(otherwise) if there is none."""
+    """Return what `find_op` returns; raise Undecided(otherwise) if there is none."""
     found = find_op(records, kind, **fields)
     if found is None:
         raise Undecided(otherwise)

@@ -165,7 +165,7 @@ def _transcript(course: Course) -> Transcript:
     works = {str(item.index): item.engine for item in items if isinstance(item, WorkItem) and item.engine is not None}
     for item in items:
         if isinstance(item, AskItem):
-            question = course.asked[item.index]
+            question = course.questions[item.index]
             whys = [option.why for option in question.options]
             keys[str(item.index)] = Key(right=question.right, evidence=question.evidence, whys=whys)
     return Transcript(

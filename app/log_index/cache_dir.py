@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 LIVE = "live-"  # so begin the names of files of runs that go on
-MAX_KEPT = 16  # of a kind in the data folder; beyond that those unused for longest go
+MAX_FILES = 16  # of a kind in the data folder; beyond that those unused for longest go
 
 
 def folder_in(data_dir: Path) -> Path:
@@ -21,10 +21,10 @@ def name_of(log: Path) -> str:
 
 
 def drop_unused(folder: Path, suffix: str, data_suffix: str, but: set[Path]) -> None:
-    """Before another is made: of the others those used last stay."""
+    """Make room for another entry: delete the least recently used ones beyond MAX_FILES."""
     found = (path for path in folder.glob(f"*{suffix}") if not path.name.startswith(LIVE))
-    kept = sorted(found, key=lambda path: path.stat().st_mtime)
-    for path in kept[: max(0, len(kept) + 1 - MAX_KEPT)]:
+    oldest_first = sorted(found, key=lambda path: path.stat().st_mtime)
+    for path in oldest_first[: max(0, len(oldest_first) + 1 - MAX_FILES)]:
         if path not in but:
             path.unlink(missing_ok=True)
             path.with_suffix(data_suffix).unlink(missing_ok=True)

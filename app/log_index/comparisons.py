@@ -26,7 +26,7 @@ class ComparedRun(TypedDict):
     status: Status
 
 
-KEPT = 8  # comparisons
+MAX_COMPARISONS = 8  # comparisons
 MAX_RECORDS = 20_000  # of a log
 
 Key = tuple[Any, ...]
@@ -37,7 +37,7 @@ class Comparisons:
 
     def __init__(self, sessions: SessionManager) -> None:
         self._sessions = sessions
-        self._kept: OrderedDict[Key, dict[str, Any]] = OrderedDict()
+        self._results: OrderedDict[Key, dict[str, Any]] = OrderedDict()
         self._lock = threading.Lock()
 
     def answer(self, a: str, b: str) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Comparisons:
                 raise refuse("refused", "compare.long", records=max(lengths), most=MAX_RECORDS)
             key = (a, runs[0].epoch, lengths[0], b, runs[1].epoch, lengths[1])
             with self._lock:  # one at a time: a request for the same pair waits and gets the same answer
-                found = self._kept.get(key)
+                found = self._results.get(key)
                 if found is None:
                     try:
                         found = plain(compare(*logs))
@@ -63,10 +63,10 @@ class Comparisons:
                         raise refuse("refused", "compare.record", error=error) from error
                     except TraceStateError as error:
                         raise refuse("refused", "compare.log", error=error) from error
-                    self._kept[key] = found
-                self._kept.move_to_end(key)
-                while len(self._kept) > KEPT:
-                    self._kept.popitem(last=False)
+                    self._results[key] = found
+                self._results.move_to_end(key)
+                while len(self._results) > MAX_COMPARISONS:
+                    self._results.popitem(last=False)
         about: list[ComparedRun] = [
             {"theater": name, "epoch": run.epoch, "num_records": length, "status": each.status()}
             for name, each, run, length in zip((a, b), watched, runs, lengths, strict=True)

@@ -54,7 +54,7 @@ class DerivedFiles(ABC, Generic[T]):
         self._done: dict[Path, int] = {}  # records, of what is being made
         self._read: dict[Path, T] = {}  # the most recently used is last
         self._stamps: dict[Path, tuple[int, ...]] = {}  # of the files that were read
-        self._asked: dict[Path, float] = {}  # when, of those of runs that go on
+        self._used_at: dict[Path, float] = {}  # time of the last use, by index of a live run
         self._names: WeakKeyDictionary[OpenLog, Path] = WeakKeyDictionary()  # of these
         self._failed: dict[Path, str] = {}
         self._is_over = False
@@ -65,11 +65,11 @@ class DerivedFiles(ABC, Generic[T]):
 
     @abstractmethod
     def is_of(self, made: T, log: TraceReader) -> bool:
-        """Return whether it is of this log, as far as it goes."""
+        """Return whether the index belongs to this log; it may cover only its beginning."""
 
     @abstractmethod
     def is_whole(self, made: T, log: TraceReader) -> bool:
-        """Return whether it knows all that there is to know; a log may have grown since it was made."""
+        """Return whether the index covers the whole log, which may have grown since."""
 
     def find(self, run: OpenLog) -> T:
         """Return the current files of a run; start to build them if there are none.
@@ -120,11 +120,11 @@ class DerivedFiles(ABC, Generic[T]):
         """Return where the index of a run's lies."""
         if isinstance(run.whole, TraceWriter):
             target = self._names.get(run)
-            if target is None or target not in self._asked:
+            if target is None or target not in self._used_at:
                 target = self._names[run] = self._folder / f"{LIVE}{uuid4().hex}{self.suffix}"
-                self._asked[target] = time.monotonic()
+                self._used_at[target] = time.monotonic()
                 threading.Thread(target=self._until_over, args=(target, run), daemon=True).start()
-            self._asked[target] = time.monotonic()
+            self._used_at[target] = time.monotonic()
             return target
         if log.path is None:
             raise refuse("refused", "index.no_file", failed=self.failed)
@@ -141,7 +141,7 @@ class DerivedFiles(ABC, Generic[T]):
         except (DerivedFileError, OSError):
             self._read.pop(target, None)
             return None
-        if self.is_whole(found, log) and target not in self._asked:
+        if self.is_whole(found, log) and target not in self._used_at:
             with contextlib.suppress(OSError):
                 target.touch()  # used now: others are dropped before it
                 self._stamps.pop(target, None)
@@ -182,7 +182,7 @@ class DerivedFiles(ABC, Generic[T]):
 
     def _until_over(self, target: Path, run: OpenLog) -> None:
         """Wait until the run is over or unused; then delete its files."""
-        while not self._is_over and not run.is_over and time.monotonic() - self._asked[target] < IDLE:
+        while not self._is_over and not run.is_over and time.monotonic() - self._used_at[target] < IDLE:
             time.sleep(LOOK)
         with self._lock:
             self._end(target)
@@ -196,15 +196,15 @@ class DerivedFiles(ABC, Generic[T]):
         if target.name.startswith(LIVE):
             self._read.pop(target, None)
             self._stamps.pop(target, None)
-            self._asked.pop(target, None)
+            self._used_at.pop(target, None)
             for name in (target, target.with_suffix(self.data_suffix)):
                 name.unlink(missing_ok=True)
 
-    def _read_messages(self, target: Path, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+    def _read_messages(self, target: Path, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
         """Read a process's messages until it ends: its progress, and finally, perhaps, its error."""
         why = "it ended before it had read anything"
-        with said:
-            for line in said:
+        with output:
+            for line in output:
                 with contextlib.suppress(ValueError):
                     found = json.loads(line)
                     why = found.get("error", why)
@@ -241,7 +241,7 @@ class LogIndexes(DerivedFiles[LogIndex]):
         return made.is_of(log)
 
     def is_whole(self, made: LogIndex, log: TraceReader) -> bool:
-        """Return whether it knows all of it, or all that can be known."""
+        """Return whether the index covers the whole log, or ends at damage."""
         index = made.index
         return index.is_done and (bool(index.problem) or index.num_records == len(log))
 
@@ -251,7 +251,7 @@ LEAST = 60.0  # seconds
 
 
 class LogTables(DerivedFiles[CachedTables]):
-    """Those of a server."""
+    """Tables of the logs of a server."""
 
     program = "engine.trace.query.make"
     suffix, data_suffix = SUFFIX, DATA

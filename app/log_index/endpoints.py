@@ -203,7 +203,7 @@ def observed_cache(context: LogIndexContext, request: Request, session_id: str) 
     run, log_index, cache = _watched(context, session_id)
     record = _known(log_index, _number(request, "record", len(log_index) - 1))
     with run.reading() as log:
-        ranks = [cache.said(log, rank, record) for rank in range(cache.num_ranks)]
+        ranks = [cache.report(log, rank, record) for rank in range(cache.num_ranks)]
     return json_answer({"record": record, "ranks": msgspec.to_builtins(ranks)})
 
 
@@ -223,11 +223,11 @@ def content_chains(context: LogIndexContext, request: Request, session_id: str) 
     request.max_content_length = MAX_PROMPT_BYTES
     _, log_index, cache = _watched(context, session_id)
     try:
-        asked = msgspec.json.decode(request.get_data(), type=PromptQuery)
+        query = msgspec.json.decode(request.get_data(), type=PromptQuery)
     except msgspec.MsgspecError as error:
         raise AppError("bad_request", f"this is no prompt: {error}") from error
-    record = _known(log_index, asked.record)
-    ranks = [cache.chains(rank, asked.token_ids, record) for rank in range(cache.num_ranks)]
+    record = _known(log_index, query.record)
+    ranks = [cache.chains(rank, query.token_ids, record) for rank in range(cache.num_ranks)]
     return json_answer({"ranks": msgspec.to_builtins(ranks)})
 
 

@@ -90,8 +90,8 @@ class LogQuestions:
     def _of(self, run: OpenLog) -> tuple[int, LogDatabase | CachedTables]:
         """Return how many of its records are in the tables, and these."""
         if run.log.num_bytes > LONG:
-            kept = self._tables.find(run)
-            return kept.index.num_records, kept
+            cached = self._tables.find(run)
+            return cached.index.num_records, cached
         held = self._read(run)
         return held.num_records, held.database
 

@@ -18,7 +18,7 @@ from app.session.run import OpenLog
 from engine.system.host import child_environment
 from engine.trace.log import TraceReader
 
-KEPT = 16  # answers
+MAX_JOBS = 16  # answers
 MAX_TIMES = 64.0
 FRESH = 5.0  # seconds in which the answer for a live run is reused
 
@@ -52,14 +52,14 @@ class _Job:
         assert self.process.stdout is not None
         threading.Thread(target=self._follow, args=(self.process.stdout,), daemon=True).start()
 
-    def _follow(self, said: IO[bytes]) -> None:
+    def _follow(self, output: IO[bytes]) -> None:
         error = "it ended before it had said anything"
-        with said:
-            for line in said:
+        with output:
+            for line in output:
                 with contextlib.suppress(ValueError):
-                    told = json.loads(line)
-                    self.done, error = told.get("done", self.done), told.get("error", error)
-                    self.found = told.get("found", self.found)
+                    message = json.loads(line)
+                    self.done, error = message.get("done", self.done), message.get("error", error)
+                    self.found = message.get("found", self.found)
         self.process.wait()
         self.error = None if self.found is not None else error
         self.at = time.monotonic()  # from now on the next one may begin
@@ -87,7 +87,7 @@ class WhatIfs:
                 if any(one.at == 0 for one in self._jobs.values()):
                     raise refuse("busy", "what_if.busy")
                 job = self._jobs[key] = self._begin(run, log, times)
-                while len(self._jobs) > KEPT:
+                while len(self._jobs) > MAX_JOBS:
                     self._jobs.popitem(last=False)
             self._jobs.move_to_end(key)
         if not job.at:

@@ -163,7 +163,7 @@ class Fold:
                 self._prefilled(row.request)
 
     def _prefilled(self, request: RequestRow) -> None:
-        """Its first token is there: its prompt counts now, as vLLM's does."""
+        """Count a request's prompt when its first token is sampled, as vLLM does."""
         tally, cached = self._tally, request.num_cached_tokens
         tally.add(names.PROMPT_TOKENS, request.num_prompt_tokens)
         tally.add(names.BY_SOURCE, request.num_prompt_tokens - cached, "local_compute")
@@ -222,7 +222,7 @@ class Fold:
         self._tally.add(names.FAILED_TRANSFERS, 1, op.reason)
 
     def _end(self, row: SequenceRow) -> None:
-        """A sequence is over: ended by itself, aborted, or lost with its instance."""
+        """Count a sequence that has stopped, was aborted, or was lost with its instance."""
         self._missing.pop(row.seq_id, None)
         self._outside.pop(row.seq_id, None)
         if row.finish_reason != "dropped":  # a beam that others beat is no output
@@ -231,7 +231,7 @@ class Fold:
             self._completed(row)
 
     def _completed(self, row: SequenceRow) -> None:
-        """It came to its own end. Of an aborted one there is no latency to be compared, and vLLM observes none."""
+        """Observe the latencies of a request that was not aborted, as vLLM does."""
         tally, request, tokens = self._tally, row.request, row.num_output_tokens
         scheduled, first, last = request.scheduled, row.first_token, row.last_token
         tally.observe(names.E2E, self._clock.now - request.arrival)

@@ -52,7 +52,7 @@ class HttpRequests(Collector):
             self._durations.setdefault((handler, method), Histogram(DURATIONS)).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """As they are now."""
+        """Yield the current metrics."""
         counter = CounterMetricFamily(
             "http_requests", "HTTP requests that were answered.", labels=["handler", "method", "status"]
         )
@@ -67,8 +67,8 @@ class HttpRequests(Collector):
             labels=["handler", "status"],
         )
         with self._lock:
-            for asked, count in sorted(self._refused.items()):
-                refused.add_metric(asked, count)
+            for values, count in sorted(self._refused.items()):
+                refused.add_metric(values, count)
             for labels, count in sorted(self._counts.items()):
                 counter.add_metric(labels, count)
             for handler, histogram in sorted(self._durations.items()):

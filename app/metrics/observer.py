@@ -51,7 +51,7 @@ class Metrics:
         unsubscribe = run.whole.subscribe(take)
 
     def tallies(self) -> dict[str, Tally]:
-        """By model, every one that a run was ever on."""
+        """Return the tallies by model, of every model that had a run."""
         with self._lock:
             return dict(self._tallies)
 

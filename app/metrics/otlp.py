@@ -1,4 +1,4 @@
-"""Where spans go: an OTLP receiver, by the exporter that is installed."""
+"""Export of spans to an OTLP receiver."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def spans_to(endpoint: str) -> RequestSpans:
 
 
 def exporter(endpoint: str) -> SpanExporter:
-    """By the protocol that the environment says, else by the port. Over HTTP an address without a path gets OTLP's."""
+    """Return the exporter for the protocol of the environment, else of the port. Over HTTP a missing path is OTLP's."""
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https", "grpc") or not parts.hostname:
         raise ValueError(f"{endpoint} is no address of an OTLP receiver, as http://localhost:4318 is one")

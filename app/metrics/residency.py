@@ -1,7 +1,7 @@
-"""How long blocks lived, in seconds.
+"""Lifetimes of blocks in seconds.
 
-An `evict` says it in steps. The seconds are those of the log: a block was allocated, hit and evicted when the records
-with these operations ended (`timing.at`), so a run that stands still ages its blocks, as an idle server does.
+An `evict` has them in steps. The seconds are those of the log: allocation, hit and eviction happen at the end of their
+record (`timing.at`), so blocks age while a run is paused, as on an idle server.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-HITS_KEPT = 4  # as many as vLLM keeps, and the engine (engine/cache/block_pool.py)
+MAX_HITS = 4  # as many as vLLM keeps, and the engine (engine/cache/block_pool.py)
 
 
 class Residence(NamedTuple):
@@ -22,22 +22,22 @@ class Residence(NamedTuple):
 
 
 class Residencies:
-    """When each block of a run was allocated and last hit. Bounded by the pool."""
+    """Times of allocation and last hits of each block of a run. Bounded by the pool."""
 
     def __init__(self) -> None:
         self._born: dict[int, float] = {}
         self._hits: dict[int, list[float]] = {}
 
     def allocated(self, block_id: int, at: float) -> None:
-        """Its earlier hits were another content's."""
+        """Record an allocation; earlier hits belong to other content."""
         self._born[block_id] = at
         self._hits.pop(block_id, None)
 
     def hit(self, block_id: int, at: float) -> None:
-        """The prefix cache found it."""
+        """Record a prefix-cache hit."""
         hits = self._hits.setdefault(block_id, [])
         hits.append(at)
-        del hits[:-HITS_KEPT]
+        del hits[:-MAX_HITS]
 
     def evicted(self, block_id: int, at: float) -> Residence:
         """Return how long it lived. Raises KeyError for a block that was never allocated."""

@@ -36,7 +36,7 @@ MAX_EXPECTED = 4096  # requests of which a caller's trace is remembered until th
 
 
 def provider() -> TracerProvider:
-    """Ours, beside any other of the process. The service is kvtheater, unless OTEL_SERVICE_NAME says otherwise."""
+    """Return a tracer provider of our own. The service is named kvtheater unless OTEL_SERVICE_NAME is set."""
     named = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "kvtheater"}
     return TracerProvider(resource=Resource.create({**named, SERVICE_VERSION: __version__}), shutdown_on_exit=False)
 
@@ -50,7 +50,7 @@ class RequestSpans:
         self._expected: OrderedDict[str, Context] = OrderedDict()
 
     def expect(self, request_id: str, headers: Mapping[str, str]) -> None:
-        """Its spans will be part of the trace that its caller's `traceparent` names, if it has one. From any thread."""
+        """Make a request's spans part of the trace that its `traceparent` header names, if any. For any thread."""
         if "traceparent" not in headers:
             return
         carrier = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}

@@ -11,7 +11,7 @@ from app.metrics.names import METRICS, TOKENS, Metric
 
 
 class Histogram:
-    """How many observations lay in each bucket (the last has no bound), and their sum."""
+    """Number of observations by bucket (the last has no bound), and their sum."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -21,7 +21,7 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        """A value on a bound belongs to the bucket below it, as `le` says."""
+        """Count a value; one on a bound belongs to the bucket below it (`le`)."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 

@@ -35,7 +35,7 @@ class Prompt(Protocol):
 
     @property
     def text(self) -> str | list[int]:
-        """Or token ids."""
+        """Text of the prompt, or its token ids."""
 
     @property
     def request_id(self) -> str | None: ...

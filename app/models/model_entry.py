@@ -144,7 +144,7 @@ class ModelEntry:
                 "seconds": time.monotonic() - self._began if self._seconds is None else self._seconds,
                 "compiled": self._compiled,
                 "error": str(self._error),
-                "said": dict(self._error.said) if isinstance(self._error, Sentence) else {},
+                "said": dict(self._error.translations) if isinstance(self._error, Sentence) else {},
                 "place": self.place,
                 "bytes": self.num_bytes,
             }

@@ -11,7 +11,7 @@ SMALL_BUDGET = 128 * 1024  # bytes of arrays a step, of a log that travels: of a
 
 
 class Observing:
-    """Tells an engine what to capture whenever that changes; at first everything."""
+    """Updates the capture request of an engine whenever it changes; initially everything is captured."""
 
     def __init__(self, facts: ModelFacts, is_small: bool, tell: Callable[[CaptureRequest | None], object]) -> None:
         """`is_small`: the log travels."""

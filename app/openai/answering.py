@@ -1,4 +1,4 @@
-"""The answer to one call, told as its connection takes it."""
+"""Response to one call, written as fast as its connection accepts it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Answering(AsyncResponse):
         engine: AsyncEngine,
         address: str,
         deadline: float | None,
-        said: Callable[..., object],
+        log_outcome: Callable[..., object],
         over: Callable[[], None] = lambda: None,
     ) -> None:
         """`address`: of the page, for a link to the call's first step; `deadline`: seconds from the call's arrival;
-        `said`: is told at the end, by name, what came of it, for the access log; `over`: is called then.
+        `log_outcome`: called at the end with fields for the access log; `over`: called after it.
         """
         self._over = over
         self._shape, self._engine, self._address = shape, engine, address
         self._call = call = shape.call
-        self._deadline, self._said = deadline, said
+        self._deadline, self._log_outcome = deadline, log_outcome
         self._until = None if deadline is None else call.arrived_at + deadline
-        self._body = b""  # of an answer that is told whole
+        self._body = b""  # of a response that is not streamed
 
     def head(self) -> tuple[str, list[tuple[str, str]]]:
         call = self._call
@@ -88,7 +88,7 @@ class Answering(AsyncResponse):
 
     def close(self) -> None:
         call = self._call
-        self._said(
+        self._log_outcome(
             prompt_tokens=call.num_prompt_tokens,
             cached_tokens=call.num_cached_tokens,
             completion_tokens=call.num_output_tokens,
@@ -113,7 +113,7 @@ class Answering(AsyncResponse):
             call = self._call
             call.fail(error)
             self._engine.leave(call)
-            call.is_gone = False  # its client is there, and is told
+            call.is_gone = False  # its client is connected, and is notified
         finally:
             self._call.tell = None
         return True

@@ -200,9 +200,9 @@ def read(data: bytes, kind: type[T]) -> T:
             raise ApiError(f"{missing[1]} is missing", missing[1]) from error
         where = PATH.search(text)
         param = (where[1].split(".")[0] if where else "") or None
-        said = PATH.sub("", text)
+        message = PATH.sub("", text)
         place = text[text.rfind("`$") + 2 : -1].lstrip(".") if where else ""
-        raise ApiError(f"{place or 'the body'}: {said[:1].lower()}{said[1:]}", param) from error
+        raise ApiError(f"{place or 'the body'}: {message[:1].lower()}{message[1:]}", param) from error
 
 
 def _check_messages(messages: Any) -> None:

@@ -257,13 +257,13 @@ def _begun(
     over: Callable[[], None],
 ) -> Response:
     call = shape.call
-    said = partial(tell, request.environ)
-    said(client=policy.name, request_id=call.id, model=call.model, theater=call.session_id)
+    note = partial(tell, request.environ)
+    note(client=policy.name, request_id=call.id, model=call.model, theater=call.session_id)
     spans = flask.current_app.extensions[SPANS]
     for sub_request in call.sub_requests if spans else ():
         spans.expect(sub_request.request_id, request.headers)
     engine.ask(call, policy)
-    body = Answering(shape, engine, request.host_url, policy.deadline, said, over)
+    body = Answering(shape, engine, request.host_url, policy.deadline, note, over)
     return Response(body, direct_passthrough=True)
 
 

@@ -46,7 +46,7 @@ LEFT_TO_HUB = 0.001
 FEW = 16
 RATE_SECONDS = 30.0  # window in which finished requests are counted, for Retry-After
 LONGEST_RETRY = 60  # seconds
-HEARD = frozenset((Submit, Fork, Admit, Cache, Finish, Rank, Lost))  # operations that change a call
+CALL_OPERATIONS = frozenset((Submit, Fork, Admit, Cache, Finish, Rank, Lost))  # operations that change a call
 
 
 class Ask(Struct, frozen=True, kw_only=True):
@@ -228,7 +228,7 @@ class AsyncEngine:
         ends: list[Finish | Rank] = []
         woken: dict[Call, bool] = {}  # whether its update is urgent
         for op in record.ops:
-            if type(op) not in HEARD:  # most are not
+            if type(op) not in CALL_OPERATIONS:  # most are not
                 continue
             if isinstance(op, (Submit, Fork)):
                 sub_request = self._sub_requests.get(plain_id(op.request_id))

@@ -22,7 +22,7 @@ class Reading(NamedTuple):
     marks: Mapping[int, str] = {}  # special tokens that delimit parts, by id; they are in no text
 
 
-class Said(NamedTuple):
+class ParsedOutput(NamedTuple):
     """Parsed parts of a piece of text."""
 
     reasoning: str
@@ -57,7 +57,7 @@ class Reader:
         self._strips = self._is_inside  # whitespace before the content is dropped
         self.num_reasoning_tokens = 0
 
-    def read(self, outputs: Iterable[Output], is_end: bool) -> Said:
+    def read(self, outputs: Iterable[Output], is_end: bool) -> ParsedOutput:
         """Return what can no longer change; if `is_end`, everything."""
         reasoning: list[str] = []
         for output in outputs:
@@ -66,7 +66,7 @@ class Reader:
             self.num_reasoning_tokens += self._is_inside
         reasoning.append(self._reason(is_end))
         content, calls = self._content(is_end)
-        return Said("".join(reasoning), content, calls)
+        return ParsedOutput("".join(reasoning), content, calls)
 
     def _reason(self, is_end: bool) -> str:
         if self._may_think:
@@ -81,13 +81,13 @@ class Reader:
             self._held = self._held.lstrip()
         end = self._held.find(THOUGHT)
         until = len(self._held) if is_end else len(self._held) - overlap(self._held, THOUGHT)
-        told = self._held[: until if end < 0 else end].rstrip()
-        self._held = self._held[len(told) :]
-        self._is_start = self._is_start and not told
+        reasoning = self._held[: until if end < 0 else end].rstrip()
+        self._held = self._held[len(reasoning) :]
+        self._is_start = self._is_start and not reasoning
         if end >= 0 or is_end:
             self._held = self._held.lstrip().removeprefix(THOUGHT).lstrip()
             self._is_inside, self._is_start = False, True
-        return told
+        return reasoning
 
     def _content(self, is_end: bool) -> tuple[str, Calls]:
         if self._is_inside or self._may_think:

@@ -44,9 +44,9 @@ class Held:
         with self._lock:
             mine, total = self._of.get(client, 0), self.total
             if mine + num_bytes > self._most_of_one or total + num_bytes > self._most:
-                who = "this client's" if mine + num_bytes > self._most_of_one else "all clients'"
+                owner = "this client's" if mine + num_bytes > self._most_of_one else "all clients'"
                 raise ApiError(
-                    f"{who} waiting requests hold as much memory as they may; wait for an answer, then send it again",
+                    f"{owner} waiting requests hold as much memory as they may; wait for an answer, then send it again",
                     status=429,
                     code="rate_limit_exceeded",
                     retry_after=5,

@@ -118,11 +118,11 @@ class MessagesBody(CountTokensBody, kw_only=True):
 
 
 def api_request(body: MessagesBody, model: ServedModel, max_model_len: int | None = None) -> ApiRequest:
-    """Return what the body asks for. Raises ApiError, naming the field.
+    """Return the request of a body. Raises ApiError, naming the field.
 
     As at Anthropic's, `max_tokens` may be more than there is room for.
     """
-    told = _chat(
+    chat_body = _chat(
         body,
         stop=body.stop_sequences,
         stream=body.stream,
@@ -131,7 +131,7 @@ def api_request(body: MessagesBody, model: ServedModel, max_model_len: int | Non
         top_k=body.top_k,
         parallel_tool_calls=not (body.tool_choice and body.tool_choice.disable_parallel_tool_use),
     )
-    return replace(request.chat(told, model, max_model_len, NAMES), default_tokens=body.max_tokens)
+    return replace(request.chat(chat_body, model, max_model_len, NAMES), default_tokens=body.max_tokens)
 
 
 def count(body: CountTokensBody, model: ServedModel, max_model_len: int | None = None) -> int:

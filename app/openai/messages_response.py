@@ -27,8 +27,8 @@ class Messages(Shape):
     _open = ""  # its kind; "": none is open
 
     def whole(self) -> dict[str, Any]:
-        told = response.answer(self.call, self.token_bytes)["choices"][0]
-        message, choice = told["message"], self._choice
+        completed = response.answer(self.call, self.token_bytes)["choices"][0]
+        message, choice = completed["message"], self._choice
         content: list[dict[str, Any]] = []
         if "reasoning_content" in message:
             content.append({"type": "thinking", "thinking": message["reasoning_content"], "signature": ""})
@@ -38,18 +38,18 @@ class Messages(Shape):
             {"type": "tool_use", "id": id, "name": name, "input": msgspec.json.decode(arguments)}
             for id, name, arguments in _calls(message)
         ]
-        return self._message(content, *self._ended(choice, told["finish_reason"]), self.call.num_output_tokens)
+        return self._message(content, *self._ended(choice, completed["finish_reason"]), self.call.num_output_tokens)
 
     def chunks(self) -> list[bytes]:
         changed, self.call.changed = self.call.changed, {}
         found: list[bytes] = []
         for choice, part in changed.items():
-            told = response.delta(self.call, part, choice, self.token_bytes)
-            if told is not None:
-                found += self._events(told["delta"])
-                if told["finish_reason"] is not None and self.call.error is None:
+            update = response.delta(self.call, part, choice, self.token_bytes)
+            if update is not None:
+                found += self._events(update["delta"])
+                if update["finish_reason"] is not None and self.call.error is None:
                     found += self._close()
-                    reason, sequence = self._ended(choice, told["finish_reason"])
+                    reason, sequence = self._ended(choice, update["finish_reason"])
                     delta = {"stop_reason": reason, "stop_sequence": sequence}
                     found.append(_event("message_delta", delta=delta, usage=self._usage(self.call.num_output_tokens)))
         return found

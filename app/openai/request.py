@@ -139,7 +139,7 @@ def conversation(
 
     `field`: the body's field with the messages, for errors.
     """
-    told: list[dict[str, Any]] = []
+    chat: list[dict[str, Any]] = []
     for at, message in enumerate(messages):
         content = message.content
         if content is None:
@@ -154,23 +154,23 @@ def conversation(
                 if part.text is None:
                     raise ApiError(f"{where}.text is missing", "messages")
             content = "\n".join(part.text or "" for part in content)  # as vLLM joins them
-        told.append({"role": "system" if message.role == "developer" else message.role, "content": content})
+        chat.append({"role": "system" if message.role == "developer" else message.role, "content": content})
         if message.tool_calls:
-            told[-1]["tool_calls"] = [
+            chat[-1]["tool_calls"] = [
                 _called(call, f"messages[{at}].tool_calls[{i}].function.arguments")
                 for i, call in enumerate(message.tool_calls)
             ]
         if message.tool_call_id is not None:
-            told[-1]["tool_call_id"] = message.tool_call_id
+            chat[-1]["tool_call_id"] = message.tool_call_id
         if message.reasoning_content:
-            told[-1]["reasoning_content"] = message.reasoning_content
+            chat[-1]["reasoning_content"] = message.reasoning_content
     given = [{"type": tool.type, "function": tool.function} for tool in tools]
     if max_model_len is not None:
-        _check_length(_num_characters([told, given]), max_model_len, field)
-    if not model.has_chat_template and (given or any(one["role"] == "tool" or "tool_calls" in one for one in told)):
+        _check_length(_num_characters([chat, given]), max_model_len, field)
+    if not model.has_chat_template and (given or any(one["role"] == "tool" or "tool_calls" in one for one in chat)):
         raise ApiError("this model has no chat template, which tools need", "tools" if given else field)
     try:
-        return model.chat(told, template_settings or {}, given)
+        return model.chat(chat, template_settings or {}, given)
     except TemplateSettingError as error:
         raise ApiError(f"chat_template_kwargs: {error}", "chat_template_kwargs") from error
     except ValueError as error:

@@ -115,26 +115,26 @@ def _head(call: Call, is_chunk: bool) -> dict[str, Any]:
 def whole(call: Call, sub_request: SubRequest, choice: Choice, index: int, token_bytes: TokenBytes) -> dict[str, Any]:
     """Return a choice of a response that is not streamed."""
     text = "".join(output.text for output in choice.outputs)
-    said: dict[str, Any] = {"index": index, "finish_reason": choice.finish_reason}
+    entry: dict[str, Any] = {"index": index, "finish_reason": choice.finish_reason}
     if call.request.kind == "chat":
         reasoning, content, calls = choice.reader.read(choice.outputs, True) if choice.reader else ("", text, [])
-        said["message"] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
+        entry["message"] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
         if reasoning:
-            said["message"]["reasoning_content"] = reasoning
+            entry["message"]["reasoning_content"] = reasoning
         if calls:
-            said["message"] |= {"content": content or None, "tool_calls": calls}
-            said["finish_reason"] = _reason(choice.finish_reason)
-        said["logprobs"] = _chat_logprobs(call, choice.outputs)
+            entry["message"] |= {"content": content or None, "tool_calls": calls}
+            entry["finish_reason"] = _reason(choice.finish_reason)
+        entry["logprobs"] = _chat_logprobs(call, choice.outputs)
     else:
         echoed = _echo(call, sub_request, token_bytes)
         outputs = [] if call.request.only_echo else choice.outputs
-        said["text"] = echoed + ("" if call.request.only_echo else text)
-        said["logprobs"] = _completion_logprobs(call, sub_request, outputs, token_bytes, with_prompt=call.request.echo)
+        entry["text"] = echoed + ("" if call.request.only_echo else text)
+        entry["logprobs"] = _completion_logprobs(call, sub_request, outputs, token_bytes, with_prompt=call.request.echo)
         if call.request.only_echo:
-            said["finish_reason"] = "length"
+            entry["finish_reason"] = "length"
         if call.request.prompt_logprobs is not None:
-            said["prompt_logprobs"] = _prompt_logprobs(call, sub_request, token_bytes)
-    return said
+            entry["prompt_logprobs"] = _prompt_logprobs(call, sub_request, token_bytes)
+    return entry
 
 
 def delta(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: TokenBytes) -> dict[str, Any] | None:
@@ -152,23 +152,23 @@ def delta(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: Toke
         return None
     choice.is_begun = True
     choice.is_final_sent = ended is not None
-    said: dict[str, Any] = {"index": choice.index, "finish_reason": ended}
+    entry: dict[str, Any] = {"index": choice.index, "finish_reason": ended}
     if call.request.kind == "chat":
-        said["delta"] = ({"role": "assistant"} if is_first else {}) | ({"content": text} if text or is_first else {})
+        entry["delta"] = ({"role": "assistant"} if is_first else {}) | ({"content": text} if text or is_first else {})
         if reasoning:
-            said["delta"]["reasoning_content"] = reasoning
+            entry["delta"]["reasoning_content"] = reasoning
         if calls:
-            said["delta"]["tool_calls"] = [{"index": i, **one} for i, one in enumerate(calls)]
-            said["finish_reason"] = _reason(ended)
-        said["logprobs"] = _chat_logprobs(call, outputs)
-        return said
+            entry["delta"]["tool_calls"] = [{"index": i, **one} for i, one in enumerate(calls)]
+            entry["finish_reason"] = _reason(ended)
+        entry["logprobs"] = _chat_logprobs(call, outputs)
+        return entry
     if call.request.only_echo:
         text, outputs = "", []
-        said["finish_reason"] = ended and "length"
-    said["text"] = echoed + text
+        entry["finish_reason"] = ended and "length"
+    entry["text"] = echoed + text
     with_prompt = is_first and call.request.echo
-    said["logprobs"] = _completion_logprobs(call, sub_request, outputs, token_bytes, with_prompt, choice)
-    return said
+    entry["logprobs"] = _completion_logprobs(call, sub_request, outputs, token_bytes, with_prompt, choice)
+    return entry
 
 
 def _reason(reason: str | None) -> str | None:

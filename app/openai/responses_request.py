@@ -136,7 +136,7 @@ def messages(body: ResponsesBody) -> list[ChatMessage]:
 def api_request(
     body: ResponsesBody, conversation: Sequence[ChatMessage], model: ServedModel, max_model_len: int | None = None
 ) -> ApiRequest:
-    """Return what the body asks for. `conversation`: without its instructions. Raises ApiError, naming the field."""
+    """Return the request of a body. `conversation`: without its instructions. Raises ApiError, naming the field."""
     first = [] if body.instructions is None else [ChatMessage(role="system", content=body.instructions)]
     settings: dict[str, Any] = {}
     if body.reasoning is not None and body.reasoning.effort is not None:

@@ -1,4 +1,4 @@
-"""Conversations that `previous_response_id` continues. They are in memory only, and the oldest give way."""
+"""Conversations that `previous_response_id` continues. They are in memory only; the oldest are evicted."""
 
 from __future__ import annotations
 

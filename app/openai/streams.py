@@ -1,4 +1,4 @@
-"""Pacing of streams: new tokens are written at once while streams are few, and in batches when they are many.
+"""Pacing of streams: new tokens are written immediately to a few streams, and in batches to many.
 
 Writing to a stream needs the interpreter, as the engine's thread does, so all streams together are limited to a share
 of the time: the longer a round takes, the less often rounds are. First tokens, ends and errors are never delayed. vLLM
@@ -15,8 +15,8 @@ import gevent
 
 from app.openai.call import Call
 
-SHARE = 1 / 32  # of the time that telling streams may take
-SLOWEST = 0.05  # seconds between two rounds: 20 a second still read as a flow
+SHARE = 1 / 32  # of the time that writing streams may take
+SLOWEST = 0.05  # seconds between two rounds: 20 per second still look continuous
 
 
 class Streams:

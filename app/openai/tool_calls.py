@@ -89,8 +89,8 @@ def _mistral(text: str) -> Calls | None:
     for block in text.split(TOOL_CALLS)[1:]:
         head, brace, rest = block.partition("{")
         if head.strip().startswith("[") or not head.strip():  # JSON
-            told = _json(block)
-            found += [_of_object(one, _short_id()) for one in (told if isinstance(told, list) else [told])]
+            decoded = _json(block)
+            found += [_of_object(one, _short_id()) for one in (decoded if isinstance(decoded, list) else [decoded])]
         else:
             name, _, call_id = head.strip().removesuffix(ARGS).partition(CALL_ID)
             found.append(_call(name.strip(), _json(brace + rest), call_id.strip() or _short_id()))
@@ -102,10 +102,10 @@ def _llama(text: str) -> Calls | None:
     left = text.strip().removeprefix(PYTHON_TAG).strip()
     while left:
         try:
-            told, end = json.JSONDecoder().raw_decode(left)
+            decoded, end = json.JSONDecoder().raw_decode(left)
         except (ValueError, RecursionError):
             return None
-        found.append(_of_object(told))
+        found.append(_of_object(decoded))
         left = left[end:].lstrip(" \n;,")
     return _all(found)
 
@@ -128,12 +128,12 @@ def _json(text: str) -> Any:
         return None
 
 
-def _of_object(told: Any, call_id: str | None = None) -> dict[str, Any] | None:
+def _of_object(decoded: Any, call_id: str | None = None) -> dict[str, Any] | None:
     """Return the call that an object with a name and arguments is; None: it is none."""
-    if not isinstance(told, dict) or not isinstance(told.get("name"), str):
+    if not isinstance(decoded, dict) or not isinstance(decoded.get("name"), str):
         return None
-    given = told.get("arguments", told.get("parameters", {}))
-    return _call(told["name"], _json(given) if isinstance(given, str) else given, told.get("id") or call_id)
+    given = decoded.get("arguments", decoded.get("parameters", {}))
+    return _call(decoded["name"], _json(given) if isinstance(given, str) else given, decoded.get("id") or call_id)
 
 
 def _call(name: str, arguments: Any, call_id: Any = None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The page's own files: which modules it will ask for, and each file from memory, compressed once."""
+"""The page's files: the modules that it will request, and each file from memory, compressed once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def modules_from(folder: Path, entry: str, *later: str) -> list[str]:
     """Return the modules that `entry` imports, directly or not, as paths below `folder`; the nearest first, itself left
     out.
 
-    `later`: modules that it asks for by and by; they and what they import come last.
+    `later`: modules that it requests later; they and their imports come last.
 
     A browser learns of a module's imports only when it has that module: naming them all at once saves a round trip for
     each level.
@@ -46,7 +46,7 @@ def modules_from(folder: Path, entry: str, *later: str) -> list[str]:
 
 
 def _closure(folder: Path, found: list[str]) -> list[str]:
-    """These modules, and all that they import."""
+    """Return these modules and all that they import."""
     for name in found:
         found += [path for path in imports_of(folder, name) if path not in found]
     return found
@@ -55,7 +55,7 @@ def _closure(folder: Path, found: list[str]) -> list[str]:
 def imports_of(folder: Path, name: str) -> list[str]:
     """Return the modules that a module imports by itself, as paths below `folder`."""
     paths = (normpath(join(name, "..", target)) for target in _imports(folder / name, stamp_of(folder / name)))
-    # each once; what is missing, the browser will say
+    # each once; the browser reports missing ones
     return list(dict.fromkeys(path for path in paths if (folder / path).is_file()))
 
 
@@ -179,5 +179,5 @@ def _gzipped(path: Path, _: tuple[int, int]) -> bytes:
 
 
 def packed(body: bytes) -> bytes:
-    """As a browser takes it that says so."""
+    """Return the body compressed with gzip."""
     return gzip.compress(body, 6, mtime=0)

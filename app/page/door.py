@@ -1,7 +1,6 @@
-"""Pages for a browser that is outside: the join page of a class, and refusals of pages.
+"""Pages for a browser without access: the join page of a class, and refusals.
 
-A browser that opens a page gets a page, whatever refuses it: with the way on, in the browser's language. Programs get
-the refusal as JSON.
+A browser always gets a refusal as a page in its language, with a link to continue. Programs get it as JSON.
 """
 
 from __future__ import annotations

@@ -167,10 +167,10 @@ class _Whole:
             return "const exported ="
 
         def later(found: re.Match[str]) -> str:
-            asked = normpath(join(name, "..", found[2]))
-            if asked in self._names:
-                return f"Promise.resolve().then(() => {self.value(asked)})"
-            return f'import("{_path(JOINED, asked)}")'
+            target = normpath(join(name, "..", found[2]))
+            if target in self._names:
+                return f"Promise.resolve().then(() => {self.value(target)})"
+            return f'import("{_path(JOINED, target)}")'
 
         text = _IMPORT.sub(lambda found: self.bound(found[1], target(found[2])), text)
         text = _AGAIN.sub(again, text)

@@ -32,7 +32,7 @@ from engine.trace.log import TraceReader
 MAX_LOG_BYTES = 96 << 20  # of the log: as text it is a third more, and a browser has to hold it several times
 ENTRY = "js/main.js"
 LOADER = "js/onefile/start.js"
-# What a server answers: logs of which it tells a part at a time, and questions over a whole one.
+# Panels that need a server: logs that are sent in parts, and queries over a whole log.
 SERVED = ("large/", "queries/")  # panels
 LEFT_OUT = tuple(f"js/panels/{name}" for name in SERVED)
 

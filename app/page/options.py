@@ -1,4 +1,4 @@
-"""The tables of options that stand in the page, with what the page asks for in a new run."""
+"""Tables of options in the page, with the values that the page requests for a new run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.setup.resolve import resolve_for
 from engine.trace.goodput import APPLICATIONS
 from engine.trace.records import ModelFacts
 
-SHORT = 1024  # positions of a model up to which the page asks for its own layout: few blocks, of a few slots
+SHORT = 1024  # maximum positions of a model for which the page requests its own layout: few blocks, of a few slots
 
 
 def option_tables(config: EngineConfig | None = None, facts: ModelFacts | None = None) -> dict[str, Any]:
@@ -34,11 +34,11 @@ def page_tables(config: EngineConfig | None, facts: ModelFacts | None) -> dict[s
         return tables
     served = resolve_for(replace(config, strategy="paged"), facts).config if facts is not None else config
     is_long = facts is not None and facts.max_position > SHORT
-    return {**tables, "engine": [_asked_for(row, config, served, is_long) for row in tables["engine"]]}
+    return {**tables, "engine": [_row_of(row, config, served, is_long) for row in tables["engine"]]}
 
 
-def _asked_for(row: OptionFacts, config: EngineConfig, served: EngineConfig, is_long: bool) -> OptionFacts:
-    """Return the row with what the page asks for in a new run."""
+def _row_of(row: OptionFacts, config: EngineConfig, served: EngineConfig, is_long: bool) -> OptionFacts:
+    """Return the row with the value that the page requests for a new run."""
     if row.control is None or row.control.initial is None:
         return row
     own = getattr(config, row.name)

@@ -15,7 +15,7 @@ from app.ground.paths import static_dir
 from app.page import assets
 
 FIRST = "first.css"  # below static/, as the one file of modules
-OVER = "over.css"  # what has a say over all panels: static/js/kit/lazy.js puts a panel's lazy sheets before it
+OVER = "over.css"  # overrides all panels: static/js/kit/lazy.js inserts a panel's lazy sheets before it
 _CHARTS = "css/charts.css"
 _REPORTS = (
     "css/tokens.css", "css/base.css", "js/panels/header/style.css", _CHARTS, "css/overlays.css", "css/bench.css",
@@ -42,7 +42,7 @@ class Sheet(NamedTuple):
     """A link in a page's head."""
 
     name: str  # a path below static/
-    has_charts: bool  # static/js/kit/plotly.js: what is marked keeps Plotly from writing rules of its own
+    has_charts: bool  # static/js/kit/plotly.js: the mark keeps Plotly from adding rules
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class PageSheets:
         return [Sheet(name, _CHARTS in self.parts(name)) for name in FILES[page]]
 
     def one_by_one(self) -> list[Sheet]:
-        """Return all sheets of the stage, lazy ones too, for a page that has everything in itself."""
+        """Return all sheets of the stage, lazy ones too, for a self-contained page."""
         names = [*_BELOW_PANELS, *assets.panel_sheets(self._folder, lazy=True), *_OVER_PANELS]
         return [Sheet(name, name == _CHARTS) for name in names]
 

@@ -50,7 +50,7 @@ def of_scale(context: WordsContext, request: Request, language: str) -> Response
 
 
 def of_messages(context: WordsContext, request: Request, language: str) -> Response:
-    """Return the texts that tell operations at length."""
+    """Return the long texts of operations."""
     return _answer(long_texts, request, language)
 
 
@@ -85,8 +85,8 @@ def languages() -> list[str]:
 
 
 def words_of(language: str) -> dict[str, Any]:
-    """As `bench_words_of`, without what only the benchmark page says, and without what tells operations at length: a
-    first visit weighs less.
+    """Return the words of `bench_words_of` without those of the benchmark page and the long texts of operations, so
+    that a first visit loads less.
     """
     found = bench_words_of(language)
     room = _content(static_dir() / "js/bench/words.en.json")
@@ -95,14 +95,16 @@ def words_of(language: str) -> dict[str, Any]:
 
 
 def scale_words_of(language: str) -> dict[str, Any]:
-    """As `words_of`, with what only the page /scale says."""
+    """Return the words of `words_of` and those of the page /scale."""
     found = words_of(language)
     rooms = _rooms("words", language, "scale")
     return {**found, "texts": _together({"the page": found["texts"], **rooms})}
 
 
 def file_words_of(language: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """As `words_of`, with all lazily loaded words, except those of panels `without`: what a page in one file needs."""
+    """Return the words of `words_of` and all lazily loaded ones except those of panels `without`, for a page in one
+    file.
+    """
     found = words_of(language)
     lazy = {name: texts for name, texts in _rooms("lazy", language).items() if not name.startswith(without)}
     return {
@@ -120,15 +122,14 @@ def long_texts(language: str) -> dict[str, str]:
 def bench_words_of(language: str) -> dict[str, Any]:
     """`texts`: key -> text of one language; `glossary`: language -> group -> term -> [name, definition], of all.
 
-    The words of options are the engine's (`engine/options/words`), under keys that begin with `option.`. Those that
-    tell operations are the trace's (`engine/trace/messages`), those that say a ratio the benchmarks'
-    (`engine/bench/gains.py`); the command line has them too. Those of a
-    lesson's questions (`app/lessons/words.py`) come with the lesson.
+    The words of options are the engine's (`engine/options/words`), under keys that begin with `option.`. Those
+    of operations are the trace's (`engine/trace/messages`), those of ratios the benchmarks' (`engine/bench/gains.py`);
+    the command line uses them too. Those of a lesson's questions (`app/lessons/words.py`) are sent with the lesson.
     """
-    told = {key: text for key, text in messages.texts(language).items() if not key.startswith("explain.")}
+    sentences = {key: text for key, text in messages.texts(language).items() if not key.startswith("explain.")}
     tables = {
         "the options": _of_options(language),
-        "the messages": told,
+        "the messages": sentences,
         "the gains": gain_texts(language),
     }
     texts = _together(tables | _rooms("words", language))

@@ -1,1 +1,1 @@
-"""Why prompts missed a prefix cache, in words and as a page."""
+"""Reports of why prompts missed a prefix cache, in words and as a page."""

@@ -51,7 +51,7 @@ class PromptsContext(NamedTuple):
 
 
 def form(context: PromptsContext, request: Request) -> Response:
-    """The page that asks for a file."""
+    """Return the page with the file input."""
     return _form(context, request, "", 200)
 
 

@@ -22,7 +22,7 @@ class Report(NamedTuple):
 
 
 class Traffic:
-    """The newest report for each way to ask for one. While a file grows, reports are made at most half of the time."""
+    """Newest report by its query. While a file grows, reports are made at most half of the time."""
 
     def __init__(self, path: Path, make: Callable[[Path, tuple[str, ...]], tuple[str, bool]]) -> None:
         """`make`: returns the report about a file for some options, and whether it is a page; it may take seconds."""

@@ -27,23 +27,23 @@ class Words:
         return filled(self._texts[key], shown, self.language)
 
     def cause(self, parted: Break) -> str:
-        """Say why a prompt parts from an earlier one."""
+        """Return why a prompt diverges from an earlier one."""
         detail = parted.detail
         if parted.cause == "volatile_text" and detail:
             detail = ", ".join(self(f"volatile.{kind}") for kind in detail.split(","))
         return self(f"cause.{parted.cause}", detail=_counted(detail))
 
     def block(self, token: int, policy: Policy) -> str:
-        """Say in which block of a cache a token is; "" where blocks are of one token."""
+        """Return in which block of a cache a token is; "" for blocks of one token."""
         return self("block", block=token // policy.unit, unit=policy.unit) if policy.unit > 1 else ""
 
     def refusal(self, error: CannotRender, with_reason: bool) -> str:
-        """Say which request a chat template refuses, and the template's own words."""
+        """Return which request a chat template refuses, with the template's message."""
         subject = self("no_answer_rendered" if error.is_answer else "not_rendered", number=error.number)
         return self("refused", subject=subject, reason=error.reason) if with_reason else subject
 
     def limit(self, hit: Hit) -> str:
-        """Say why a hit is no longer; "" where it is as long as it could be."""
+        """Return why a hit is not longer; "" for the longest possible hit."""
         found = [self(f"limit.{hit.limit}", detail=_counted(hit.detail))] if hit.limit else []
         return "; ".join([*found, *([self("limit.maybe")] if hit.maybe else [])])
 

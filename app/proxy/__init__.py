@@ -1,4 +1,4 @@
-"""A proxy before another server's API: it passes requests and answers on as they are, and writes down what was asked.
+"""Proxy in front of another server's API: it forwards requests and responses unchanged, and records the requests.
 
 client --HTTP--> server.py --HTTP(S)--> upstream     bytes as they come
                     |

@@ -164,8 +164,8 @@ class UsageReader:
 
     def _look(self, data: bytes) -> None:
         try:
-            told = msgspec.json.decode(data)
+            body = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
-        if (found := usage_of(told)) is not None:
+        if (found := usage_of(body)) is not None:
             self._usage = (self._usage or {}) | found

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 MAX_BODY = 64 * 1024 * 1024  # bytes
 MAX_HEAD = 64 * 1024
 CONNECTING = 15.0  # seconds
-KEPT = 4.0  # seconds for which a connection is kept: less than servers keep theirs, or a request would meet its end
+KEEPALIVE_SECONDS = 4.0  # shorter than servers keep theirs, or a request would meet a closed connection
 # headers of one connection
 OWN = frozenset(
     ("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
@@ -53,8 +53,8 @@ class Proxy:
         )  # fmt: skip
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECTING)
         async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT), timeout=timeout, auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(), max_line_size=MAX_HEAD, max_field_size=MAX_HEAD,
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS), timeout=timeout,
+            auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), max_line_size=MAX_HEAD, max_field_size=MAX_HEAD,
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
         ) as self._session:  # fmt: skip
             await runner.setup()
@@ -149,8 +149,8 @@ def _passed_on(request: web.Request) -> CIMultiDict[str]:
     )
     if accepted := headers.popall("Accept-Encoding", None):
         wanted = [one.strip() for value in accepted for one in value.split(",")]
-        kept = [one for one in wanted if one.partition(";")[0].strip().lower() in READABLE]
-        headers["Accept-Encoding"] = ", ".join(kept) or "identity"
+        readable = [one for one in wanted if one.partition(";")[0].strip().lower() in READABLE]
+        headers["Accept-Encoding"] = ", ".join(readable) or "identity"
     return headers
 
 

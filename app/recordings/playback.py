@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from app.ground.errors import said
+from app.ground.errors import app_sentence
 from app.ground.plain import plain
 from app.recordings.library import Library
 from app.session.answers import JoinedRecording
@@ -56,7 +56,7 @@ class Playback(LogSession):
 class Playbacks:
     """Open recordings by id."""
 
-    what = said("what.recording")
+    what = app_sentence("what.recording")
 
     def __init__(self, library: Library, emit: Emit) -> None:
         self._library, self._emit = library, emit

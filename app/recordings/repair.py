@@ -89,7 +89,7 @@ def repair(folder: Path, index: Index, now: str) -> list[Finding]:
         message = f"the file of “{row.name}” is gone: its name and notes are kept in case it comes back"
         findings.append(Finding(kind="missing", recording=row.recording_id, message=message))
     for path in sorted(folder.glob(f"*{UPLOAD_SUFFIX}")):
-        if _nobody_writes(path, path.unlink):
+        if _if_unwritten(path, path.unlink):
             message = f"an incomplete upload was removed ({readable(path.name)})"
             findings.append(Finding(kind="upload_removed", recording=None, message=message))
     return findings
@@ -117,7 +117,7 @@ def _look_after(path: Path, row: Row) -> tuple[Row, Finding | None] | None:
     """Check a file with a row for an interrupted recording and for changes."""
     if row.ended is None:
         done: list[tuple[Row, Finding]] = []
-        _nobody_writes(path, lambda: done.append(_interrupted(path, row)))
+        _if_unwritten(path, lambda: done.append(_interrupted(path, row)))
         return done[0] if done else None
     stamp = file_stamp(path)
     if row.summary is not None and row.file_stamp == stamp:
@@ -145,7 +145,7 @@ def _interrupted(path: Path, row: Row) -> tuple[Row, Finding]:
     return ended, Finding(kind="interrupted", recording=row.recording_id, message=f"“{row.name}”: {detail}")
 
 
-def _nobody_writes(path: Path, do: Callable[[], object]) -> bool:
+def _if_unwritten(path: Path, do: Callable[[], object]) -> bool:
     """Call `do` unless another process has locked the file for writing; return whether it was called."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -21,7 +21,7 @@ SCHEMES = ("redis", "rediss", "unix")
 
 
 class BusError(Exception):
-    """There is no such message queue; one sentence that says what to do."""
+    """The message queue cannot be reached; the message is one sentence with a remedy."""
 
 
 class Bus:
@@ -63,7 +63,7 @@ class Bus:
             return
         self._count(len(data))
         if self._waiting > MAX_WAITING:
-            self._broken = "it takes less than is said"
+            self._broken = "it receives more slowly than messages are sent"
         self._outgoing.put((channel, data))
 
     def close(self, seconds: float) -> None:
@@ -112,8 +112,8 @@ class Bus:
                     pipe = self._redis.pipeline(transaction=False)
                     for channel, data in found:
                         pipe.publish(channel, data)
-                    told = pipe.execute()
-                    for channel in {channel for (channel, _), count in zip(found, told, strict=True) if not count}:
+                    counts = pipe.execute()
+                    for channel in {channel for (channel, _), count in zip(found, counts, strict=True) if not count}:
                         self._undelivered(channel)
             except (redis.RedisError, OSError) as error:
                 self._broken = str(error) or type(error).__name__

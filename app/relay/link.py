@@ -24,7 +24,7 @@ from app.transport.hub import Hub
 HELLO_AGAIN = 2.0  # seconds without an answer
 REMEMBERED = 60.0  # seconds for which an identity is cached
 MAX_REMEMBERED = 4096
-ASKED = 10.0  # timeout of an identity request, in seconds
+IDENTIFY_SECONDS = 10.0  # timeout of an identity request, in seconds
 GATHERED = 0.005  # seconds for which acknowledgements are gathered
 
 logger = logging.getLogger(__name__)
@@ -44,15 +44,15 @@ class Link:
         self._to = server_channel(url)
         self.server: str | None = None  # where the engine's process answers HTTP, as it says
         self._link = 0
-        self._is_up = self._is_linked = self._has_told = self._stopped = False
+        self._is_up = self._is_linked = self._is_reported = self._stopped = False
         self._next_in = self._next_out = 0
-        self._received_at = self._said_at = 0.0
+        self._received_at = self._sent_at = 0.0
         self._waiting: list[wire.Up] = []
         self._numbers = itertools.count(1)
         self._client_of: dict[str, int] = {}
         self._sid_of: dict[int, str] = {}
         self._over: dict[int, Callable[[], None]] = {}  # events in progress at the engine's process
-        self._who: dict[int, AsyncResult] = {}
+        self._identifying: dict[int, AsyncResult] = {}
         self._known: dict[Shown, tuple[float, wire.Known]] = {}
         self._has: dict[int, list[int]] = {}
         self._bus = Bus(
@@ -86,7 +86,7 @@ class Link:
 
     # Requests and messages
 
-    def who(self, shows: Shown) -> wire.Known:
+    def identify(self, shows: Shown) -> wire.Known:
         """Return the identity of these credentials, from the engine's process. For a greenlet.
 
         Raises:
@@ -98,10 +98,10 @@ class Link:
         if not self._is_linked:
             raise away()
         number, result = next(self._numbers), AsyncResult()
-        self._who[number] = result
-        self._say(wire.Who(number, shows))
-        answer: wire.Known | None = result.wait(ASKED)
-        self._who.pop(number, None)
+        self._identifying[number] = result
+        self._say(wire.Identify(number, shows))
+        answer: wire.Known | None = result.wait(IDENTIFY_SECONDS)
+        self._identifying.pop(number, None)
         if answer is None:
             raise away()
         if answer.is_owner or answer.seat:  # an unknown pass may become valid shortly, so only known ones are cached
@@ -156,11 +156,11 @@ class Link:
     def _lose(self, why: str) -> None:
         """Drop the link: messages may be lost, so all clients reconnect and resume where they are."""
         if not self._is_linked:
-            if not self._has_told and not self._stopped:
+            if not self._is_reported and not self._stopped:
                 logger.warning("%s: this worker waits for it", why)
-                self._has_told = True
+                self._is_reported = True
             return
-        self._is_linked, self._has_told, self._said_at = False, True, 0.0
+        self._is_linked, self._is_reported, self._sent_at = False, True, 0.0
         logger.warning("%s: this worker takes its clients again when the server is back", why)
         over, self._over = self._over, {}
         self._client_of, self._sid_of = {}, {}
@@ -168,8 +168,8 @@ class Link:
         self._clients.drop_all()
         for done in over.values():
             done()
-        for asked in self._who.values():
-            asked.set(None)
+        for result in self._identifying.values():
+            result.set(None)
 
     def _receive(self, data: bytes) -> None:
         frame = wire.read_down(data)
@@ -191,9 +191,9 @@ class Link:
             now = time.monotonic()
             if self._is_linked and now - self._received_at > SILENCE:
                 self._lose("the server says nothing any more")
-            elif self._is_linked and now - self._said_at > BEAT:
+            elif self._is_linked and now - self._sent_at > BEAT:
                 self._flush()
-            elif self._is_up and not self._is_linked and now - self._said_at > HELLO_AGAIN:
+            elif self._is_up and not self._is_linked and now - self._sent_at > HELLO_AGAIN:
                 self._hello()
             gevent.sleep(BEAT / 2)
 
@@ -201,14 +201,14 @@ class Link:
         match message:
             case wire.Welcome(server):
                 self.server, self._is_linked = server, True
-                if self._has_told:
+                if self._is_reported:
                     logger.warning("the server is there")
-                self._has_told = False
+                self._is_reported = False
             case wire.Refused(why):
                 self._refused(why)
             case wire.Known(number):
-                if asked := self._who.get(number):
-                    asked.set(message)
+                if result := self._identifying.get(number):
+                    result.set(message)
             case wire.Answered(client, number, packet):
                 if packet is not None and (sid := self._sid_of.get(client)):
                     self._clients.deliver(packet, [sid])
@@ -217,12 +217,12 @@ class Link:
             case wire.Say():
                 self._deliver(message)
 
-    def _deliver(self, said: wire.Say) -> None:
-        numbers = self._sid_of if said.clients is None else said.clients
+    def _deliver(self, message: wire.Say) -> None:
+        numbers = self._sid_of if message.clients is None else message.clients
         sids = [sid for client in numbers if (sid := self._sid_of.get(client))]
-        reported, number = said.reported, said.number
+        reported, number = message.reported, message.number
         self._clients.deliver(
-            said.packet,
+            message.packet,
             sids,
             number,
             None if number is None else lambda sid: self._has_it(number, sid),
@@ -232,11 +232,11 @@ class Link:
     def _has_it(self, number: int, sid: str) -> None:
         """Batch acknowledgements: hundreds at once become one message."""
         if not self._has:
-            gevent.spawn_later(GATHERED, self._tell_who_has)
+            gevent.spawn_later(GATHERED, self._send_acknowledged)
         if client := self._client_of.get(sid):
             self._has.setdefault(number, []).append(client)
 
-    def _tell_who_has(self) -> None:
+    def _send_acknowledged(self) -> None:
         has, self._has = self._has, {}
         for number, clients in has.items():
             self._say(wire.Has(number, clients))
@@ -254,7 +254,7 @@ class Link:
         frame: Any = wire.UpFrame(self._name, self._link, self._next_out, waiting)
         self._bus.send(self._to, wire.encode(frame))
         self._next_out += 1
-        self._said_at = time.monotonic()
+        self._sent_at = time.monotonic()
 
 
 def away() -> AppError:

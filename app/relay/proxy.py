@@ -22,7 +22,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Proxy:
-    """Asks the engine's process. On worker threads."""
+    """Forwards requests to the engine's process. On worker threads."""
 
     def __init__(self, server: Callable[[], str | None]) -> None:
         """`server()`: its address, when it is known."""
@@ -40,7 +40,7 @@ class Proxy:
         parts = urlsplit(server)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=SILENCE)
         try:
-            connection.request(request.method, _target(request.environ), _body(request), _asked(request))
+            connection.request(request.method, _target(request.environ), _body(request), _headers(request))
             found = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
@@ -56,7 +56,7 @@ class Proxy:
         except HTTPException as error:  # too long, or too slow
             status, headers, data = of_http(error, request).response(request.path)
             return Response(data, status, headers)
-        answer = Streamed(self._server(), request.method, _target(request.environ), body, _asked(request))
+        answer = Streamed(self._server(), request.method, _target(request.environ), body, _headers(request))
         return Response(answer, direct_passthrough=True)
 
 
@@ -66,7 +66,7 @@ def _target(environ: dict[str, Any]) -> str:
     return target if target.startswith("/") else urlsplit(target)._replace(scheme="", netloc="").geturl() or "/"
 
 
-def _asked(request: Request) -> dict[str, str]:
+def _headers(request: Request) -> dict[str, str]:
     """Return the request's headers, with the client's address."""
     headers = {name: value for name, value in request.headers.items() if name.lower() not in OWN}
     return {**headers, "X-Forwarded-For": address_of(request.environ), "Connection": "close"}

@@ -16,7 +16,7 @@ from app.relay.bus import Bus, server_channel, without_password, worker_channel
 from app.transport.clients import Acknowledged, Clients, Sent, Slowest
 from app.transport.hub import Hub
 
-BEAT = 1.0  # seconds after which something is said in any case
+BEAT = 1.0  # seconds after which a frame is sent in any case
 SILENCE = 10.0  # seconds without a word after which the other one counts as gone
 MAX_WORKERS = 64
 FLUSH_SECONDS = 1.0
@@ -38,7 +38,7 @@ class Relays:
         self._url, self._hub, self._clients, self._recognize = url, hub, clients, recognize
         self._here = ""  # where this process answers HTTP
         self._relays: dict[str, Relay] = {}  # by the worker's name
-        self._whose: dict[str, tuple[Relay, int]] = {}  # by client
+        self._relay_of: dict[str, tuple[Relay, int]] = {}  # by client
         self._reported = itertools.count(1)
         self._was_lost = self._stopped = False
         self._bus = Bus(
@@ -62,14 +62,14 @@ class Relays:
         self._hub.call(lambda: gevent.spawn(self._beat) and None)
 
     def stop(self) -> None:
-        """Send the workers away, after what was said before."""
+        """Disconnect the workers after all queued messages."""
         self._hub.ask(self._end_all)
         self._bus.close(FLUSH_SECONDS)
 
-    # As Clients wants it
+    # Interface of a remote for `Clients`
 
     def has(self, sid: str) -> bool:
-        return sid in self._whose
+        return sid in self._relay_of
 
     def deliver(
         self,
@@ -84,7 +84,7 @@ class Relays:
         if sids is None:
             chosen = dict.fromkeys(self._relays.values())
         for sid in sids or ():
-            if found := self._whose.get(sid):
+            if found := self._relay_of.get(sid):
                 relay, client = found
                 numbers = chosen.setdefault(relay, [])
                 assert numbers is not None
@@ -192,11 +192,11 @@ class Relays:
             for relay in list(self._relays.values()):
                 if now - relay.received_at > SILENCE:
                     self._end(relay)
-                elif now - relay.said_at > BEAT:
+                elif now - relay.sent_at > BEAT:
                     self._flush(relay)
             gevent.sleep(BEAT / 2)
 
-    # What they say
+    # Messages from workers
 
     def _take(self, relay: Relay, message: wire.Up) -> None:
         match message:
@@ -210,22 +210,23 @@ class Relays:
             case wire.Wrote(reported, seconds):
                 if report := relay.reports.pop(reported, None):
                     report(seconds)
-            case wire.Who(number, shows):
-                who = self._recognize(shows)
-                self._say(relay, wire.Known(number, who.is_owner, who.seat and (who.seat.class_id, who.seat.seat)))
+            case wire.Identify(number, shows):
+                person = self._recognize(shows)
+                seat = person.seat
+                self._say(relay, wire.Known(number, person.is_owner, seat and (seat.class_id, seat.seat)))
             case wire.Came(client, shows, address):
                 relay.clients[client] = {}
                 sid = relay.sid(client)
-                self._whose[sid] = relay, client
-                who = self._recognize(shows)
-                self._clients.come(sid, {OWNER: who.is_owner, PASS: who.seat, ADDRESS: address})
+                self._relay_of[sid] = relay, client
+                person = self._recognize(shows)
+                self._clients.come(sid, {OWNER: person.is_owner, PASS: person.seat, ADDRESS: address})
             case wire.Gone(client):
                 self._went(relay, client)
 
     def _went(self, relay: Relay, client: int) -> None:
         relay.clients.pop(client, None)
         sid = relay.sid(client)
-        if self._whose.pop(sid, None):
+        if self._relay_of.pop(sid, None):
             self._clients.gone(sid)
 
     def _carry_out(self, relay: Relay, client: int, number: int, packet: bytes) -> None:
@@ -238,10 +239,10 @@ class Relays:
             answer, then = None, lambda: None
         self._say(relay, wire.Answered(client, number, answer))
         then()
-        if sid not in self._whose:
-            self._clients.gone(sid)  # it disconnected while it was, say, made a viewer
+        if sid not in self._relay_of:
+            self._clients.gone(sid)  # it disconnected meanwhile, for example while it became a viewer
 
-    # What is said to them
+    # Messages to workers
 
     def _say(self, relay: Relay, message: wire.Down) -> None:
         """Queue a message; messages of one turn of the hub go in one frame."""
@@ -255,7 +256,7 @@ class Relays:
         if self._relays.get(relay.worker) is relay:
             self._publish(relay.worker, relay.link, relay.next_out, waiting)
             relay.next_out += 1
-            relay.said_at = time.monotonic()
+            relay.sent_at = time.monotonic()
 
     def _publish(self, worker: str, link: int, index: int, messages: list[wire.Down]) -> None:
         self._bus.send(worker_channel(self._url, worker), wire.encode(wire.DownFrame(link, index, messages)))
@@ -269,7 +270,7 @@ class Relay:
         self.clients: dict[int, dict[int, Acknowledged]] = {}  # by their numbers: what they are to acknowledge
         self.reports: dict[int, Sent] = {}
         self.next_in = self.next_out = 0
-        self.received_at = self.said_at = time.monotonic()
+        self.received_at = self.sent_at = time.monotonic()
         self.waiting: list[wire.Down] = []
 
     def sid(self, client: int) -> str:

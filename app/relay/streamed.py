@@ -31,7 +31,7 @@ class Streamed(AsyncResponse):
         self, server: str | None, method: str, target: str, body: bytes | None, headers: dict[str, str]
     ) -> None:
         """`server`: the address of the engine's process; None: it is not known."""
-        self._server, self._asked = server, (method, target, body, headers)
+        self._server, self._request = server, (method, target, body, headers)
         self._socket: Any = None
         self._upstream: http.client.HTTPConnection | None = None
         self._found: http.client.HTTPResponse | None = None  # None: the server is not reachable
@@ -48,10 +48,10 @@ class Streamed(AsyncResponse):
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.settimeout(None)  # a request may wait for its client's turn until its deadline
             self._upstream.sock = self._socket
-            self._upstream.request(*self._asked)
+            self._upstream.request(*self._request)
             self._found = self._upstream.getresponse()
         except (OSError, http.client.HTTPException):
-            status, refused, self._refused = self._refusal.response(urlsplit(self._asked[1]).path)
+            status, refused, self._refused = self._refusal.response(urlsplit(self._request[1]).path)
             return status, refused
         headers = [(name, value) for name, value in self._found.headers.items() if name.lower() not in OWN]
         return f"{self._found.status} {self._found.reason}", headers

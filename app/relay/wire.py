@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from app.ground.callers import Shown
 
-# A worker says
+# From a worker
 
 
 class Hello(Struct, tag="hello", array_like=True, frozen=True):
@@ -16,7 +16,7 @@ class Hello(Struct, tag="hello", array_like=True, frozen=True):
     version: str  # of the program
 
 
-class Who(Struct, tag="who", array_like=True, frozen=True):
+class Identify(Struct, tag="who", array_like=True, frozen=True):
     number: int
     shown: Shown
 
@@ -53,10 +53,10 @@ class Wrote(Struct, tag="wrote", array_like=True, frozen=True):
     seconds: float
 
 
-Up = Hello | Who | Came | Gone | EventPacket | Has | Wrote
+Up = Hello | Identify | Came | Gone | EventPacket | Has | Wrote
 
 
-# The engine's process says
+# From the engine's process
 
 
 class Welcome(Struct, tag="welcome", array_like=True, frozen=True):
@@ -76,7 +76,7 @@ class Bye(Struct, tag="bye", array_like=True, frozen=True):
 
 
 class Known(Struct, tag="known", array_like=True, frozen=True):
-    """Answers `Who`."""
+    """Answers `Identify`."""
 
     number: int
     is_owner: bool
@@ -89,7 +89,7 @@ class Say(Struct, tag="say", array_like=True, frozen=True):
     packet: bytes
     clients: list[int] | None
     number: int | None  # the number under which they acknowledge it
-    reported: int | None  # say when it was written
+    reported: int | None  # report when it was written, under this number
 
 
 class Answered(Struct, tag="answered", array_like=True, frozen=True):
@@ -124,7 +124,7 @@ _up, _down = msgspec.msgpack.Decoder(UpFrame), msgspec.msgpack.Decoder(DownFrame
 
 
 def read_up(data: bytes) -> UpFrame | None:
-    """None: it is no frame."""
+    """Decode a frame; return None for anything else."""
     try:
         return _up.decode(data)
     except msgspec.MsgspecError:
@@ -132,7 +132,7 @@ def read_up(data: bytes) -> UpFrame | None:
 
 
 def read_down(data: bytes) -> DownFrame | None:
-    """None: it is no frame."""
+    """Decode a frame; return None for anything else."""
     try:
         return _down.decode(data)
     except msgspec.MsgspecError:

@@ -12,7 +12,9 @@ MAX_PROMPT = 1 << 20
 
 
 class Bounds(Struct, frozen=True, omit_defaults=True):
-    """At least `min`, more than `over`, at most `max`; `whole`: integer. The page uses the same names."""
+    """Bounds of a number: at least `min`, more than `over`, at most `max`; `whole`: integer. The page uses the same
+    names.
+    """
 
     min: float | None = None
     over: float | None = None

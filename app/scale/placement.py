@@ -152,7 +152,7 @@ def _found(way: Way, wanted: Wanted) -> Found:
         numbers = placement_numbers(found, wanted["cards"][1].model, wanted["nodes"], wanted["demand"])
         return {"way": way, "placement": found, "numbers": numbers, "refused": None}
     except PlacementError as error:
-        return {"way": way, "placement": None, "numbers": [], "refused": {"en": str(error), **error.said}}
+        return {"way": way, "placement": None, "numbers": [], "refused": {"en": str(error), **error.translations}}
 
 
 def _one(name: str, query: Query, known: list[Preset]) -> Preset:

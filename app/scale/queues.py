@@ -160,7 +160,7 @@ def _split(query: Query, gpus: int, known: Presets) -> Split:
     try:
         numbers = split_speedup(model, gpu, link, gpus, tokens)
     except ImpossibleInput as error:
-        why = {"en": str(error), **error.said}
+        why = {"en": str(error), **error.translations}
     return {
         "models": _options(counted.values()),
         "gpus": _options(known.gpus.values()),
@@ -179,7 +179,7 @@ def _line(prefill: Prefill, arrangement: Arrangement, rate: float) -> Line:
     try:
         ttft = mean_ttft(prefill, arrangement, rate)
     except ImpossibleInput as error:
-        why = {"en": str(error), **error.said}
+        why = {"en": str(error), **error.translations}
     most = prefill.most(arrangement)
     loads = [NEAREST * most * i / POINTS for i in range(POINTS + 1)]
     return {

@@ -33,7 +33,7 @@ def refusal(key: str, code: Code = "bad_request", **values: str | float) -> AppE
 
 def refused(error: ValueError, code: Code = "refused") -> AppError:
     """Convert an error of another package, in all its languages."""
-    return AppError(code, str(error), said=error.said if isinstance(error, ImpossibleInput) else None)
+    return AppError(code, str(error), translations=error.translations if isinstance(error, ImpossibleInput) else None)
 
 
 def known_of(own: Sequence[Path]) -> Presets:

@@ -42,7 +42,7 @@ class RooflineContext(NamedTuple):
     presets: Path | None = None
 
 
-def subject(here: RooflineContext, query: Query) -> Subject:
+def subject(context: RooflineContext, query: Query) -> Subject:
     """Return the requested model and roofs; by default those of this machine if available, else the first of the lists.
 
     This machine may have two pairs of roofs: as recorded by `step-time` on an idle machine with the same processor, and
@@ -51,8 +51,8 @@ def subject(here: RooflineContext, query: Query) -> Subject:
     Raises:
         AppError: the choice is not in the lists, or the GPU does not support the dtype.
     """
-    live = here.models.first.facts if here.models.is_live else None
-    known = known_of(own_presets(here.data_dir, here.presets))
+    live = context.models.first.facts if context.models.is_live else None
+    known = known_of(own_presets(context.data_dir, context.presets))
     counted = [preset for preset in known.models.values() if preset.is_counted]
     models = [_option(preset) for preset in counted]
     gpus = [_option(preset) for preset in known.gpus.values()]
@@ -60,8 +60,8 @@ def subject(here: RooflineContext, query: Query) -> Subject:
     if live:
         models.insert(0, {"id": HERE, "name": live.name})
         gpus.insert(0, {"id": HERE, "name": HERE})
-        record = published(here.results, STEP_TIME)
-        if record and _is_such(record.environment.machine, here.models.first.model.machine):
+        record = published(context.results, STEP_TIME)
+        if record and _is_such(record.environment.machine, context.models.first.model.machine):
             recorded = record.environment.machine
             gpus.insert(0, {"id": RECORDED, "name": RECORDED})
     model = _chosen(query, "model", models)
@@ -73,7 +73,7 @@ def subject(here: RooflineContext, query: Query) -> Subject:
     measured: MeasuredOn | None = None
     sources: list[SourceFacts] = [] if model == HERE else known.models[model].source_facts(OF_MODELS)
     if gpu in (HERE, RECORDED):
-        found = recorded if gpu == RECORDED else here.sessions.measured(here.models.first.model)
+        found = recorded if gpu == RECORDED else context.sessions.measured(context.models.first.model)
         assert found is not None and found.roofs is not None
         flops, width, source = found.roofs.flops_per_second, found.roofs.bytes_per_second, gpu
     else:
@@ -90,7 +90,7 @@ def subject(here: RooflineContext, query: Query) -> Subject:
         flops, width = card.flops_per_second[dtype], card.bytes_per_second
     roof = Roof(flops_per_second=flops, bytes_per_second=width, source=source)
     is_here = model == HERE and gpu in (HERE, RECORDED)
-    is_loading = live is None and here.models.first.is_loading
+    is_loading = live is None and context.models.first.is_loading
     return Subject(shape, roof, is_here, gpu == RECORDED, models, gpus, is_loading, dtypes, served, measured, sources)
 
 
@@ -111,10 +111,10 @@ def _chosen(query: Query, name: str, options: list[ListOption]) -> str:
     return found
 
 
-def roofline(here: RooflineContext, request: Request) -> Response:
+def roofline(context: RooflineContext, request: Request) -> Response:
     """Return steps of a model under the roofs of a device for the settings in the URL."""
     try:
-        return json_answer(answer(subject(here, request.args), here.results, request.args))
+        return json_answer(answer(subject(context, request.args), context.results, request.args))
     except ValueError as error:
         raise refused(error) from error
 

@@ -44,7 +44,7 @@ def size(own: Sequence[Path], request: Request) -> Response:
     try:
         return json_answer(answer(request.args, presets(own)))
     except ImpossibleInput as error:
-        raise AppError("bad_request", str(error), said=error.said) from error
+        raise AppError("bad_request", str(error), translations=error.translations) from error
 
 
 def size_of_config(own: Sequence[Path], request: Request) -> Response:
@@ -55,7 +55,7 @@ def size_of_config(own: Sequence[Path], request: Request) -> Response:
             raise impossible("config_size", most=MAX_CONFIG, size=request.content_length or 0)
         return json_answer(answer(request.args, presets(own), _counted(request.get_data(cache=False))))
     except ImpossibleInput as error:
-        raise AppError("bad_request", str(error), said=error.said) from error
+        raise AppError("bad_request", str(error), translations=error.translations) from error
 
 
 @functools.lru_cache(maxsize=16)
@@ -72,7 +72,7 @@ def own_presets(data_dir: Path | None, file: Path | None = None) -> list[Path]:
     return [*found, file] if file is not None else found
 
 
-def answer(asked: Mapping[str, str], known: Presets, model: Architecture | None = None) -> dict[str, Any]:
+def answer(query: Mapping[str, str], known: Presets, model: Architecture | None = None) -> dict[str, Any]:
     """Return the response: `sizes`: numbers of the model; `ranks`: heads of each GPU; `held`: shares of allocated
     memory in use; `cited`: published measurements; `gpus`, `links`: numbers of each; `curve`: requests of one GPU by
     context; `mistakes`: common mistakes by number; `models`, `kv_dtypes`, ...: choices. `model`: not a preset.
@@ -82,19 +82,19 @@ def answer(asked: Mapping[str, str], known: Presets, model: Architecture | None 
     """
     preset: ModelPreset | None = None
     if model is None:
-        preset = _one("model", asked.get("model", "llama-3.1-8b"), known.models)
+        preset = _one("model", query.get("model", "llama-3.1-8b"), known.models)
         model = preset.architecture
-    kv_dtype = _one("kv_dtype", asked.get("kv_dtype", AUTO), {name: name for name in KV_DTYPES})
-    dtype = _one("dtype", asked.get("dtype", SHIPPED), {name: name for name in WEIGHT_DTYPES})
+    kv_dtype = _one("kv_dtype", query.get("kv_dtype", AUTO), {name: name for name in KV_DTYPES})
+    dtype = _one("dtype", query.get("dtype", SHIPPED), {name: name for name in WEIGHT_DTYPES})
     element, scales = (model.element or 2, 0) if kv_dtype == AUTO else stored_element(kv_dtype)
     weights = model.shipped if dtype == SHIPPED else served_in(dtype, model.embedding_params)
     stored = Stored(weights=weights, element=element, scales=scales)
-    cost = Cost(model, stored, _load(asked))
-    gpu = _one("gpu", asked.get("gpu", "a100-80gb"), known.gpus)
+    cost = Cost(model, stored, _load(query))
+    gpu = _one("gpu", query.get("gpu", "a100-80gb"), known.gpus)
     return {
         "model": _model(preset, model),
         "load": cost.load,
-        "has_cross": cost.kept.has_cross,
+        "has_cross": cost.cache.has_cross,
         "sizes": cost.numbers,
         "held": cost.held(),
         "cited": cited_facts(),
@@ -130,12 +130,12 @@ def _fields(load: Load) -> dict[str, Any]:
 
 
 def _model(preset: ModelPreset | None, chosen: Architecture) -> dict[str, Any]:
-    said: dict[str, Any] = {"name": chosen.name, "num_params": chosen.num_params, "max_position": chosen.max_position}
-    said |= {"num_active_params": chosen.num_active_params, "unread": chosen.unread}
+    facts: dict[str, Any] = {"name": chosen.name, "num_params": chosen.num_params, "max_position": chosen.max_position}
+    facts |= {"num_active_params": chosen.num_active_params, "unread": chosen.unread}
     layers = [{"kind": shape.kind, "num_layers": shape.num_layers} for shape in chosen.shapes]
     if preset is None:
-        return {**said, "id": "", "sources": [], "layers": layers}
-    return {**said, "id": preset.id, "sources": preset.source_facts(OF_MODELS), "layers": layers}
+        return {**facts, "id": "", "sources": [], "layers": layers}
+    return {**facts, "id": preset.id, "sources": preset.source_facts(OF_MODELS), "layers": layers}
 
 
 def _namesake(preset: ModelPreset | None, known: Presets, stored: Stored, load: Load) -> Derived | None:
@@ -160,13 +160,13 @@ def _over(link: LinkPreset, cost: Cost) -> dict[str, Any]:
     return {**found, "both_directions": link.both_directions, "numbers": numbers, "wrong": wrong}
 
 
-def _one(name: str, asked: str, known: Mapping[str, T]) -> T:
-    if asked not in known:
-        raise impossible("unknown", name=name, asked=asked[:40], known=", ".join(known))
-    return known[asked]
+def _one(name: str, value: str, known: Mapping[str, T]) -> T:
+    if value not in known:
+        raise impossible("unknown", name=name, asked=value[:40], known=", ".join(known))
+    return known[value]
 
 
-def _load(asked: Mapping[str, str]) -> Load:
+def _load(query: Mapping[str, str]) -> Load:
     """Parse the requested load.
 
     Raises:
@@ -174,13 +174,13 @@ def _load(asked: Mapping[str, str]) -> Load:
     """
     given: dict[str, Any] = {}
     for name in Load.__struct_fields__:
-        if name not in asked:
+        if name not in query:
             continue
         is_whole = isinstance(getattr(Load(), name), int)
         try:
-            value = float(asked[name])
+            value = float(query[name])
         except ValueError:
-            raise impossible("no_number", name=name, asked=asked[name][:40]) from None
+            raise impossible("no_number", name=name, asked=query[name][:40]) from None
         if not abs(value) <= MOST:
             raise impossible("too_large", name=name)
         if is_whole and value != int(value):

@@ -79,7 +79,7 @@ def compare(context: ApiContext, request: Request) -> Response:
 
 
 def kept_questions(context: ApiContext, request: Request) -> Response:
-    """Questions that everybody asks of a log."""
+    """Return the prepared questions about a log."""
     return json_answer(kept())
 
 
@@ -212,9 +212,9 @@ def blueprint(sessions: SessionManager, models: Models, tables: LogTables) -> fl
 def _run(context: ApiContext, request: Request, session_id: str) -> OpenLog:
     """Return the session's present run, or the recording; `stale_epoch` when the address asks for another."""
     run = context.sessions.watch(session_id).run
-    asked = request.args.get("epoch")
-    if asked is not None and asked != str(run.epoch):
-        raise refuse("stale_epoch", "epoch.other", epoch=run.epoch, asked=asked[:20])
+    epoch = request.args.get("epoch")
+    if epoch is not None and epoch != str(run.epoch):
+        raise refuse("stale_epoch", "epoch.other", epoch=run.epoch, asked=epoch[:20])
     return run
 
 

@@ -57,7 +57,7 @@ def register(
         access.forget(sid)
 
     clients.on_come_and_gone(come, gone)
-    clients.tell_apart(guest)
+    clients.limit_guests(guest)
 
 
 def _answer(

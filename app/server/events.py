@@ -141,8 +141,8 @@ class Events:
         facts = session.model.facts
         self._check_exist("layer", None if message.layer is None else [message.layer], facts.num_layers)
         self._check_exist("heads", message.heads, facts.num_heads)
-        asked = message.seq_id, message.layer, message.heads, message.num_tokens, message.residual
-        epoch, done = session.recompute(*asked)
+        arguments = message.seq_id, message.layer, message.heads, message.num_tokens, message.residual
+        epoch, done = session.recompute(*arguments)
         arrays = [codec.encode(layer) for layer in done.layers]
         answer = answers.Recomputed(
             epoch=epoch, token_ids=done.token_ids, arrays=arrays if message.layer is None else arrays[0]
@@ -173,7 +173,7 @@ class Events:
         return {"status": self._session(message).stop_recording()}
 
     def fork(self, sid: str, message: messages.Fork) -> answers.Forked:
-        """Answered when the run is made again up to the change, however long that takes; the status tells how far."""
+        """Fork a run. Answered when the rerun has reached the change; the status has its progress."""
         source = self._sessions.watch(message.session)
         if message.epoch is not None and message.epoch != source.run.epoch:
             raise refuse("stale_epoch", "epoch.other", epoch=source.run.epoch, asked=message.epoch)

@@ -1,4 +1,4 @@
-"""Headers of answers that say what a browser may do with them."""
+"""Security headers of responses."""
 
 from __future__ import annotations
 

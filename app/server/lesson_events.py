@@ -41,14 +41,14 @@ class LessonEvents:
         return _lesson_opened(lesson_session, message.language, 0)
 
     def lesson_look(self, sid: str, message: messages.LessonLook) -> LessonOpened:
-        """Return a lesson as far as its class has come."""
+        """Return a lesson up to its class's current item."""
         return _lesson_opened(self._lessons.find(message.session), message.language, message.since)
 
     def lesson_go(self, sid: str, message: messages.LessonGo) -> LessonState:
-        """Carry out what the learner stands before, and go on to what stands next."""
+        """Carry out the learner's current item, and advance to the next."""
         lesson_session = self._lessons.find(message.session)
         with lesson_session.lock, _of_lesson():
-            self._check_not_asked(message)
+            self._check_no_open_question(message)
             first = lesson_session.course.at
             if message.item == first:  # else another click was faster
                 try:
@@ -61,7 +61,7 @@ class LessonEvents:
     def lesson_answer(self, sid: str, message: messages.LessonAnswer) -> LessonState:
         lesson_session = self._lessons.find(message.session)
         with lesson_session.lock, _of_lesson():
-            self._check_not_asked(message)
+            self._check_no_open_question(message)
             course = lesson_session.course
             if message.item == course.at:
                 try:
@@ -98,7 +98,7 @@ class LessonEvents:
             "captures": captures,
         }
 
-    def _check_not_asked(self, message: messages.LessonGo | messages.LessonAnswer) -> None:
+    def _check_no_open_question(self, message: messages.LessonGo | messages.LessonAnswer) -> None:
         """Refuse an answer to a question that a class has open; showing it to all answers it.
 
         Raises:

@@ -15,7 +15,7 @@ PORTS_TO_TRY = 20
 
 
 class PortError(ValueError):
-    """The address cannot be listened on; one sentence that says what to do."""
+    """The address cannot be listened on; the message is one sentence with a remedy."""
 
 
 def bind(host: str, port: int | None) -> socket.socket:

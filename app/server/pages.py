@@ -1,4 +1,4 @@
-"""The page itself and the two files that it asks for by other names than their own."""
+"""The page, and the two files that it requests under other names."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Guard:
         self,
         app: WSGI,
         host: str | None,
-        who: Callable[[Shown], Person],
+        identify: Callable[[Shown], Person],
         api_keys: Container[str] = (),
         *,
         root_path: str = "",
@@ -83,7 +83,7 @@ class Guard:
             allowed_origins: as of `ApiSettings`.
             is_elsewhere: which addresses are answered by another process, behind its own guard.
         """
-        self._app, self._who, self._api_keys, self._is_elsewhere = app, who, api_keys, is_elsewhere
+        self._app, self._identify, self._api_keys, self._is_elsewhere = app, identify, api_keys, is_elsewhere
         self._host = None if host is None else host.strip("[]").lower()
         self._root_path, self._allowed_hosts, self._allowed_origins = root_path, allowed_hosts, allowed_origins
         self._frame_token = frame_token
@@ -134,7 +134,7 @@ class Guard:
             )
         if is_shared:
             return
-        if not _asked_from_here(environ):
+        if not _is_same_site(environ):
             raise AppError("forbidden", "requests from another site's page are refused; open the address itself")
         origin = environ.get("HTTP_ORIGIN")
         # a proxy may send its own name for the server as Host
@@ -183,8 +183,8 @@ class Guard:
     def _is_owners(self, environ: Environ, *tokens: str) -> bool:
         """Record the sender of a request, and return whether it is an owner."""
         environ[SHOWN] = shown = Shown(tuple(filter(None, tokens)), _cookie(environ, PASS_COOKIE))
-        who = self._who(shown)
-        environ[OWNER], environ[PASS], environ[ADDRESS] = who.is_owner, who.seat, address_of(environ)
+        person = self._identify(shown)
+        environ[OWNER], environ[PASS], environ[ADDRESS] = person.is_owner, person.seat, address_of(environ)
         return bool(environ[OWNER])
 
 
@@ -195,19 +195,18 @@ def recognizer(token: str | None, known: Callable[[str], Pass | None]) -> Callab
     """
     wanted = token and token.encode()
 
-    def who(shown: Shown) -> Person:
+    def identify(shown: Shown) -> Person:
         matches = [hmac.compare_digest(given.encode("utf-8", "replace"), wanted) for given in shown.tokens if wanted]
         return Person(wanted is None or any(matches), known(shown.ticket))
 
-    return who
+    return identify
 
 
-def _asked_from_here(environ: Environ) -> bool:
+def _is_same_site(environ: Environ) -> bool:
     """Return whether our page, a person or a program sent the request. From another site only a visit to a page is
     accepted.
 
-    Programs send no such header, nor do browsers from before 2023, which are checked by their Origin where they send
-    one.
+    Programs and browsers from before 2023 send no such header; the latter are checked by their Origin, if any.
     """
     if environ.get("HTTP_SEC_FETCH_SITE", "none") in ("same-origin", "none"):
         return True
@@ -226,8 +225,8 @@ def _host_name(host: str) -> str:
 
 def _check_handshake(environ: Environ) -> None:
     """Check what the libraries below take for granted of a web socket's opening request (RFC 6455, 4.2.1)."""
-    asked = dict(parse_qsl(str(environ.get("QUERY_STRING", "")))).get("transport") == "websocket"
-    if not asked or not str(environ.get("PATH_INFO", "")).startswith("/socket.io"):
+    is_web_socket = dict(parse_qsl(str(environ.get("QUERY_STRING", "")))).get("transport") == "websocket"
+    if not is_web_socket or not str(environ.get("PATH_INFO", "")).startswith("/socket.io"):
         return
     upgrade, connection = (environ.get(name, "").lower() for name in ("HTTP_UPGRADE", "HTTP_CONNECTION"))
     version, key = (environ.get(f"HTTP_SEC_WEBSOCKET_{name}") for name in ("VERSION", "KEY"))

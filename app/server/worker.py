@@ -1,4 +1,4 @@
-"""A web worker's application: sockets for the engine's process, files and words of its own, the rest by asking."""
+"""Application of a web worker: holds sockets for the engine's process, serves files and words, forwards the rest."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def create_worker(
     def come(sid: str, environ: Mapping[str, Any]) -> None:
         link.came(sid, environ[SHOWN], environ[ADDRESS])
 
-    def who(shown: Shown) -> Person:
-        known = link.who(shown)
+    def identify(shown: Shown) -> Person:
+        known = link.identify(shown)
         return Person(known.is_owner, known.seat and Pass(*known.seat))
 
     clients.on_come_and_gone(come, link.went)
-    clients.tell_apart(guest)
+    clients.limit_guests(guest)
     clients.hand_on(link.ask, _busy)
     proxy = Proxy(lambda: server or link.server)
 
-    def asked(path: str = "") -> Response:
+    def forward(path: str = "") -> Response:
         """Return the answer of the engine's process."""
         if request.path.startswith(FOR_PROGRAMS):
             return proxy.stream(request)
@@ -73,11 +73,11 @@ def create_worker(
     app.register_blueprint(words.blueprint())
     app.add_url_rule("/vendor/plotly.min.js", "plotly", plotly_asset.answer)
     for rule in ("/", "/<path:path>"):
-        app.add_url_rule(rule, "asked", asked, methods=METHODS)
+        app.add_url_rule(rule, "asked", forward, methods=METHODS)
     app.register_error_handler(Exception, routing.answer_error)
     files = assets.StaticFiles(app.wsgi_app, static_dir(), page_modules.PAGE.find, page_sheets.SHEETS.find)
     # the engine's process has a guard of its own
-    app.wsgi_app = Guard(files, None, who, is_elsewhere=lambda path: not path.startswith(OWN))  # type: ignore[method-assign]
+    app.wsgi_app = Guard(files, None, identify, is_elsewhere=lambda path: not path.startswith(OWN))  # type: ignore[method-assign]
     return app
 
 

@@ -17,12 +17,12 @@ Ended = Literal[
     "stopped",  # on request
     "reset",  # the session was reset
     "closed",  # the session or its server was closed
-    "write_failed",  # the disk was full, or gone: `ended_detail` says what
+    "write_failed",  # the disk was full or unavailable; see `ended_detail`
     "interrupted",  # the server was killed while recording
     "imported",  # the file was uploaded, or found in the folder
 ]
 
-# What is said of a run
+# Status of a run
 
 
 class RecordingStatus(TypedDict):
@@ -117,7 +117,7 @@ class Closed(TypedDict):
 
 
 class Nothing(TypedDict):
-    """There is nothing to say but that it is done."""
+    """Empty answer."""
 
 
 Joined = TypedDict(  # `from` is a keyword of Python

@@ -68,7 +68,7 @@ class Viewer:
         self.knows_large = False  # it was sent the `large` event
         self.begun = False  # the acknowledgement of its join is queued, so records may follow
         self.sent = 0  # bytes of records and captures
-        self.asked = 0  # of them, up to the last requested acknowledgement
+        self.requested = 0  # of them, up to the last requested acknowledgement
         self.acknowledged = 0  # of them
         self.sent_at = 0.0
         self.status: Status | None = None  # as last sent
@@ -185,7 +185,7 @@ class Broadcast:
         with self._lock:
             for viewer in viewers:
                 viewer.run, viewer.next, viewer.sent_at = run, 0, 0.0
-                viewer.sent = viewer.asked = viewer.acknowledged = 0
+                viewer.sent = viewer.requested = viewer.acknowledged = 0
                 viewer.in_windows = viewer.knows_large = False
         message: Reset = {
             "theater": self._session_id,
@@ -241,10 +241,10 @@ class Broadcast:
                     viewer.next += len(records)
                     viewer.sent += size
                     viewer.sent_at = now
-                asks = any(viewer.sent - viewer.asked >= ASK for viewer in group)
+                asks = any(viewer.sent - viewer.requested >= ASK for viewer in group)
                 if asks:
                     for viewer in group:
-                        viewer.asked = viewer.sent
+                        viewer.requested = viewer.sent
                 marks = {viewer.sid: (viewer, run, viewer.sent) for viewer in group}
             if group:
                 acknowledged = (lambda sid: self._acknowledged(*marks[sid])) if asks else None

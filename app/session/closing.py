@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from app.ground.errors import said
+from app.ground.errors import app_sentence
 from engine.options.refusal import Sentence
 
 Cause = Literal[
@@ -31,7 +31,7 @@ class Closing(NamedTuple):
     @property
     def sentence(self) -> Sentence:
         """Return the cause in every language."""
-        return said(f"closing.{self.cause}", detail=self.detail)
+        return app_sentence(f"closing.{self.cause}", detail=self.detail)
 
     def __str__(self) -> str:
         return self.sentence

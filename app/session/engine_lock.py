@@ -1,4 +1,4 @@
-"""A lock that is granted in the order of the requests for it; labs of a class stand in one line of their own for it."""
+"""Fair lock, granted in the order of requests. The labs of a class share one place in that order."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class Line:
 
 
 class EngineLock(Line):
-    """Theaters that run at once take turns, one step each.
+    """Lock for engine steps: concurrent sessions take turns, one step each.
 
-    A step uses all cores, so two steps at once would slow each other down and make the recorded times meaningless. With
-    a plain lock, a session at full speed would take it again and again while the others starve.
+    A step uses all cores, so two concurrent steps would slow each other down and make the recorded times meaningless.
+    With a plain lock, a session at full speed would take it again and again while the others starve.
     """
 
     def __init__(self) -> None:
@@ -79,10 +79,10 @@ class EngineLock(Line):
 
 
 class LabLock:
-    """The turns of labs: they stand in a line of their own, and its first one alone stands in everybody's.
+    """Turns of labs: they queue among themselves, and only the first of them queues for the engine lock.
 
-    So a class's step waits for one lab's at most, however many there are and however fast they run; and after a lab's
-    turn there is a pause that leaves labs together no more than `LABS_SHARE` of the time, while others compute too.
+    So a class's step waits for at most one lab's step, however many labs there are. A pause after each lab's turn
+    limits all labs together to `LABS_SHARE` of the time while others compute.
     """
 
     def __init__(self, turns: EngineLock) -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from app.ground.errors import AppError, one_sentence, refusal_of, refuse, said, sentence_of
+from app.ground.errors import AppError, app_sentence, one_sentence, refusal_of, refuse, sentence_of
 from app.ground.settings import MIB, ServerSettings
 from app.models.engine_face import OwnTiers, Prompt, RecomputedLike, RequestLike
 from app.models.pool_bytes import pool_bytes
@@ -347,7 +347,7 @@ class EngineLoop:
             if refusal is None:
                 logger.exception("a step")
                 objection = getattr(error, "objection", None)
-                failed = said("step.failed", error=sentence_of(error))
+                failed = app_sentence("step.failed", error=sentence_of(error))
                 refusal = AppError("internal", failed, objection)
             if self.source is None:
                 self._fail(refusal)

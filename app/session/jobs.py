@@ -52,7 +52,7 @@ class StepJob:
 
 
 class Fork:
-    """Which run is made again, and with which change. Closed when the run is no longer read."""
+    """Rerun of a log with one change. Closed when the log is no longer read."""
 
     def __init__(self, source_id: str, run: OpenLog, at: int, change: Change | None, follow: bool) -> None:
         """Raises AppError: `stale_epoch`."""

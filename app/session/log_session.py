@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from app.ground.errors import said
+from app.ground.errors import app_sentence
 from app.session.broadcast import Emit
 from app.session.closing import Closing
 from app.session.run import OpenLog
@@ -81,13 +81,13 @@ class LogSession:
         return self._broadcast.leave(sid)
 
     def turn_to(self, run: OpenLog) -> None:
-        """Show another log instead. Reads of the one before go on to their end."""
+        """Show another log instead. Current reads of the previous one continue to their end."""
         before, self.run = self.run, run
         self._broadcast.follow(run)
         before.retire()
 
     def wake(self) -> None:
-        """There are new records."""
+        """Notify viewers of new records."""
         self._broadcast.wake()
 
     def close(self, why: Closing) -> None:
@@ -115,7 +115,7 @@ class LogSessions(Protocol):
         """Forget a disconnected client."""
 
     def close(self, why: Closing) -> None:
-        """Close all of them and tell their viewers."""
+        """Close all of them and notify their viewers."""
 
 
 ATTACHED = "attached"  # its id: there is one a server
@@ -124,7 +124,7 @@ ATTACHED = "attached"  # its id: there is one a server
 class AttachedSession(LogSession):
     """The log of an attachment and its viewers. The watched server does not notice either. The only one of its kind."""
 
-    what = said("what.watched")
+    what = app_sentence("what.watched")
 
     def __init__(self, attachment: Attachment, emit: Emit) -> None:
         self._attachment = attachment
@@ -151,6 +151,6 @@ class AttachedSession(LogSession):
         return self._attachment.error
 
     def close(self, why: Closing) -> None:
-        """Listen no more, and tell the viewers. Reads under way go on to their end."""
+        """Unsubscribe, and notify the viewers. Current reads continue to their end."""
         self._attachment.close()
         super().close(why)

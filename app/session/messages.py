@@ -35,7 +35,7 @@ class Create(Message, frozen=True, kw_only=True):
     model: ModelName | None = None  # None: the server's first
     name: Annotated[str, Meta(max_length=200)] = ""
     captures: bool = True
-    alone: bool = False  # one engine, which neither asks nor adds to what the server keeps outside its pools
+    alone: bool = False  # one engine, which neither reads nor writes the server's tiers
 
 
 class OfSession(Message, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Join(OfSession, frozen=True, kw_only=True):
     first: Index = field(name="from", default=0)
     epoch: Index | None = None
     captures: bool = True
-    windows: bool = False  # it can show a log in windows: of one that is long it wants no records
+    windows: bool = False  # it can show a log in windows, so no records of a long log are sent
 
 
 class SubmittedPrompt(Message, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class SubmittedPrompt(Message, frozen=True, kw_only=True):
 
     @property
     def client(self) -> None:
-        """None: the page's requests have no client name."""
+        """Return None, because the page's requests have no client name."""
 
     @property
     def waited(self) -> float:
@@ -211,7 +211,7 @@ def parse_sampling(changes: dict[str, Any]) -> SamplingParams:
     """Sampling parameters from the fields that differ from the defaults."""
     found = _changed(changes, SamplingParams(), "sampling")
     if wrong := out_of_range(found):  # here already: what waits for an engine's thread is bounded
-        raise AppError("refused", wrong, said=wrong.said)
+        raise AppError("refused", wrong, translations=wrong.translations)
     return found
 
 

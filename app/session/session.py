@@ -164,7 +164,7 @@ class Session:
             "coming": [] if held_back else loop.coming(),
             "viewers": self.num_viewers,
             "error": error.message if error else None,
-            "said": dict(error.said or {}) if error else {},
+            "said": dict(error.translations or {}) if error else {},
             "objection": structs.asdict(error.objection) if error and error.objection else None,
             "notice": loop.notice,
             "fork": loop.fork.status() if loop.fork else None,
@@ -354,7 +354,7 @@ class Session:
         if self.source is not None and self._commands.gone is not None:
             self.source.failed(self._commands.gone)
 
-    def _begin_anew(self) -> None:
+    def _restart_log(self) -> None:
         """Begin a new run, with an empty cache, because the log of a run with a source is too long."""
         lease = self._models.lease(self.model_name)
         self._loop.begin(self.next_config, lease, self._own)
@@ -365,7 +365,7 @@ class Session:
         while not self._commands.closed:
             self._loop.tend(is_watched=self.num_viewers > 0)
             if self._loop.source and self._loop.is_long and not self._loop.unfinished:
-                self._begin_anew()
+                self._restart_log()
             if not self._commands.carry_out_next(self._loop.seconds_to_next_step()):
                 self._loop.advance()
             self._broadcast.wake()  # the status may have changed since the last record

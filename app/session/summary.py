@@ -103,14 +103,14 @@ def _short(text: str) -> str:
 
 def _plain_settings(engine: dict[str, Setting]) -> dict[str, Setting]:
     """Return the header settings that a list can show: numbers, short words; no more of them than an engine has."""
-    kept: dict[str, Setting] = {}
+    plain: dict[str, Setting] = {}
     for name, value in engine.items():
         short = not isinstance(value, str) or len(value) <= SETTING_CHARS
         whole = not isinstance(value, int) or abs(value) <= LARGEST_INT
         finite = not isinstance(value, float) or math.isfinite(value)
         if short and whole and finite and len(name) <= SETTING_CHARS:
-            kept[name] = value
-    return dict(list(kept.items())[:MAX_SETTINGS])
+            plain[name] = value
+    return dict(list(plain.items())[:MAX_SETTINGS])
 
 
 def _first_prompt(reader: TraceReader) -> str:

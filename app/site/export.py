@@ -91,7 +91,7 @@ def is_site(folder: Path) -> bool:
 
 
 def write_page(folder: Path, base: str) -> None:
-    """The page, what it asks for, and the shipped recordings."""
+    """Write the page, its files, and the shipped recordings."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_static(folder / "static")
     _write_answers(folder, base)
@@ -135,7 +135,7 @@ def _write_static(folder: Path) -> None:
     for link in SHEETS.links("index"):
         if made := SHEETS.find(link.name):
             (folder / link.name).write_bytes(made[1](False))
-    if plotly := script_path():  # without it the page says so where charts would be
+    if plotly := script_path():  # without it the page shows a note in place of charts
         (folder.parent / "vendor").mkdir()
         shutil.copyfile(plotly, folder.parent / "vendor/plotly.min.js")
 

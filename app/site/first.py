@@ -20,7 +20,7 @@ from engine.trace.log import TraceReader
 AHEAD = "js/onefile/prefetch.js"
 ENTRY = "js/main.js"
 OPENING = ("js/panels/intro/opening_panel.js", "js/panels/intro/panel.js")
-ASKED = 14  # words that the opening's first query sees at most: MAX_ASKED of static/js/panels/intro/film_scene.js
+MAX_VISIBLE = 14  # words that the opening's first query sees at most; the same in js/panels/intro/film_scene.js
 _MODULE = re.compile(r'\s*<script type="module"[^>]*></script>')
 
 
@@ -64,6 +64,6 @@ def write_beginning(recording: Path, target: Path) -> None:
 
         def is_early(index: int) -> bool:
             ends = [entry.start + len(entry.token_ids) for entry in log.record(index).batch if entry.seq_id == seq]
-            return bool(ends) and ends[0] <= ASKED
+            return bool(ends) and ends[0] <= MAX_VISIBLE
 
         target.write_bytes(trace_bytes(log, is_early))

@@ -61,7 +61,7 @@ def record_futures(model: LoadedModel, path: Path, name: str, folder: Path) -> l
 
 
 def record_future(model: LoadedModel, log: TraceReader, future: Future, steps: int, path: Path) -> None:
-    """The run `log` made again up to the record of the future, and `steps` steps on with its word."""
+    """Rerun `log` up to the record of the future, and continue for `steps` steps with its word."""
     config = msgspec.convert(log.header.engine, EngineConfig)
     capture = CaptureRequest(layers=[_captured_layer(log)], only=True)
     change = TokenChange(seq_id=future.seq, token_id=future.token_id)
@@ -71,22 +71,22 @@ def record_future(model: LoadedModel, log: TraceReader, future: Future, steps: i
 
 
 def play(engine: Engine, steps: int | None) -> None:
-    """So many steps; None: as long as there is something left to compute."""
+    """Run so many steps; None: until everything has finished."""
     while engine.has_unfinished() and (steps is None or steps > 0):
         engine.step()
         steps = None if steps is None else steps - 1
 
 
 def fan(log: TraceReader) -> tuple[int, Output]:
-    """Return the record in which A of an opening was least sure of its word before B came, and what it chose from.
+    """Return the record before B arrives in which the token of A had the lowest probability, and its candidates.
 
     core/film.js has the same rule for the page.
     """
-    return min(_said(log), key=lambda found: found[1].top[0].logprob)
+    return min(_outputs_of_a(log), key=lambda found: found[1].top[0].logprob)
 
 
 def record_races(model: LoadedModel, language: str, folder: Path) -> None:
-    """The same prompt under every strategy, and on each of the siblings."""
+    """Record the same prompt under every strategy, and on each of the siblings."""
     scene = next(preset for preset in PRESETS if preset.id == RACE)
     sampling = SamplingParams(**scene.sampling | {"max_tokens": RACE_TOKENS})
     prompts = prompts_of("presets", RACE, language)
@@ -141,16 +141,16 @@ def _captured_layer(log: TraceReader) -> int:
     raise ValueError("the recording has no arrays")
 
 
-def _said(log: TraceReader) -> list[tuple[int, Output]]:
-    """Records and outputs of A before B came."""
+def _outputs_of_a(log: TraceReader) -> list[tuple[int, Output]]:
+    """Return records and outputs of A before B arrived."""
     named = {s.request_id: s for s in log.state_at(len(log) - 1).sequences.values()}
     records = range(named["B"].submitted_in)
     return [(i, out) for i in records for out in log.record(i).outputs if out.seq_id == named["A"].seq_id and out.top]
 
 
 def _words(log: TraceReader) -> Iterator[tuple[int, int, int]]:
-    """Record, sequence and token of the likeliest words that A might have said in its first steps, and in the fan."""
-    asked = fan(log)
-    for index, output in sorted(dict([*_said(log)[:FIRST_STEPS], asked]).items()):
-        most = IN_FAN if index == asked[0] else WORDS
+    """Yield record, sequence and token of the most probable words of A in its first steps, and in the fan."""
+    least_sure = fan(log)
+    for index, output in sorted(dict([*_outputs_of_a(log)[:FIRST_STEPS], least_sure]).items()):
+        most = IN_FAN if index == least_sure[0] else WORDS
         yield from ((index, output.seq_id, word.token_id) for word in output.top[:most])

@@ -1,10 +1,10 @@
-"""The access log: one line of JSON a request, written when its answer has been sent or its client has gone.
+"""Access log: one line of JSON per request, written when its answer has been sent or its client has left.
 
     {"time": "2026-01-01T08:00:00.123Z", "method": "POST", "path": "/v1/completions", "status": 200, "bytes": 812,
      "seconds": 0.514, "client": "grader", "request_id": "cmpl-7", "model": "bundled", "prompt_tokens": 12, …}
 
-No query strings, headers, bodies, keys or tokens; of paths that are a secret only their folder. What an endpoint knows
-of its request it tells (`tell`); of that the fields named here are taken and no others.
+It has no query strings, headers, bodies, keys or tokens; of a secret path it has only the folder. An endpoint adds
+fields of its request with `tell`; only the fields named here are written.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class AccessLog:
         }
         if gone:
             line["gone"] = True
-        told = (environ or {}).get(ACCESS, {})
+        noted = (environ or {}).get(ACCESS, {})
         for field in FIELDS:
-            value = told.get(field)
+            value = noted.get(field)
             if isinstance(value, str):
                 line[field] = value[:MAX_TEXT]
             elif isinstance(value, int) and not isinstance(value, bool):

@@ -80,7 +80,7 @@ class Clients:
         self._workers: Workers | None = None
         self.come: Callable[[str, Mapping[str, Any]], None] = lambda sid, environ: None
         self.gone: Callable[[str], None] = lambda sid: None
-        self._whose: Callable[[Mapping[str, Any]], Hashable | None] = lambda _: None
+        self._guest_of: Callable[[Mapping[str, Any]], Hashable | None] = lambda _: None
         self._to_greet: deque[tuple[float, str]] = deque()  # sessions without a client yet, with their deadlines
         self._watcher: gevent.Greenlet | None = None
         self._groups: dict[Hashable, set[Client]] = {}  # of distinguished guests
@@ -153,7 +153,7 @@ class Clients:
             finally:
                 self._intake.done(client, size, answer_bytes)
                 if sid not in self._clients:
-                    self.gone(sid)  # it disconnected while it was, say, made a viewer
+                    self.gone(sid)  # it disconnected meanwhile, for example while it became a viewer
 
         self._socketio.on_event(event, taken)
 
@@ -289,9 +289,9 @@ class Clients:
         for engine_sid in list(self._engine.sockets):
             self._drop(engine_sid)
 
-    def tell_apart(self, whose: Callable[[Mapping[str, Any]], Hashable | None]) -> None:
+    def limit_guests(self, guest_of: Callable[[Mapping[str, Any]], Hashable | None]) -> None:
         """Set `whose(environ)`: the guest of a new session, limited to `Limits.sessions_of_one`; None: not limited."""
-        self._whose = whose
+        self._guest_of = guest_of
 
     def _came(self, engine_sid: str, environ: dict[str, Any]) -> Any:
         """Begin a session. Beyond the limit the oldest polling session ends, since it may be abandoned."""
@@ -302,33 +302,33 @@ class Clients:
             if oldest is None:
                 return False
             self._drop(oldest)
-        if (who := self._whose(environ)) is not None:
-            self._make_way(who, engine_sid)
+        if (guest := self._guest_of(environ)) is not None:
+            self._make_way(guest, engine_sid)
         self._to_greet.append((time.monotonic() + self._limits.greet_seconds, engine_sid))
         if self._watcher is None:
             self._watcher = gevent.spawn(self._end_silent)
         return self._greet(engine_sid, environ)
 
-    def _make_way(self, who: Hashable, engine_sid: str) -> None:
+    def _make_way(self, guest: Hashable, engine_sid: str) -> None:
         """Limit the sessions of a guest: a phone that changes networks leaves old ones, which end first."""
         sockets = self._engine.sockets
         if len(self._sessions) > self._limits.sessions:
             self._sessions = {
                 one: left for one, sids in self._sessions.items() if (left := [s for s in sids if s in sockets])
             }
-        sids = [*(sid for sid in self._sessions.get(who, []) if sid in sockets), engine_sid]
+        sids = [*(sid for sid in self._sessions.get(guest, []) if sid in sockets), engine_sid]
         for oldest in sids[: -self._limits.sessions_of_one]:
             self._drop(oldest)
-        self._sessions[who] = sids[-self._limits.sessions_of_one :]
+        self._sessions[guest] = sids[-self._limits.sessions_of_one :]
 
     def _group(self, environ: Mapping[str, Any]) -> set[Client] | None:
         """Return the group of clients of a session's guest; None if guests are not distinguished."""
-        who = self._whose(environ)
-        if who is None:
+        guest = self._guest_of(environ)
+        if guest is None:
             return None
         if len(self._groups) > self._limits.sessions:
             self._groups = {one: group for one, group in self._groups.items() if group}
-        return self._groups.setdefault(who, set())
+        return self._groups.setdefault(guest, set())
 
     def _end_silent(self) -> None:
         """End the sessions whose clients did not connect before their deadline."""

@@ -115,7 +115,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         sock.settimeout(self.limits.stall_seconds)
         self._timer: Any = None
-        self._asked: dict[str, Any] | None = None  # the request's environment; None before its head is read
+        self._environ: dict[str, Any] | None = None  # the request's environment; None before its head is read
         self._is_taken_over = False
         self.is_left = False  # the client left during a response
         self._held: bytearray | None = None  # sent together with the next piece
@@ -126,7 +126,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         with contextlib.suppress(OSError):  # the client left before the error was sent
             super().handle()
         self._head_is_here()
-        self.environ = self._asked = None  # break reference cycles
+        self.environ = self._environ = None  # break reference cycles
 
     def handle_one_request(self) -> Any:
         """Yield before each request, so that pipelined requests do not starve other clients."""
@@ -135,7 +135,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
 
     def read_requestline(self) -> str:
         self.heads.add(self)
-        self._asked = None
+        self._environ = None
         self._within(self.limits.idle_seconds)
         if self.rfile.peek(1):
             self._within(self.limits.head_seconds)
@@ -162,7 +162,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         environ: dict[str, Any] = super().get_environ()
         environ[CONNECTION] = self
         environ[ACCESS] = {}
-        self._asked = environ
+        self._environ = environ
         return environ
 
     def _write_with_headers(self, data: bytes) -> None:
@@ -240,12 +240,12 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
 
     def log_request(self) -> None:
         """Report a finished request. Called by gevent."""
-        said = self.status[:3] if self.status else ""
-        gone = bool(self.status) and not said.isdigit()  # "socket error" is there then, and the code is negative
-        status = int(said) if said.isdigit() else abs(self.code) if gone and self.headers_sent else None
+        code = self.status[:3] if self.status else ""
+        gone = bool(self.status) and not code.isdigit()  # "socket error" is there then, and the code is negative
+        status = int(code) if code.isdigit() else abs(self.code) if gone and self.headers_sent else None
         for one in self.noted_by:
             one.note(
-                self._asked,
+                self._environ,
                 began=self.time_start,
                 seconds=self.time_finish - self.time_start,
                 status=101 if self._is_taken_over else status,

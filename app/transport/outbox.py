@@ -60,13 +60,13 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
         self.pace = Pace(ledger.shared)  # of the client's messages
         self._ledger = ledger
         self._taken: list[bytes | str] = []  # being sent
-        self._asked_until = time.monotonic()  # the end of the last request for packets
+        self._polled_until = time.monotonic()  # the end of the last request for packets
         self._gone = False
 
     @property
     def is_abandoned(self) -> bool:
         """Whether a polling client has stopped polling, which the server learns in no other way."""
-        return self.web_socket is None and time.monotonic() - self._asked_until > POLL_GAP
+        return self.web_socket is None and time.monotonic() - self._polled_until > POLL_GAP
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         """Append a packet of Engine.IO, or None for the end."""
@@ -87,11 +87,11 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
             self._taken = []
         elif self.web_socket is not None:
             raise Empty
-        self._asked_until = math.inf
+        self._polled_until = math.inf
         try:
             item = super().get(block, timeout)
         finally:
-            self._asked_until = time.monotonic()
+            self._polled_until = time.monotonic()
         if item is not None:
             self._taken.append(_piece(item))
         return item

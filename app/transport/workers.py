@@ -74,17 +74,17 @@ class OnWorkers:
 
     def _answer(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         assert self._workers is not None
-        told: list[tuple[Any, ...]] = []
+        started: list[tuple[Any, ...]] = []
 
-        def tell(*said: Any) -> Callable[[bytes], None]:
-            told[:] = [said]
+        def tell(*arguments: Any) -> Callable[[bytes], None]:
+            started[:] = [arguments]
             return lambda _: None
 
         parts, first, rest = self._workers.do(_begin, self._app, environ, tell)
         if isinstance(parts, AsyncResponse):
             environ["wsgi.input"].close()  # free the body before the response is awaited
             return _responding(parts, environ, start_response)
-        start_response(*told[0])
+        start_response(*started[0])
         if rest is None:
             return [first]
         return _Answer(parts, first, rest, self._workers)

@@ -71,7 +71,7 @@ class Storage(NamedTuple):
             count, total, plain = count + one.size, total + form.each * one.size, plain + form.plain * one.size
         if not count:
             return WeightStore(each=float(self.plain_bytes))
-        return WeightStore(each=total / count, kept=num_params - count, plain=plain / count)
+        return WeightStore(each=total / count, unquantized=num_params - count, plain=plain / count)
 
 
 def read_storage(config: Config) -> Storage:
@@ -79,10 +79,10 @@ def read_storage(config: Config) -> Storage:
     text = config.get("text_config")
     own: Config = text if isinstance(text, Mapping) else {}
     unread: list[str] = []
-    said: object = next((one[name] for one in (own, config) for name in ("dtype", "torch_dtype") if one.get(name)), "")
-    plain = DTYPE_BYTES.get(str(said).removeprefix("torch."))
-    if said and plain is None and said != "auto":
-        unread.append(f"dtype = {str(said)[:40]!r}")
+    named: object = next((one[name] for one in (own, config) for name in ("dtype", "torch_dtype") if one.get(name)), "")
+    plain = DTYPE_BYTES.get(str(named).removeprefix("torch."))
+    if named and plain is None and named != "auto":
+        unread.append(f"dtype = {str(named)[:40]!r}")
     if (dtype := _state_dtype({**config, **own}))[1] not in (None, "auto", *DTYPE_BYTES):
         unread.append(f"{dtype[0]} = {str(dtype[1])[:40]!r}")
     found = Storage(plain_bytes=plain or KEPT_BYTES)

@@ -146,11 +146,11 @@ class CacheBytes:
         return self._sum(id, terms, "{k} · ⌊p / S⌋ · S", tokens, prefix, block)
 
     def _sum(self, id: str, terms: dict[str, str], usual: str, tokens: Factor, *others: Factor) -> Derived:
-        said = [
+        summands = [
             terms.get(part.shape.kind, usual).format(k=part.symbol, T=tokens.symbol, w=part.window)
             for part in self.parts
         ]
-        formula = " + ".join(one for one in said if one) or "0"
+        formula = " + ".join(one for one in summands if one) or "0"
         return derive_with(id, "B", formula, *self._symbols(formula, self.parts), tokens, *others)
 
     def _symbols(self, formula: str, parts: Sequence[ShapeBytes]) -> list[Factor]:
@@ -160,7 +160,7 @@ class CacheBytes:
 
 
 def derive_with(id: str, unit: Unit, formula: str, *factors: Factor) -> Derived:
-    """Like `derive`, ignoring factors that are not in the formula."""
+    """Return `derive` of those factors that are in the formula."""
     used = set(SYMBOL.findall(formula))
     return derive(id, unit, formula, *(factor for factor in factors if factor.symbol in used))
 

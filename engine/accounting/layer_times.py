@@ -32,15 +32,15 @@ class LayerTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Raises:
             ValueError: the lists differ in length, tokens do not ascend, or a time is not above 0.
         """
-        whose = f"the layer of {self.model} on {self.tensor_parallel} × {self.gpu}"
+        owner = f"the layer of {self.model} on {self.tensor_parallel} × {self.gpu}"
         if self.tensor_parallel < 1 or (self.tensor_parallel > 1) != bool(self.all_reduce):
-            raise ValueError(f"{whose} needs all_reduce if tensor_parallel > 1, and only then")
+            raise ValueError(f"{owner} needs all_reduce if tensor_parallel > 1, and only then")
         if not self.tokens or any(b <= a for a, b in pairwise([0, *self.tokens])):
-            raise ValueError(f"tokens of {whose} must be above 0 and ascending")
+            raise ValueError(f"tokens of {owner} must be above 0 and ascending")
         if {len(self.milliseconds), len(self.all_reduce or self.tokens)} != {len(self.tokens)}:
-            raise ValueError(f"{whose} needs a time for each number of tokens")
+            raise ValueError(f"{owner} needs a time for each number of tokens")
         if not all(took > 0 for took in [*self.milliseconds, *self.all_reduce]):
-            raise ValueError(f"times of {whose} must be above 0")
+            raise ValueError(f"times of {owner} must be above 0")
 
 
 class LayerFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

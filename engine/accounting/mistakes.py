@@ -62,7 +62,7 @@ def _hidden_size(cost: Cost) -> Mistake | None:
 
 def _quarter(cost: Cost) -> Mistake | None:
     """Count fewer bits without the scales per vector."""
-    token, stored = cost.kept.token, cost.stored
+    token, stored = cost.cache.token, cost.stored
     if token is None or not stored.scales:
         return None
     plain = CacheBytes(cost.model.shapes, PLAIN, 0, cost.load.tensor_parallel).token
@@ -89,7 +89,7 @@ def _heads(cost: Cost) -> Mistake | None:
 
 def _windowless(cost: Cost) -> Mistake | None:
     """Count all tokens in all layers, ignoring windows."""
-    token = cost.kept.token
+    token = cost.cache.token
     windows = [shape.window for shape in cost.model.shapes if shape.window]
     if token is None or not windows or min(windows) >= cost.load.context:
         return None

@@ -66,8 +66,8 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def is_counted(self) -> bool:
         """Whether all fields of a `ModelShape` are known, so the work of steps can be counted."""
-        kept = self.num_kv_heads or self.latent_dim
-        given = min(self.num_heads, kept, self.head_dim, self.hidden_size, self.vocab_size, self.max_position) > 0
+        cached = self.num_kv_heads or self.latent_dim
+        given = min(self.num_heads, cached, self.head_dim, self.hidden_size, self.vocab_size, self.max_position) > 0
         return given and not self.state_layers and not self.cross_layers
 
     @property
@@ -77,7 +77,7 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def bytes_per_weight(self) -> None:
-        """None: by dtype."""
+        """Return None, because the dtype decides."""
         return None
 
     @property
@@ -138,10 +138,10 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Weight storage of the checkpoint: in MXFP4 only the experts are quantized, in FP8 all but the embeddings."""
         if self.published is None:
             return WeightStore(each=float(bytes_per_element(DTYPE)))
-        kept = embedding_params(self)
+        unquantized = embedding_params(self)
         if self.published == "mxfp4":
-            kept = self.num_params - round(self.num_experts * expert_params(self))
-        return published_in(self.published, kept)
+            unquantized = self.num_params - round(self.num_experts * expert_params(self))
+        return published_in(self.published, unquantized)
 
     @property
     def kv_bytes_per_token(self) -> int:

@@ -84,8 +84,8 @@ class Cost:
             Factor("E", load.encoder_tokens, "encoder_tokens"),
         )
         self._block = Factor("S", load.block_size, "block_size")
-        self.kept = CacheBytes(model.shapes, stored.element, stored.scales, tp)
-        self.request = self.kept.at("kv_request", self._context, self._encoder)
+        self.cache = CacheBytes(model.shapes, stored.element, stored.scales, tp)
+        self.request = self.cache.at("kv_request", self._context, self._encoder)
         count = Factor("B", load.batch, "batch")
         self.batch = derive("kv_batch", "B", "B · r", count, self.request.as_factor("r"))
         self.weights = self._weights("weights", model.num_params, "params")
@@ -102,7 +102,7 @@ class Cost:
     def numbers(self) -> list[Derived]:
         """Return all numbers in display order."""
         activations = [self.activations] if self.activations else []
-        return [*self.kept.numbers, self.request, self.batch, self.weights, self.share, *activations, self.total]
+        return [*self.cache.numbers, self.request, self.batch, self.weights, self.share, *activations, self.total]
 
     def on(self, memory_bytes: int) -> list[Derived]:
         """Return the bytes available to the cache, and the requests that fit: with paging, with one reservation of
@@ -116,8 +116,8 @@ class Cost:
             return [free]
         room, load = free.as_factor("F"), self.load
         most = Factor("N", load.max_model_len, "max_model_len")
-        piece = self.kept.at("kv_piece", most, self._encoder)
-        pages = self.kept.pages("kv_pages", self._context, self._encoder, self._block)
+        piece = self.cache.at("kv_piece", most, self._encoder)
+        pages = self.cache.pages("kv_pages", self._context, self._encoder, self._block)
         found = [
             free,
             piece,
@@ -127,7 +127,7 @@ class Cost:
         ]
         if load.shared_prefix >= load.block_size:  # only full blocks are shared
             prefix = Factor("p", load.shared_prefix, "shared_prefix")
-            common = self.kept.prefix("kv_prefix", self._context, prefix, self._block)
+            common = self.cache.prefix("kv_prefix", self._context, prefix, self._block)
             formula = "⌊max(F − q, 0) / (b − q)⌋"
             found += [
                 common,
@@ -138,8 +138,8 @@ class Cost:
     def held(self) -> list[Derived]:
         """Return the share of allocated memory that a request's tokens fill: of max_model_len, and of pages."""
         own = self.request.as_factor("r")
-        piece = self.kept.at("kv_piece", Factor("N", self.load.max_model_len, "max_model_len"), self._encoder)
-        pages = self.kept.pages("kv_pages", self._context, self._encoder, self._block)
+        piece = self.cache.at("kv_piece", Factor("N", self.load.max_model_len, "max_model_len"), self._encoder)
+        pages = self.cache.pages("kv_pages", self._context, self._encoder, self._block)
         return [
             derive("held_reserved", "1", "r / b", own, piece.as_factor("b")),
             derive("held_paged", "1", "r / b", own, pages.as_factor("b")),
@@ -169,9 +169,9 @@ class Cost:
     def _weights(self, id: str, num_params: int, meaning: str) -> Derived:
         store = self.stored.weights
         params, size = Factor("P", num_params, meaning), Factor("bytes", store.each, "weight_bytes")
-        if not store.kept:
+        if not store.unquantized:
             return derive(id, "B", "⌈P · bytes / tp⌉", params, size, self._tp)
-        kept, wide = Factor("e", store.kept, "kept_params"), Factor("w", KEPT_BYTES, "kept_bytes")
+        kept, wide = Factor("e", store.unquantized, "kept_params"), Factor("w", KEPT_BYTES, "kept_bytes")
         return derive(id, "B", "⌈((P − e) · bytes + e · w) / tp⌉", params, kept, size, wide, self._tp)
 
     def _known(self) -> list[Factor]:

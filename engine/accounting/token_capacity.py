@@ -34,7 +34,7 @@ def room_tokens(
 @functools.lru_cache(maxsize=1 << 12)  # a search repeats the same instances for each kind and each rate
 def _room(model: Architecture, stored: Stored, load: Load, memory_bytes: int) -> int:
     cost = Cost(model, stored, load)
-    token = cost.kept.token
+    token = cost.cache.token
     assert token is not None, "all presets with measured layers cache each token"
     return max(0, int(cost.on(memory_bytes)[0].value // token.value))
 

@@ -25,12 +25,12 @@ KEPT_BYTES = 2  # per unquantized weight of a quantized model
 
 
 class WeightStore(Struct, frozen=True, kw_only=True):
-    """Storage of weights. `each`: bytes per weight including scales; `kept`: number of unquantized weights, of
+    """Storage of weights. `each`: bytes per weight including scales; `unquantized`: number of unquantized weights, of
     `KEPT_BYTES` each; `plain`: bytes per quantized weight without scales, 0: none is quantized.
     """
 
     each: float = 2.0
-    kept: int = 0
+    unquantized: int = 0
     plain: float = 0.0
 
 
@@ -41,10 +41,10 @@ def served_in(dtype: str, embedding_params: int) -> WeightStore:
         ValueError: unknown dtype.
     """
     if dtype in QUANTIZED:
-        return WeightStore(each=QUANTIZED[dtype], kept=embedding_params, plain=PLAIN[dtype])
+        return WeightStore(each=QUANTIZED[dtype], unquantized=embedding_params, plain=PLAIN[dtype])
     return WeightStore(each=float(bytes_per_element(dtype)))
 
 
-def published_in(form: Published, kept: int) -> WeightStore:
-    """Return the storage of a checkpoint published in this form, with `kept` of its weights unquantized."""
-    return WeightStore(each=PUBLISHED[form], kept=kept, plain=PLAIN[form])
+def published_in(form: Published, unquantized: int) -> WeightStore:
+    """Return the storage of a checkpoint published in this form, with `unquantized` of its weights unquantized."""
+    return WeightStore(each=PUBLISHED[form], unquantized=unquantized, plain=PLAIN[form])

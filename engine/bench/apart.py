@@ -29,7 +29,7 @@ class Apart:
         self._running: dict[tuple[Any, ...], tuple[Any, Connection]] = {}
 
     def run(self, cell: Cell, source: str, asks: list[Ask]) -> Measurement:
-        """As `run_engine` or a peer's `run`. `source`: the folder with the weights.
+        """Call `run_engine`, or a peer's `run`, in another process. `source`: the folder with the weights.
 
         Raises:
             PeerError: it failed in the process; the message begins with its error.

@@ -75,7 +75,7 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
         times = timeline.requests[request.request_id]
         return times.tokens[-1] if times.tokens else now
 
-    def said_before(ask: Ask) -> list[int]:
+    def earlier_tokens(ask: Ask) -> list[int]:
         before = requests[ask.after] if ask.after is not None and not ask.is_whole else None
         return before.sequence.token_ids if before is not None else []
 
@@ -83,7 +83,7 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
         due = due_now(asks, waiting, ended, now, work.num_steps, not engine.has_unfinished())
         if due:
             waiting = [i for i in waiting if i not in due]
-            specs = [spec_of(asks[i], said_before(asks[i]), sampling, f"bench-{i}") for i in due]
+            specs = [spec_of(asks[i], earlier_tokens(asks[i]), sampling, f"bench-{i}") for i in due]
             for i, request in zip(due, engine.add_requests(specs), strict=True):
                 requests[i] = request
                 # scheduled arrival; a request that waited for steps or for a turn arrives now
@@ -92,12 +92,12 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
                     engine.choose(request.seq_id, token_id, position)
                 timeline.submitted(request.request_id, request.seq_id, asks[i].at if timed else now, asks[i].late)
         if engine.has_unfinished():
-            asked = time.perf_counter()
+            before_step = time.perf_counter()
             record = engine.step(goes_on=True)
             done = time.perf_counter()
             now = done - began
             timeline.add(record, now)
-            work.add(record, done - asked)
+            work.add(record, done - before_step)
         else:
             now = time.perf_counter() - began
             time.sleep(max(0.0, min(at for i in waiting if (at := due_of(asks[i], ended)) is not None) - now))
@@ -138,7 +138,7 @@ def due_now(
     return [i for i in ready if asks[i].at_step == first]
 
 
-def spec_of(ask: Ask, said: list[int], sampling: SamplingParams, request_id: str) -> RequestSpec:
-    """Return the request for the engine. `said`: prompt and output of the previous turn."""
+def spec_of(ask: Ask, earlier: list[int], sampling: SamplingParams, request_id: str) -> RequestSpec:
+    """Return the request for the engine. `earlier`: prompt and output of the previous turn."""
     own = replace(sampling, max_tokens=ask.output_tokens, seed=ask.seed)
-    return RequestSpec([*said, *ask.prompt], own, request_id=request_id)
+    return RequestSpec([*earlier, *ask.prompt], own, request_id=request_id)

@@ -96,7 +96,7 @@ def run_instances(
     )
 
 
-class _Said(NamedTuple):
+class _Submitted(NamedTuple):
     """Submitted request."""
 
     prompt: list[int]
@@ -111,14 +111,14 @@ def _serve(
     name: str,
     cancelled: Callable[[], bool],
 ) -> None:
-    said = dict[int, _Said]()
+    submitted = dict[int, _Submitted]()
     waiting = sorted(range(len(asks)), key=lambda i: (asks[i].at, asks[i].at_step, i))
     run.began = time.perf_counter()
 
     def ended(index: int) -> float | None:
-        if index not in said or not said[index].answer.is_finished:
+        if index not in submitted or not submitted[index].answer.is_finished:
             return None
-        times = said[index].answer.times
+        times = submitted[index].answer.times
         return times.tokens[-1] if times.tokens else times.arrived
 
     for index in range(len(asks)):  # in the order of the requests, not of their arrival
@@ -129,13 +129,13 @@ def _serve(
         waiting = [i for i in waiting if i not in due]
         for i in due:
             ask = asks[i]
-            before = said[ask.after] if ask.after is not None and not ask.is_whole else None
-            told = [*before.prompt, *before.answer.token_ids] if before else []
-            spec = spec_of(ask, told, sampling, f"{name}-{i}")._replace(cache_salt=name)
+            before = submitted[ask.after] if ask.after is not None and not ask.is_whole else None
+            earlier = [*before.prompt, *before.answer.token_ids] if before else []
+            spec = spec_of(ask, earlier, sampling, f"{name}-{i}")._replace(cache_salt=name)
             answer = run.answers[f"{name}-{i}"]
             timed = ask.after is None and ask.at_step == 0
             answer.times.arrived = ask.at if timed else now
-            said[i] = _Said(list(spec.prompt), answer)  # type: ignore[arg-type]
+            submitted[i] = _Submitted(list(spec.prompt), answer)  # type: ignore[arg-type]
             try:
                 cluster.send([spec])
             except RejectedError:

@@ -150,7 +150,7 @@ def own_share(work: EngineWork) -> float | None:
 
 def external_share(medium: Medium) -> Formula:
     """Share of prompt tokens loaded from a tier at first admissions."""
-    return of_work(lambda w: share(w.external_tokens[medium], w.asked_tokens))
+    return of_work(lambda w: share(w.external_tokens[medium], w.queried_tokens))
 
 
 def over_estimate(what: str, q: float) -> Formula:

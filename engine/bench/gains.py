@@ -50,7 +50,7 @@ def gain(
     if abs(ratio - 1) < SAME:
         return Gain("same", kind, {}, None)
     good = None if better is None else (ratio > 1) == (better == "higher")
-    key, values = _said(kind, ratio)
+    key, values = _phrase(kind, ratio)
     return Gain(key, kind, values, good)
 
 
@@ -65,7 +65,7 @@ def kind_of(metric: str, unit: str) -> Kind:
     return {"FLOP": "work", "tokens": "tokens"}.get(unit, "amount")  # type: ignore[return-value]
 
 
-def _said(kind: Kind, ratio: float) -> tuple[str, dict[str, str]]:
+def _phrase(kind: Kind, ratio: float) -> tuple[str, dict[str, str]]:
     if ratio <= 0:
         return "none", {}
     if kind in ("rate", "run"):

@@ -89,7 +89,7 @@ class EngineWork:
     preemptions: int = 0
     recomputed_tokens: int = 0
     swapped_bytes: int = 0
-    asked_tokens: int = 0  # of first admissions
+    queried_tokens: int = 0  # of first admissions
     hit_tokens: int = 0
     external_tokens: Counter[Medium] = field(default_factory=Counter)  # loaded at first admissions, by tier
     loaded_bytes: int = 0
@@ -153,7 +153,7 @@ class EngineWork:
         for op in record.ops:
             match op:
                 case Lookup() if op.seq_id not in resumed:
-                    self.asked_tokens += op.num_tokens
+                    self.queried_tokens += op.num_tokens
                     self.hit_tokens += op.num_hit_tokens
                 case LookupExternal():
                     self._ask_outside(op, op.seq_id not in resumed, record.memory.block_size)

@@ -93,7 +93,7 @@ TABLE = [
     Metric("preemptions", "times", "lower", "count", of_work(lambda w: w.preemptions)),
     Metric("recomputed_tokens", "tokens", "lower", "count", of_work(lambda w: w.recomputed_tokens)),
     Metric("swapped_bytes", "B", "lower", "count", of_work(lambda w: w.swapped_bytes)),
-    Metric("hit_rate", "share", "higher", "count", of_work(lambda w: f.share(w.hit_tokens, w.asked_tokens))),
+    Metric("hit_rate", "share", "higher", "count", of_work(lambda w: f.share(w.hit_tokens, w.queried_tokens))),
     Metric("cpu_hit_rate", "share", "higher", "clock", f.external_share("cpu")),
     Metric("disk_hit_rate", "share", "higher", "clock", f.external_share("disk")),
     Metric("loaded_bytes", "B", None, "clock", of_work(lambda w: w.loaded_bytes)),

@@ -62,8 +62,8 @@ def leading(records: list[Record], language: Language = "en") -> str:
             found += [(place, record, f) for f in record.findings if (place := places.get(f.title, 0))]
     for _, record, finding in sorted(found, key=lambda one: one[0]):
         value = _with_interval(finding.value, finding.low, finding.high, finding.unit)
-        said = _gain(record, finding, language)
-        result = f"**{said}**: {value}" if said else f"**{value}**"
+        text = _gain(record, finding, language)
+        result = f"**{text}**: {value}" if text else f"**{value}**"
         lines.append(f"| {_text(finding.title, language)} | {result} | {_bar(finding, language)} |")
     return "\n".join(lines) + "\n"
 
@@ -73,9 +73,9 @@ def _gain(record: Record, finding: Finding, language: Language) -> str:
     metric = record.metrics.get(finding.metric)
     if finding.unit != "×" or metric is None:
         return ""
-    said = gain(finding.metric, metric.unit, metric.better, finding.value, finding.low, finding.high)
-    mark = "" if said.good is None else "▲ " if said.good else "▼ "
-    return mark + said.text(language)
+    verdict = gain(finding.metric, metric.unit, metric.better, finding.value, finding.low, finding.high)
+    mark = "" if verdict.good is None else "▲ " if verdict.good else "▼ "
+    return mark + verdict.text(language)
 
 
 def _bar(finding: Finding, language: Language) -> str:
@@ -171,9 +171,9 @@ def insert(document: str, records: list[Record], language: Language = "en") -> s
         before, begins, rest = document.partition(start)
         _, ends, after = rest.partition(end)
         if begins and ends:
-            told_of = [record for record in records if _leads(record)] if table is leading else records
-            told = [machines(told_of), caveats(told_of, language), table(records, language)]
-            return before + begins + "\n" + "\n\n".join(filter(None, told)) + ends + after
+            shown = [record for record in records if _leads(record)] if table is leading else records
+            parts = [machines(shown), caveats(shown, language), table(records, language)]
+            return before + begins + "\n" + "\n\n".join(filter(None, parts)) + ends + after
     return None
 
 

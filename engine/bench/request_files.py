@@ -235,22 +235,22 @@ def _conversations(name: str, text: str, encode: Encode | None) -> _Read:
         raise BenchError(f"{name} has texts, which need a tokenizer")
     rows, num_failed, after, new_tokens = list[Row](), 0, list[int | None](), list[Sequence[int]]()
     for number, conversation in enumerate(found, 1):
-        new, before, is_asked = list[int](), None, False
+        new, before, follows_human = list[int](), None, False
         for turn in conversation.conversations:
             if turn.speaker not in HUMAN | ANSWERS | OTHERS:
                 known = ", ".join(sorted(HUMAN | ANSWERS | OTHERS))
                 raise BenchError(f"{name}, conversation {number}: from is one of {known}, not {turn.speaker!r}")
             tokens = encode(turn.value)
-            if turn.speaker in ANSWERS and is_asked and new and tokens:
+            if turn.speaker in ANSWERS and follows_human and new and tokens:
                 rows.append(Row(len(new), len(tokens), 0.0))
                 after.append(before)
                 new_tokens.append(new)
                 before, new = len(rows) - 1, []
             else:
-                num_failed += is_asked and turn.speaker not in OTHERS
+                num_failed += follows_human and turn.speaker not in OTHERS
                 new += tokens
-            is_asked = turn.speaker in HUMAN or (is_asked and turn.speaker in OTHERS)
-        num_failed += is_asked
+            follows_human = turn.speaker in HUMAN or (follows_human and turn.speaker in OTHERS)
+        num_failed += follows_human
     return _Read(rows, num_failed, after, new_tokens)
 
 

@@ -275,12 +275,12 @@ def check(scenario: Scenario) -> None:
         problems.append((not known, f"there is no peer {variant.peer}; there are {', '.join(PEERS)}"))
     for headline in scenario.headlines:
         what = f"headline {headline.title.en!r}"
-        asked = (headline.at is not None) + (headline.saturates is not None) + headline.off_a_line
+        num_ways = (headline.at is not None) + (headline.saturates is not None) + headline.off_a_line
         problems += [
             (headline.metric not in scenario.measure, f"{what}: {headline.metric} is not measured"),
             (headline.variant not in ids, f"{what}: {headline.variant} is not a variant"),
             (headline.against not in [None, *scenario.baselines], f"{what}: {headline.against} is not a baseline"),
-            (asked != 1, f"{what}: give one of at, saturates and off_a_line"),
+            (num_ways != 1, f"{what}: give one of at, saturates and off_a_line"),
             (headline.at is not None and headline.at not in values, f"{what}: {headline.at} is not on the axis"),
         ]
     for wrong, text in problems:

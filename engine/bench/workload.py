@@ -264,20 +264,20 @@ def _asks_of(file: RequestFile, workload: Trace, draw: _Draw) -> list[Ask]:
         raise BenchError(f"scale must divide {size}, the tokens per hash; {workload.scale} does not")
     asks: list[Ask] = []
     began: float | None = None
-    kept: dict[int | None, tuple[int, int]] = {}  # by row: its request, and the tokens of its prompt and answer
+    turns: dict[int | None, tuple[int, int]] = {}  # by row: its request, and the tokens of its prompt and answer
     for number, row in enumerate(file.rows):
         if len(asks) == workload.num_requests:
             break
         num_in, num_out = (max(1, length // workload.scale) for length in (row.input_length, row.output_length))
         before = file.after[number] if file.after else None
-        after, said = kept.get(before, (None, 0))
-        holds = after is not None and num_in > said and file.holds(number)
+        after, num_before = turns.get(before, (None, 0))
+        holds = after is not None and num_in > num_before and file.holds(number)
         adds = before is not None and not holds and row.chat_id is None
-        num_in += said if adds else 0
+        num_in += num_before if adds else 0
         if num_in + num_out > workload.most_tokens or (adds and after is None):
             continue
         began = row.timestamp if began is None else began
-        num_new = num_in - said if adds or holds else num_in
+        num_new = num_in - num_before if adds or holds else num_in
         if file.new_tokens:
             prompt = list(file.new_tokens[number][:num_new])
         elif size is None:
@@ -285,11 +285,11 @@ def _asks_of(file: RequestFile, workload: Trace, draw: _Draw) -> list[Ask]:
         else:
             blocks = [draw.tokens_of(hash_id, size // workload.scale) for hash_id in row.hash_ids or ()]
             tokens = [token for block in blocks for token in block]
-            prompt = tokens[said:num_in] if holds else tokens[:num_new]
+            prompt = tokens[num_before:num_in] if holds else tokens[:num_new]
         at = (row.timestamp - began) / file.ticks * workload.stretch if row.delay is None or after is None else 0.0
         think = (row.delay or 0.0) / file.ticks * workload.stretch
         is_whole = after is not None and not (adds or holds)
-        kept[number] = len(asks), num_in + num_out
+        turns[number] = len(asks), num_in + num_out
         asks.append(draw.ask(prompt, num_out, at=at, after=after, think=think, is_whole=is_whole))
     return asks
 
@@ -312,7 +312,7 @@ def _multi_turn(workload: MultiTurn, draw: _Draw) -> list[Ask]:
     asks: list[Ask] = []
     for turn in range(workload.turns):
         for _ in range(workload.conversations):
-            said = draw.tokens(workload.user_tokens)
+            user_turn = draw.tokens(workload.user_tokens)
             after = len(asks) - workload.conversations if turn else None
-            asks.append(draw.ask(said if turn else system + said, workload.output_tokens, after=after))
+            asks.append(draw.ask(user_turn if turn else system + user_turn, workload.output_tokens, after=after))
     return asks

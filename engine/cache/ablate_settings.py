@@ -41,8 +41,8 @@ def read_ablation(text: str | None) -> list[Off]:
 def refusal(offs: Sequence[Off], facts: ModelFacts) -> str:
     """Return why this cannot be switched off in a model, one sentence; "" = it can."""
     if facts.latent_dim or facts.state_bytes:
-        kept = sentence("kept.latents" if facts.latent_dim else "kept.states")
-        return sentence("ablate.model", name=facts.name, kept=kept)
+        stored = sentence("kept.latents" if facts.latent_dim else "kept.states")
+        return sentence("ablate.model", name=facts.name, kept=stored)
     for off in offs:
         if off.layer >= facts.num_layers or (off.head or 0) >= facts.num_heads:
             last = f"{facts.num_layers - 1}.{facts.num_heads - 1}"

@@ -58,7 +58,7 @@ def reaches_of(sliding_windows: Iterable[int | None], policy: WindowPolicy | Non
 
 
 class RetentionPolicy(NamedTuple):
-    """Which blocks of a sequence a layer may still see: those of the first `sinks` tokens and of the last `window`.
+    """Blocks of a sequence that a layer may still see: those of the first `sinks` tokens and of the last `window`.
 
     Of a state (`checkpoint` > 0) only the newest counts, and a step leaves it in few of the blocks that it computes:
     those that end at a multiple of `checkpoint` tokens, the last one, and the last full one. The others get no block.

@@ -3,18 +3,19 @@
     layers   0 1 2 3 4   6 7 8 9 10     the last `window` keys   -> a pool that need not grow with the sequences
                        5            11  all keys                 -> a pool of num_blocks
 
-A hybrid model (Gemma 3, GPT-OSS) has layers that see all keys and layers that see a window of them. One block table for
-all of them could never let a block go. So layers that see alike form a group, with a block table of its own for each
-sequence and a pool of its own, whose blocks hold the keys and values of that group's layers only. Block ids are unique
-among all pools: those of a group follow those of the group before it. The tensors of a layer have room for the blocks
-of its group only, so a block lies in them at place
+A hybrid model (Gemma 3, GPT-OSS) has layers that see all keys and layers that see a window of them. With one block
+table for all layers, no block could be freed before the sequence ends. So layers with equal attention spans form a
+group. Each group has its own pool, and its own block table for each sequence; its blocks hold the keys and values of
+that group's layers only. Block ids are unique among all pools: those of a group follow those of the previous group. The
+tensors of a layer have room for the blocks of its group only; the index of a block in them is
 
     block_id - first_block
 
 which is computed only where block ids meet tensors: in `block_tiers` and in `model.batch.SlotTable`.
 
-All layers that keep a state instead of keys and values form one group of their own. A block of it has the state after
-the last computed token that its table entry covers, so a sequence needs one; it is released as one behind a window is.
+All layers with a recurrent state instead of keys and values form one group. A block of it has the state after the last
+computed token that its table entry covers, so a sequence needs one block; earlier ones are released like blocks that
+have left a window.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Demands(NamedTuple):
 
 
 class States(NamedTuple):
-    """A model's states, as far as blocks go."""
+    """Recurrent states of a model, as far as block groups depend on them."""
 
     num_bytes: int  # of one sequence's, in all layers
     checkpoint: int  # tokens between two retained states

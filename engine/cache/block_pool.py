@@ -19,7 +19,7 @@ from engine.cache.guards import IntegrityError, ensure
 from engine.trace.holes import Hole, first_fit, holes_of
 from engine.trace.operations import QueueEnd
 
-HITS_KEPT = 4  # recorded hits of a block, as in vLLM
+MAX_HITS = 4  # recorded hits of a block, as in vLLM
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Block:
     allocated_at: int = 0  # step
     accessed_at: int = 0  # step of the allocation or the last hit
     num_hits: int = 0
-    hits_at: list[int] = field(default_factory=list)  # steps of the last HITS_KEPT hits
+    hits_at: list[int] = field(default_factory=list)  # steps of the last MAX_HITS hits
 
 
 class Eviction(NamedTuple):
@@ -169,7 +169,7 @@ class BlockPool:
         """Add an owner by a prefix cache hit, which counts as an access. Returns whether the block was free."""
         block.num_hits += 1
         block.accessed_at = self.step
-        block.hits_at = [*block.hits_at[1 - HITS_KEPT :], self.step]
+        block.hits_at = [*block.hits_at[1 - MAX_HITS :], self.step]
         return self.share(block)
 
     def free(self, block: Block) -> QueueEnd | None:

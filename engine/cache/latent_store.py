@@ -1,9 +1,9 @@
-"""A store of latent vectors (MLA; DeepSeek-AI, arXiv 2405.04434, 2.1): one a token and layer, for all heads.
+"""Store of latent vectors (MLA; DeepSeek-AI, arXiv 2405.04434, 2.1): one per token and layer, for all heads.
 
     slot    [ compressed part | rotated key part ]        DeepSeek-V3: 512 + 64 numbers in place of 128 * (192 + 128)
 
-Whoever reads chooses the form: one key head whose values are the compressed part (`LatentStore`), or keys and values of
-every head, computed when they are read (`ExpandedStore`). Both read the same planes; blocks move as they are.
+The reader chooses the form: one key head whose values are the compressed part (`LatentStore`), or keys and values of
+every head, computed when they are read (`ExpandedStore`). Both read the same planes; blocks are copied unchanged.
 """
 
 from __future__ import annotations

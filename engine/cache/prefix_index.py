@@ -1,4 +1,4 @@
-"""Which cached blocks a sequence's beginning matches in every group of layers, and why no more of them."""
+"""Lookup of the cached blocks that match a sequence's beginning in every group of layers, and why the match ends."""
 
 from __future__ import annotations
 

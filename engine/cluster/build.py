@@ -103,7 +103,7 @@ def local_cluster(
         resolved.config,
         instances,
         Router(config.routing_policy, instances, ttft_slo=config.ttft_slo),
-        start_anew=make,
+        start_instance=make,
         log_path=log_path,
         capture=capture,
         began=began,

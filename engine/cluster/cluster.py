@@ -41,7 +41,7 @@ from engine.trace.records import StepRecord
 LONGEST_WAIT = 0.05  # seconds that a step waits for a message of an instance
 AHEAD = 2  # turns of a running process: one computing, one queued
 
-StartAnew = Callable[[int, int], Instance]
+StartInstance = Callable[[int, int], Instance]
 
 
 class Cluster:
@@ -52,7 +52,7 @@ class Cluster:
         config: of all of them, as resolved.
         instances: in the order of the log.
         router: chooses the instance of a request.
-        start_anew: restarts the instance of that index after it has ended; its sequences begin with that id.
+        start_instance: restarts the instance of that index after it has ended; its sequences begin with that id.
             None, or where it raises InstanceGoneError: the instance is not restarted; its requests are rescheduled
             elsewhere.
         closed: called on close.
@@ -66,14 +66,14 @@ class Cluster:
         instances: Sequence[Instance],
         router: Router,
         *,
-        start_anew: StartAnew | None = None,
+        start_instance: StartInstance | None = None,
         closed: Callable[[], object] = lambda: None,
         log_path: Path | None = None,
         capture: CaptureRequest | None = None,
         began: float,
     ) -> None:
         self.model, self.instances = model, list(instances)
-        self._start_anew, self._closed, self._began = start_anew, closed, began
+        self._start_instance, self._closed, self._began = start_instance, closed, began
         self.dispatch = Dispatch(router, self.instances)
         self.config = config
         header = header_of(model, config, self.instances[0].block_groups)
@@ -182,7 +182,7 @@ class Cluster:
         if flight is None:
             return False
         with contextlib.suppress(InstanceGoneError):
-            self.instances[flight.instance].abort(flight.asked_id)
+            self.instances[flight.instance].abort(flight.sent_id)
         self._take_all()
         return True
 
@@ -307,7 +307,7 @@ class Cluster:
         return spec._replace(prompt=list(prompt), sampling=sampling, request_id=spec.request_id or f"request-{number}")
 
     def _send(self, flight: InflightRequest, remote: RemoteBlocks | None = None) -> None:
-        spec, one = flight.asked, self.instances[flight.instance]
+        spec, one = flight.sent_spec, self.instances[flight.instance]
         if remote is not None and remote.engine_id == one.name:  # no decode instance is left
             remote = None
         if remote is not None:
@@ -362,9 +362,9 @@ class Cluster:
         lost = self.dispatch.gone(index)
         with contextlib.suppress(Exception):
             self.instances[index].close()
-        if self._start_anew is not None:
+        if self._start_instance is not None:
             with contextlib.suppress(InstanceGoneError):  # the instance is not restarted
-                self.instances[index] = self._start_anew(index, self._next_seq_ids[index])
+                self.instances[index] = self._start_instance(index, self._next_seq_ids[index])
                 self.instances[index].observe(self._capture)
         for flight in lost:
             self.dispatch.again(flight)

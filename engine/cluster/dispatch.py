@@ -1,4 +1,4 @@
-"""Which instance each request is at, and where it goes next. Knows what instances say of themselves, and no engine."""
+"""Dispatch: the instance of each request, and where it is sent next. Uses the reports of instances, not engines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_RETRIES = 1  # of a prompt whose instance ended; then its decode instance co
 
 
 class Reached(Protocol):
-    """An instance, as far as a request's way depends on it."""
+    """Interface of an instance that the dispatch depends on."""
 
     @property
     def name(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Inbox of an instance in a process of its own: messages and finished transfers."""
+"""Inbox of an instance process: messages and finished transfers."""
 
 from __future__ import annotations
 

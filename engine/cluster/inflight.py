@@ -50,12 +50,12 @@ class InflightRequest:
         return self.part == "whole" and self.is_taken
 
     @property
-    def asked(self) -> RequestSpec:
+    def sent_spec(self) -> RequestSpec:
         """Request as its current instance gets it."""
         return self.prefill_of(self.spec, self.transfer) if self.part == "prefill" else self.spec
 
     @property
-    def asked_id(self) -> str:
+    def sent_id(self) -> str:
         """The request's id on the instance."""
         return self.request_id + PREFILL if self.part == "prefill" else self.request_id
 

@@ -42,7 +42,7 @@ class Instance(Protocol):
 
     @property
     def name(self) -> str:
-        """Its engine id, for the link and the log."""
+        """Engine id of the instance, for the link and the log."""
 
     @property
     def role(self) -> Role: ...

@@ -93,7 +93,7 @@ class Failed(Struct, tag=True):
 
     kind: ErrorKind
     sentence: str
-    said: dict[str, str] = {}  # the sentence in other languages
+    translations: dict[str, str] = {}  # the sentence in other languages
 
 
 class Wrote(Struct, tag=True, kw_only=True):
@@ -107,7 +107,7 @@ class Answer(Struct, tag=True, kw_only=True):
     found: bool = True  # of Abort
     kind: ErrorKind | None = None  # of what was not done; None: it was
     sentence: str = ""
-    said: dict[str, str] = {}  # the sentence in other languages
+    translations: dict[str, str] = {}  # the sentence in other languages
 
 
 class TurnOver(Struct, tag=True, kw_only=True):

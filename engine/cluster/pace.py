@@ -24,7 +24,7 @@ class Pace:
         self._account = Account(EngineClock(is_shared=False), forgets=True)
 
     def note(self, record: StepRecord) -> None:
-        """Take in a record of the instance."""
+        """Add a record of the instance."""
         seconds = step_seconds(record.timing)
         if num_tokens := sum(len(entry.token_ids) for entry in record.batch if entry.phase == "prefill"):
             self._prefills.append((num_tokens, seconds))

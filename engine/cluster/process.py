@@ -229,9 +229,9 @@ class ProcessInstance(Instance):
             self._wait_for_word(ANSWER_SECONDS)
         answer, self._answer = self._answer, None
         if answer.kind == "RequestError":
-            raise RequestError(Sentence.of({"en": answer.sentence, **answer.said}))
+            raise RequestError(Sentence.of({"en": answer.sentence, **answer.translations}))
         if answer.kind == "ConfigError":
-            raise ConfigError(Sentence.of({"en": answer.sentence, **answer.said}))
+            raise ConfigError(Sentence.of({"en": answer.sentence, **answer.translations}))
         if answer.kind:
             raise RuntimeError(f"instance {self.name}: {answer.sentence}")
         return answer

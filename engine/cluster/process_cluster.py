@@ -76,7 +76,7 @@ def process_cluster(
             resolved.config,
             instances,
             Router(config.routing_policy, instances, ttft_slo=config.ttft_slo),
-            start_anew=make,
+            start_instance=make,
             closed=processes.close,
             log_path=log_path,
             capture=capture,

@@ -3,8 +3,8 @@
     with RayWorkers(Source("model"), address=None) as workers:
         cluster = process_cluster(model, config, workers)
 
-What is said is what is said to a process (`messages.py`), as calls of one method; an actor does one after the other,
-and what it writes comes with the answer of the call. Blocks move through Ray's object store (`connector/ray_link.py`).
+Messages are those of an instance process (`messages.py`), sent as calls of one method. An actor handles one call after
+the other and returns its messages as the result. Blocks move through Ray's object store (`connector/ray_link.py`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Body:
         self._bell, self._model = Bell(), Model()
         self._actors = dict[str, Any]()  # those that hold blocks, by engine id
         self._worker: Worker | None = None
-        self._said = list[ToCluster]()
+        self._replies = list[ToCluster]()
 
     def say(self, data: bytes, actors: dict[str, Any], clock: Clock) -> list[bytes]:
         """Process the message and return the replies. `clock`: the caller's."""
@@ -84,12 +84,12 @@ class Body:
                 self._worker.close()
             self._worker = None
             self._actors.clear()
-            self._said.append(Ended())
+            self._replies.append(Ended())
         elif self._worker is not None:
             self._worker.answer(message)
-        said = [msgspec.msgpack.encode(one) for one in self._said]
-        self._said.clear()
-        return said
+        replies = [msgspec.msgpack.encode(one) for one in self._replies]
+        self._replies.clear()
+        return replies
 
     def _begin(self, begin: Begin, clock: Clock) -> None:
         here = clock_here()
@@ -97,7 +97,7 @@ class Body:
             began = begin.place.began + here.now - clock.now
             begin = msgspec.structs.replace(begin, place=begin.place._replace(began=began))
         begin = msgspec.structs.replace(begin, processors=processors())
-        self._worker = begun(begin, self._model, self._bell, RayExchange(self._actors), self._said.append)
+        self._worker = begun(begin, self._model, self._bell, RayExchange(self._actors), self._replies.append)
 
     def wake(self) -> None:
         """Wake the instance: a message is waiting."""
@@ -126,7 +126,7 @@ class RayPeer:
         """`actors`: of each meeting place, by engine id; shared by all that may meet."""
         self._actor, self._actors = actor, actors
         self._meeting, self._name = "", ""
-        self._asked, self._messages = deque[Future[list[bytes]]](), deque[ToCluster]()
+        self._calls, self._messages = deque[Future[list[bytes]]](), deque[ToCluster]()
         self._bell = Wakeup()
         self.ended: Future[None] = actor.stay.options(concurrency_group=GROUP).remote().future()
         self.ended.add_done_callback(self._ring)
@@ -143,11 +143,11 @@ class RayPeer:
         elif isinstance(message, End):
             self._leave()
         others = dict(self._actors.get(self._meeting, {})) if isinstance(message, Submit) else {}
-        asked = self._actor.say.remote(msgspec.msgpack.encode(message), others, clock_here()).future()
-        if self._asked:  # it may be napping
+        call = self._actor.say.remote(msgspec.msgpack.encode(message), others, clock_here()).future()
+        if self._calls:  # it may be napping
             self._actor.wake.options(concurrency_group=GROUP).remote()
-        self._asked.append(asked)
-        asked.add_done_callback(self._ring)
+        self._calls.append(call)
+        call.add_done_callback(self._ring)
 
     def receive(self, timeout: float | None = None) -> ToCluster:
         until = None if timeout is None else time.monotonic() + timeout
@@ -177,16 +177,16 @@ class RayPeer:
         """Return the messages of finished calls, in call order."""
         self._bell.drain()
         received = list[ToCluster]()
-        while self._asked and self._asked[0].done():
+        while self._calls and self._calls[0].done():
             try:
-                said = self._asked[0].result()
+                replies = self._calls[0].result()
             except ray.exceptions.RayError as error:
                 if received or is_some:
                     break
                 raise PeerGoneError(str(error)) from error
-            received += [_to_cluster.decode(one) for one in said]
-            self._asked.popleft()
-        if not received and not is_some and not self._asked and self.ended.done():
+            received += [_to_cluster.decode(one) for one in replies]
+            self._calls.popleft()
+        if not received and not is_some and not self._calls and self.ended.done():
             raise PeerGoneError("the actor has ended")
         return received
 

@@ -66,8 +66,8 @@ Say = Callable[[ToCluster], None]
 
 
 class Worker:
-    """The engine, and what it answers. `say` must have handed on a message when it returns: a record has to be on its
-    way before another instance can write one that follows from it.
+    """Engine of an instance, and its answers to messages. `say` must have sent a message when it returns, because a
+    record must be sent before another instance can write one that follows from it.
     """
 
     def __init__(self, begin: Begin, model: LoadedModel, bell: Bell, exchange: Exchange, say: Say) -> None:
@@ -122,7 +122,7 @@ class Worker:
             answer = Answer(load=self.engine.load, found=found)
         except (RequestError, ConfigError) as error:
             kind: ErrorKind = "RequestError" if isinstance(error, RequestError) else "ConfigError"
-            answer = Answer(load=self.engine.load, kind=kind, sentence=str(error), said=error.said)
+            answer = Answer(load=self.engine.load, kind=kind, sentence=str(error), translations=error.translations)
         except Exception as error:  # a fault of the program: the cluster decides what it costs
             answer = Answer(load=self.engine.load, kind="other", sentence=_sentence(error))
         self._say(answer)
@@ -218,7 +218,7 @@ def begun(begin: Begin, model: Model, bell: Bell, exchange: Exchange, say: Say) 
     except (ModelError, ConfigError) as error:
         exchange.close()
         kind: ErrorKind = "ModelError" if isinstance(error, ModelError) else "ConfigError"
-        say(Failed(kind, str(error), getattr(error, "said", {})))
+        say(Failed(kind, str(error), getattr(error, "translations", {})))
     return None
 
 

@@ -31,11 +31,11 @@ def layout_of(
     The first time for a model its weights are read once, about a second for each GiB.
     """
     reaches = reaches_of(model.facts.sliding_windows, config.policy)
-    said = {name: value for name, value in model.module.config.to_dict().items() if name not in NAMES}
+    fields = {name: value for name, value in model.module.config.to_dict().items() if name not in NAMES}
     return layout_digest(
         LayoutFacts(
             weights=_weights(model.module),
-            config=said,
+            config=fields,
             numerics={
                 "dtype": str(model.dtype),
                 "device": model.device.type,

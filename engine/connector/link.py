@@ -56,7 +56,7 @@ class Sender(Protocol):
         """
 
     def renew(self, transfer: str) -> None:
-        """The receiver still wants them: the lease begins again."""
+        """Renew the lease of blocks that the receiver still needs."""
 
     def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None:
         """Confirm that the receiver has the wanted blocks; the sender may free them."""
@@ -93,9 +93,9 @@ class LocalLink:
 
 
 class ThrottledLink:
-    """Another link, made as slow as one of so many bytes a second; its name says so wherever it is shown.
+    """Wrapper that limits a link to so many bytes per second; its name states the limit wherever it is shown.
 
-    A read waits for MAX_READ_SECONDS at most: by then its receiver has given up. `close` ends every wait.
+    A read waits for at most MAX_READ_SECONDS, after which its receiver has given up. `close` ends every wait.
     """
 
     def __init__(

@@ -151,8 +151,8 @@ class OffloadingConnector(KVConnector):
         size = self._books.block_size
         first = num_computed_tokens // size
         hashes = self._books.block_hashes(request.seq_id, request.token_ids, request.cache_salt)
-        asked = (len(hashes) - first) * size
-        if not asked:
+        num_tokens = (len(hashes) - first) * size
+        if not num_tokens:
             return NOTHING._replace(num_computed_tokens=num_computed_tokens)
         search = Search(self._tiers, self._layout, self._books, hashes, first, len(self._kv_caches))
         end, decision = search.longest(len(hashes)), None
@@ -170,7 +170,7 @@ class OffloadingConnector(KVConnector):
         operation = LookupExternal(
             seq_id=request.seq_id,
             verdict="miss" if end == first else "load" if decision is not None and decision.load else "compute",
-            num_tokens=asked,
+            num_tokens=num_tokens,
             num_found_tokens=(end - first) * size,
             media=search.media(end),
             num_bytes=sum(self._kv_caches[g].bytes_per_block for g, _, _ in search.blocks(end)),

@@ -4,10 +4,10 @@
     connects                             ────────►        a thread for each connection
     ◄── Registered: the layout of its blocks, and a file descriptor of the memory
     Claim(transfer, blocks)              ────────►        they are held, and their lease is renewed
-    ◄── Said
+    ◄── Confirmed
     copies them; the sender's threads are not involved
     Claim(transfer)                      ────────►        they are still held: the copy is valid
-    ◄── Said
+    ◄── Confirmed
     ...
     Received(transfer, blocks, bytes)    ────────►        may free them; no reply
 
@@ -33,12 +33,12 @@ from engine.connector.peer import Peer, PeerGoneError
 from engine.connector.shared_pools import MappedPools, Region, SharedPools
 from engine.trace.operations import TransferFault
 
-PATIENCE = 5.0  # seconds in which a sender says something
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,40}")  # of an engine: it is a file's, too
+PATIENCE = 5.0  # seconds: timeout for a sender's message
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,40}")  # engine name, also used as a file name
 
 
 class Registered(Struct, tag=True):
-    """The first thing that a sender says; the memory's file descriptor comes with it."""
+    """First message of a sender, sent with the file descriptor of its memory."""
 
     engine_id: str
     regions: list[Region]
@@ -55,8 +55,8 @@ class Received(Struct, tag=True):
     num_bytes: int
 
 
-class Said(Struct, tag=True):
-    """The answer to a claim; without a reason it is good."""
+class Confirmed(Struct, tag=True):
+    """Reply to a claim; without a `reason` the claim is granted."""
 
     reason: TransferFault | None = None
     detail: str = ""
@@ -73,7 +73,7 @@ def socket_of(folder: Path, engine_id: str) -> Path:
     """Return where the engine of that name listens.
 
     Raises:
-        ValueError: it cannot be called so.
+        ValueError: invalid name.
     """
     if not NAME.fullmatch(engine_id):
         raise ValueError(f"an instance cannot be called {engine_id!r}: use up to 41 letters, digits, '_', '.' and '-'")
@@ -84,8 +84,8 @@ class BlockServer:
     """The sender's side: answers on threads of its own."""
 
     def __init__(self, folder: Path, engine_id: str, holder: Holder, pools: SharedPools, regions: list[Region]) -> None:
-        """`folder`: private, where the engines that exchange blocks meet. What a former engine of this name left there
-        is replaced.
+        """`folder`: private folder of the sockets of engines that exchange blocks. A socket that an earlier engine of
+        this name left is replaced.
         """
         self._path = socket_of(folder, engine_id)
         self._holder, self._pools = holder, pools
@@ -133,7 +133,7 @@ class BlockServer:
             while True:
                 self._answer(peer, peer.receive())
         except PeerGoneError:
-            pass  # it has what it wanted, or its leases end
+            pass  # the receiver has finished, or its leases end
         finally:
             with self._lock:
                 self._peers.discard(peer)
@@ -144,12 +144,12 @@ class BlockServer:
             with contextlib.suppress(TransferError):  # it has already been freed
                 self._holder.received(message.transfer, message.wanted, message.num_bytes)
             return
-        said = Said()
+        reply = Confirmed()
         try:
             self._holder.claim(message.transfer, message.wanted)
         except TransferError as error:
-            said = Said(error.reason, error.detail)
-        peer.send(said, PATIENCE)
+            reply = Confirmed(error.reason, error.detail)
+        peer.send(reply, PATIENCE)
 
 
 class SharedMemoryLink:
@@ -158,7 +158,7 @@ class SharedMemoryLink:
     name = "shared memory"
 
     def __init__(self, folder: Path, patience: float = PATIENCE) -> None:
-        """`patience`: seconds in which a sender that is well says something."""
+        """`patience`: timeout in seconds for a sender's reply."""
         self._folder, self._patience = folder, patience
         self._lock = threading.Lock()
         self._senders: dict[str, RemoteSender] = {}
@@ -172,7 +172,7 @@ class SharedMemoryLink:
 
 
 class RemoteSender:
-    """A sender that is another process, as long as it lives. May be used from any thread."""
+    """Connection to a sender in another process. May be used from any thread."""
 
     def __init__(self, folder: Path, engine_id: str, patience: float) -> None:
         """Raises TransferError: `gone`."""
@@ -183,13 +183,13 @@ class RemoteSender:
         except (OSError, ValueError) as error:
             sock.close()
             raise TransferError("gone", f"there is no instance {engine_id}") from error
-        self._peer = Peer[Registered | Said](sock, Registered | Said)
-        self._asking = threading.Lock()
+        self._peer = Peer[Registered | Confirmed](sock, Registered | Confirmed)
+        self._requesting = threading.Lock()
         self._pools: MappedPools | None = None
         self.is_gone = False
 
     def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        with self._asking:
+        with self._requesting:
             pools = self._pools = self._pools or self._mapped()
         self._claim(transfer, wanted)
         contents = pools.read(wanted)
@@ -209,14 +209,14 @@ class RemoteSender:
         self._send(Received(transfer, list(wanted), num_bytes))
 
     def _claim(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> None:
-        with self._asking:
-            self._pools = self._pools or self._mapped()  # what it said first
+        with self._requesting:
+            self._pools = self._pools or self._mapped()  # its first message
             self._send(Claim(transfer, list(wanted)))
-            said = self._receive()
-        if not isinstance(said, Said):
-            raise self._ended("lost", "it said something else than it was asked")
-        if said.reason is not None:
-            raise TransferError(said.reason, said.detail)
+            reply = self._receive()
+        if not isinstance(reply, Confirmed):
+            raise self._ended("lost", "it sent an unexpected reply")
+        if reply.reason is not None:
+            raise TransferError(reply.reason, reply.detail)
 
     def _mapped(self) -> MappedPools:
         registered = self._receive()
@@ -238,7 +238,7 @@ class RemoteSender:
         except PeerGoneError as error:
             raise self._ended("gone", str(error)) from error
 
-    def _receive(self) -> Registered | Said:
+    def _receive(self) -> Registered | Confirmed:
         try:
             return self._peer.receive(self._patience)
         except TimeoutError as error:

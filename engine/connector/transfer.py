@@ -102,7 +102,7 @@ class TransferConnector(KVConnector):
         self._matched: dict[int, tuple[int, Loading | None]] = {}  # by sequence
         self._pulled: dict[int, Future[Received]] = {}
         self._since: dict[int, float] = {}  # when it was begun
-        self._asked: dict[int, Pull] = {}  # by sequence: not yet confirmed to the sender
+        self._unconfirmed: dict[int, Pull] = {}  # by sequence: not yet confirmed to the sender
 
     def register_kv_caches(self, books: Books, kv_caches: Sequence[BlockTiers], emit: Callable[[Op], None]) -> None:
         self._books, self._kv_caches = books, list(kv_caches)
@@ -217,7 +217,7 @@ class TransferConnector(KVConnector):
         is_whole = all(block_id >= 0 for _, block_id in wanted)
         text = text_of(request.token_ids[: remote.num_tokens], request.cache_salt)
         pull = Pull(request.seq_id, remote, wanted, places, is_whole, text == remote.text)
-        self._asked[request.seq_id] = pull
+        self._unconfirmed[request.seq_id] = pull
         self._since[request.seq_id] = self._clock()
         pulled = self._pulled[request.seq_id] = self._pulls.submit(self._pull, pull)
         pulled.add_done_callback(lambda _: self._notify())
@@ -286,7 +286,7 @@ class TransferConnector(KVConnector):
 
     def _tell(self, seq_id: int, error: TransferError | None, num_bytes: int) -> None:
         """Confirm to the sender; after a failure of the sender its lease frees the blocks."""
-        pull = self._asked.pop(seq_id, None)
+        pull = self._unconfirmed.pop(seq_id, None)
         if pull is None or error is not None:
             return
         with contextlib.suppress(TransferError):  # the sender has freed the blocks already

@@ -136,16 +136,16 @@ def theirs(
     }
     env = {"VLLM_CPU_KVCACHE_SPACE": CPU_CACHE_GIB, "VLLM_NO_USAGE_STATS": "1", **child_environment()}
     with tempfile.TemporaryDirectory(prefix="kvtheater-beside-") as folder:
-        asked = Path(folder) / "job.json"
-        asked.write_text(json.dumps(job), encoding="utf-8")
-        command = [str(python), "-m", "engine.observe.vllm_recorder.offline", str(asked)]
+        job_file = Path(folder) / "job.json"
+        job_file.write_text(json.dumps(job), encoding="utf-8")
+        command = [str(python), "-m", "engine.observe.vllm_recorder.offline", str(job_file)]
         try:
-            said = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True)
+            done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True)
         except OSError as error:
             raise BesideError(f"{python} cannot be run: {error.strerror or error}") from error
-    lines = said.stdout.splitlines()
-    if said.returncode or not lines:
-        raise BesideError(f"vLLM did not run: {_last_line(said.stderr)}")
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        raise BesideError(f"vLLM did not run: {_last_line(done.stderr)}")
     return msgspec.json.decode(lines[-1].encode(), type=Answer)
 
 

@@ -56,7 +56,7 @@ class SamplingChange(Struct, frozen=True, kw_only=True):
 
 
 class ConfigChange(Struct, frozen=True, kw_only=True):
-    """Other settings for the whole run, from its first step on."""
+    """Change of the settings for the whole run, from its first step on."""
 
     config: EngineConfig
 

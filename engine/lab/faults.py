@@ -102,7 +102,7 @@ def no_copy_at_shared_write(engine: Engine, report: Report) -> None:
             report(objection_of(error))
 
     for group in cache.groups:
-        _override(group, "shared_before_write", _nobody_shares)
+        _override(group, "shared_before_write", _no_shared_blocks)
     _override(cache, "write", write_in_place)
     _override(cache, "cache_blocks", cache_if_it_may)
 
@@ -172,7 +172,7 @@ def rope_restarted_at_chunk(engine: Engine, report: Report) -> None:
     _override(runner, "forward", forward_from_zero)
 
 
-class LetsGoTooEarly(TransferConnector):
+class FreesTooEarly(TransferConnector):
     """Connector that frees held blocks too early, and then returns their current content."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -186,7 +186,7 @@ class LetsGoTooEarly(TransferConnector):
         """No-op: the blocks are already freed."""
 
 
-OF_SEVERAL: dict[FaultName, type[TransferConnector]] = {"read_after_release": LetsGoTooEarly}
+OF_SEVERAL: dict[FaultName, type[TransferConnector]] = {"read_after_release": FreesTooEarly}
 
 
 def make_cluster(
@@ -247,7 +247,7 @@ class _Excused:
             self._promised.pop(block_id, None)
 
 
-def _nobody_shares(seq_id: int, tables: BlockTables, num_tokens: int) -> list[int]:
+def _no_shared_blocks(seq_id: int, tables: BlockTables, num_tokens: int) -> list[int]:
     return []
 
 

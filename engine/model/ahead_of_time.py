@@ -29,7 +29,7 @@ class Origin(Struct, frozen=True, omit_defaults=True):
     the model, or the name of a stored tensor."""
 
     names: tuple[str, ...] = ()
-    kept: str = ""
+    stored: str = ""
     is_bias: bool = False
 
 
@@ -74,7 +74,7 @@ def origins_of(
     merged = {tensor.data_ptr(): Origin(names=names) for names, tensor in weights.merged()}
     biases = {tensor.data_ptr(): Origin(names=names, is_bias=True) for names, tensor in weights.merged_biases()}
     origins: dict[str, Origin] = {}
-    kept: dict[str, Tensor] = {}
+    stored: dict[str, Tensor] = {}
     for code_name, name in constants.items():
         tensor = _attribute(graph, name)
         known = own.get(name)
@@ -83,16 +83,16 @@ def origins_of(
         elif (found := {**merged, **biases}.get(tensor.data_ptr())) is not None and tensor.numel():
             origins[code_name] = found
         elif tensor.nbytes <= LARGEST:
-            key = f"constant_{len(kept)}"
-            kept[key] = tensor.detach().clone().contiguous()
-            origins[code_name] = Origin(kept=key)
+            key = f"constant_{len(stored)}"
+            stored[key] = tensor.detach().clone().contiguous()
+            origins[code_name] = Origin(stored=key)
         else:
             raise ValueError(f"the constant {name} is no weight of the model")
-    return origins, kept
+    return origins, stored
 
 
 def bound(
-    origins: Mapping[str, Origin], root: nn.Module, weights: MergedWeights, kept: Mapping[str, Tensor]
+    origins: Mapping[str, Origin], root: nn.Module, weights: MergedWeights, stored: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """Return the constants by the code's own names.
 
@@ -102,8 +102,8 @@ def bound(
     own = dict(_tensors(root))
     found: dict[str, Tensor] = {}
     for name, origin in origins.items():
-        if origin.kept:
-            found[name] = kept[origin.kept]
+        if origin.stored:
+            found[name] = stored[origin.stored]
         elif origin.is_bias:
             found[name] = weights.bias_of(root, origin.names)
         elif len(origin.names) > 1:

@@ -53,7 +53,7 @@ class Recorder(Protocol):
 
     def addresses(self) -> int | None:
         """Return the address of the table by which C writes each layer in place of `record`
-        (`DecodeCapture.addresses`); None: C writes none.
+        (`EncodedCapture.addresses`); None: C writes none.
         """
 
 

@@ -69,7 +69,7 @@ class NativeAttention(GatherAttention):
             q.data_ptr(), q.stride(0), q.stride(1), *pools,
             batch.prefill_spans(reach).buffer_info()[0], len(batch.prefills),
             None if call.sinks is None else call.sinks.data_ptr(),
-            out.data_ptr(), None if weights is None else weights.data_ptr(),
+            out.data_ptr(), None if weights is None else weights.data_ptr(), None,
             reach.window or 0, reach.sinks, num_heads, num_kv_heads, width, v_width,
             call.scaling, call.softcap or 0.0, torch.get_num_threads(),
         )  # fmt: skip

@@ -433,7 +433,7 @@ class StepBatch:
             for span in self.prefills:
                 key_start, slots = self.prefill_slots(span, reach)
                 count, length = span.end - span.begin, slots.shape[0]
-                row = span.begin, span.end, span.start - key_start, length, slots.ctypes.data, before
+                row = span.begin, span.end, span.start - key_start, length, slots.ctypes.data, before, span.slice_index
                 found.extend(row)
                 before += count * length
             self._prefill_spans[reach] = found

@@ -1,7 +1,7 @@
-"""Traced graphs made into libraries: TorchInductor writes C++ (`graph_source`), and a compiler runs for each unit.
+"""Builds libraries from traced graphs: TorchInductor writes C++ (`graph_source`), and a compiler runs for each unit.
 
-The units of one graph are compiled while the next one is still lowered to C++, as many at once as there are threads to
-compute with. TorchInductor would compile one after the other.
+The units of a graph are compiled in parallel, on as many threads as a step uses, while the next graph is still lowered
+to C++. TorchInductor would compile them one after the other.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import torch
 
 from engine.model.graph_source import units_of
 
-SOURCES = {"aot_inductor.package": True, "aot_inductor.package_cpp_only": True}  # of a graph its C++ alone
-# Of the flags that TorchInductor gives: levels are said for each unit, warnings are for its authors, and lines and
-# frames for their debuggers.
+SOURCES = {"aot_inductor.package": True, "aot_inductor.package_cpp_only": True}  # emit only the C++ of a graph
+# TorchInductor's flags that are left out: levels are set for each unit, and warnings, line tables and frame pointers
+# are of use to its developers only.
 LEFT_OUT = frozenset({"O0", "O1", "O2", "O3", "Wall", "pedantic", "g1", "gline-tables-only", "fno-omit-frame-pointer"})
-# Of what a processor can do only loops have a use; with it, torch's headers bring the compiler's own of all vector
-# instructions, a fourth of what the other unit takes to compile.
+# Flags of processor features, which only units with loops need: with them torch's headers include the compiler's
+# headers of all vector instructions, which take a fourth of the other unit's compile time.
 OF_LOOPS = ("-DCPU_CAPABILITY", "-march", "-mcpu", "-mavx", "-mfma", "-mf16c", "-mamx")
-RUNTIME = Path(__file__).parent / "kernels"  # where runtime.h lies
+RUNTIME = Path(__file__).parent / "kernels"  # folder of runtime.h
 
 
 class CannotBuild(RuntimeError):
-    """There is no C++ compiler, or it refuses a unit; one sentence."""
+    """No C++ compiler, or a unit that it rejects; the message is one sentence."""
 
 
 class Library(NamedTuple):
     """A graph whose units are being compiled."""
 
-    path: Path  # of the library to come; how it calls operations is said in a .json beside it
+    path: Path  # of the future library; a .json beside it lists the operations that it calls
     units: list[Future[Path]]  # objects
 
 
@@ -97,7 +97,7 @@ class Builder:
         )
 
     def finish(self, library: Library) -> Path:
-        """Where it is. Raises CannotBuild."""
+        """Link the compiled units and return the library's path. Raises CannotBuild."""
         objects = [str(unit.result()) for unit in library.units]
         _run([*self._compile, "-shared", *objects, "-o", str(library.path), *self._link])
         return library.path
@@ -111,7 +111,7 @@ class Builder:
 
 @contextmanager
 def building(folder: Path, options: Mapping[str, Any]) -> Iterator[Builder]:
-    """At the end of the `with` no compiler runs any more. Raises CannotBuild: there is none."""
+    """Yield a builder; at the end of the `with` all its compilers have ended. Raises CannotBuild without a compiler."""
     with ThreadPoolExecutor(max(1, torch.get_num_threads()), "c++") as pool:
         try:
             yield Builder(folder, options, pool)

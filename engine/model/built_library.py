@@ -26,7 +26,7 @@ class MadeLibrary(NamedTuple):
 
     path: Path
     origins: dict[str, Origin]
-    tensors: dict[str, Tensor]  # stored constants, by `Origin.kept`
+    tensors: dict[str, Tensor]  # stored constants, by `Origin.stored`
 
     @property
     def files(self) -> dict[str, Path]:
@@ -56,7 +56,7 @@ def make_libraries(
     made = {}
     for name, library in libraries.items():
         origins, small = origins_of(constants_of(library), graphs[name], module, weights)
-        origins = {k: Origin(kept=f"{name}.{o.kept}") if o.kept else o for k, o in origins.items()}
+        origins = {k: Origin(stored=f"{name}.{o.stored}") if o.stored else o for k, o in origins.items()}
         made[name] = MadeLibrary(library, origins, {f"{name}.{key}": tensor for key, tensor in small.items()})
     return made
 

@@ -5,17 +5,17 @@ Captured, in this order while the budget lasts:
 2. all rows of the observed heads, observed layers first;
 3. if `outputs` are requested, the attention output of each query, observed layers first.
 
-A decode step has one row per sequence, so 1. has all of them. On the CPU that is decided before the forward pass, and
-its arrays are written directly as the log's bytes (`capture_decode`).
+A decode step has one row per sequence, so 1. has all of them.
 
-Everything else is rounded layer by layer on the CPU, while it is in the caches. On another device it is packed into one
-array of the log's dtype at the end of the pass and copied to the host at once, behind the device's work (`host_copy`);
-layers and heads that are not captured are not copied.
+On the CPU this is decided before the forward pass, and the arrays are written directly as the log's bytes
+(`capture_layout`). On another device, without a C compiler, or where keys and values are not in a store of blocks, they
+are packed into one array of the log's dtype at the end of the pass and copied to the host at once, behind the device's
+work (`host_copy`); layers and heads that are not captured are not copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Literal
@@ -28,7 +28,7 @@ from engine.cache.attention_span import WindowPolicy, reaches_of
 from engine.cache.kv_store import LayerShape
 from engine.model.attention_backend import AttentionOutput, DecodeWeights, PrefillWeights
 from engine.model.batch import StepBatch
-from engine.model.capture_decode import DecodeCapture, DecodeForms
+from engine.model.capture_layout import CaptureLayout, EncodedCapture
 from engine.model.host_copy import Arrival, HostCopies
 from engine.model.native import capture_kernel
 from engine.trace.records import AttentionRows, LayerCapture, ModelFacts
@@ -126,41 +126,39 @@ class Capturing:
         self.heads = [head for head in heads if request.heads is None or head in request.heads]
         self.dtype = torch.float16 if request.dtype == "float16" else torch.float32
         kernel = capture_kernel() if shapes is not None else None
-        self.decode: DecodeForms | None = None
+        self.layout: CaptureLayout | None = None
         if kernel is not None and shapes is not None:
             reaches = reaches_of(facts.sliding_windows, policy)
-            self.decode = DecodeForms(kernel, request.dtype, facts.num_heads, shapes, reaches)
+            self.layout = CaptureLayout(kernel, request.dtype, facts.num_heads, self.heads, shapes, reaches)
             everything = set(self.order)
             self.everything = everything, everything, everything if request.outputs else set()
-            self.rows_of_all = self.decode.rows(everything, self.everything[2])
+            self.rows_of_all = self.layout.rows(*self.everything)
 
 
 class CaptureRecorder:
-    """Copies each layer immediately on the CPU. On another device it holds references during the forward pass and
-    copies once at its end.
-    """
+    """Records a step; on another device than the CPU it holds references in the forward pass and copies at its end."""
 
     def __init__(self, capturing: Capturing, batch: StepBatch) -> None:
         self._what = what = capturing
         self._batch = batch
         self._kept: dict[int, _Layer] = {}
-        self._base_bytes: dict[int, int] = {}  # by layer: q, k, v and last rows
-        self._decode: DecodeCapture | None = None
-        if what.decode is not None and batch.is_on_cpu and not batch.prefills:
-            self._decode = made = DecodeCapture(what.decode, batch)
+        self._sizes: dict[int, tuple[int, int, int]] = {}  # bytes by layer, as `EncodedCapture.sizes`
+        self._encoded: EncodedCapture | None = None
+        if what.layout is not None and batch.is_on_cpu:
+            self._encoded = made = EncodedCapture(what.layout, batch)
             self._planned = what.everything
             if made.measure(what.rows_of_all) > what.request.budget_bytes:  # its numbers alone may still fit
-                self._base_bytes = dict(enumerate(made.base_bytes()))
+                self._sizes = dict(enumerate(made.sizes()))
                 self._planned = self._plan()
-                made.measure(what.decode.rows(self._planned[0], self._planned[2]))
+                made.measure(what.layout.rows(*self._planned))
             made.make_room()
         self.keeps = not batch.is_on_cpu
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
-        if self._decode is not None:
-            self._decode.layer(layer, q, k, v, attended)
+        if self._encoded is not None:
+            self._encoded.layer(layer, q, k, v, attended)
             return
-        self._base_bytes[layer] = self._num_base_bytes(q, k, v, attended)
+        self._sizes[layer] = self._sizes_of(q, k, v, attended)
         own = _as_is if self.keeps else partial(Tensor.to, dtype=self._what.dtype, copy=True, memory_format=CONTIGUOUS)
         # compiled code may reuse the output's memory as soon as it has read it
         out = (attended.out.clone() if self.keeps else own(attended.out)) if self._what.request.outputs else None
@@ -170,7 +168,7 @@ class CaptureRecorder:
 
     def addresses(self) -> int | None:
         """Implement `Recorder.addresses`."""
-        return None if self._decode is None else self._decode.addresses()
+        return None if self._encoded is None else self._encoded.addresses()
 
     def wants(self, layer: int) -> bool:
         """Implement `Recorder.wants`."""
@@ -178,8 +176,8 @@ class CaptureRecorder:
 
     def finish(self) -> tuple[Layers, str]:
         """Return the arrays by layer, and one sentence on what was left out ("" = nothing). Called after the pass."""
-        if self._decode is not None:
-            is_whole, made = self._planned is self._what.everything, self._decode.layers()
+        if self._encoded is not None:
+            is_whole, made = self._planned is self._what.everything, self._encoded.layers()
             return lambda: made, self._what.unasked_for if is_whole else self._omitted(*self._planned)
         base, full, outputs = self._plan()
         packed = _Packed(self._what.dtype)
@@ -197,48 +195,32 @@ class CaptureRecorder:
         those that capture their outputs.
         """
         left = self._what.request.budget_bytes
-        base: set[int] = set()
-        full: set[int] = set()
-        outputs: set[int] = set()
-        for layer in self._what.order:
-            size = self._base_bytes[layer]
-            if size <= left:
-                base.add(layer)
-                left -= size
-        for layer in self._what.order:
-            size = self._full_bytes(layer)
-            if layer in base and size <= left:
-                full.add(layer)
-                left -= size
-        for layer in self._what.order if self._what.request.outputs else ():
-            size = self._out_bytes(layer)
-            if layer in base and size <= left:
-                outputs.add(layer)
-                left -= size
+
+        def fitting(kind: int, layers: Iterable[int]) -> set[int]:
+            nonlocal left
+            found = set()
+            for layer in layers:
+                if (size := self._sizes[layer][kind]) <= left:
+                    found.add(layer)
+                    left -= size
+            return found
+
+        base = fitting(0, self._what.order)
+        ordered = [layer for layer in self._what.order if layer in base]
+        full = fitting(1, ordered)
+        outputs = fitting(2, ordered if self._what.request.outputs else ())
         return base, full, outputs
 
-    def _num_base_bytes(self, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> int:
-        elements = q.numel() + k.numel() + v.numel()
+    def _sizes_of(self, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> tuple[int, int, int]:
+        base, size = q.numel() + k.numel() + v.numel(), self._what.dtype.itemsize
         if attended.decode is not None:
             # positions up to their new tokens, which are the last
             num_keys = sum(self._batch.slices[index].start + 1 for index in self._batch.decode_indices)
-            elements += self._what.num_heads * (num_keys - sum(attended.decode.key_starts))
-        elements += self._what.num_heads * sum(piece.weights.shape[2] for piece in attended.prefills)
-        return elements * self._what.dtype.itemsize
-
-    def _out_bytes(self, layer: int) -> int:
-        if self._decode is not None:
-            return self._decode.out_bytes(layer)
-        out = self._kept[layer].out
-        return out.numel() * self._what.dtype.itemsize if out is not None else 0
-
-    def _prefills(self, layer: int) -> list[PrefillWeights]:
-        return self._kept[layer].prefills if layer in self._kept else []
-
-    def _full_bytes(self, layer: int) -> int:
-        """Return the bytes of a layer's rows before the last ones."""
-        elements = sum((piece.weights.shape[1] - 1) * piece.weights.shape[2] for piece in self._prefills(layer))
-        return elements * len(self._what.heads) * self._what.dtype.itemsize
+            base += self._what.num_heads * (num_keys - sum(attended.decode.key_starts))
+        shapes = [piece.weights.shape for piece in attended.prefills]
+        base += self._what.num_heads * sum(num_keys for _, _, num_keys in shapes)
+        full = len(self._what.heads) * sum((num_queries - 1) * num_keys for _, num_queries, num_keys in shapes)
+        return base * size, full * size, attended.out.numel() * size
 
     def _omitted(self, base: set[int], full: set[int], outputs: set[int]) -> str:
         if len(base) == len(full) == len(self._what.order) and (outputs == base or not self._what.request.outputs):
@@ -248,7 +230,7 @@ class CaptureRecorder:
         if dropped:
             parts.append(f"everything of layers {_ranges(dropped)}")
         shortened = [layer for layer in self._what.order if layer in base and layer not in full]
-        if any(self._prefills(layer) for layer in shortened):
+        if shortened and self._batch.prefills:
             parts.append(f"all but the last attention row of each sequence in layers {_ranges(shortened)}")
         without = [layer for layer in self._what.order if layer in base and layer not in outputs]
         if without and self._what.request.outputs:

@@ -163,13 +163,13 @@ def _nucleus(probs: Tensor, mass: Tensor, copies: HostCopies) -> Tensor:
         if copies.on_host and int(count.max()) < size:
             break
     cut = ordered.gather(1, count - 1)
-    kept = probs >= cut
-    too_many = kept.sum(dim=-1, keepdim=True) - count
+    in_nucleus = probs >= cut
+    too_many = in_nucleus.sum(dim=-1, keepdim=True) - count
     if not copies.on_host or int(too_many.max()):
         equal = probs == cut
         last = equal.sum(dim=-1, keepdim=True) - too_many
-        kept &= ~equal | (equal.cumsum(dim=-1) <= last)
-    return probs * kept
+        in_nucleus &= ~equal | (equal.cumsum(dim=-1) <= last)
+    return probs * in_nucleus
 
 
 def _largest(probs: Tensor, size: int, copies: HostCopies) -> Tensor:

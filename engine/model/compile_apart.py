@@ -1,13 +1,13 @@
-"""Compiling a model in a process of its own, for a server that has not needed torch's compiler yet.
+"""Compiles a model in a separate process, for a server that has not imported torch's compiler.
 
     this process                       python -m engine.model.compiler_child
-      what was opened   -- stdin -->     opens the same model, compiles it, keeps the libraries (`kept`)
+      the loaded model  -- stdin -->     loads the same model, compiles it, caches the libraries (`compile_cache`)
       finds them there  <-- ends --
 
-Tracing and compiling take hundreds of megabytes that a process does not give back; that one ends. Meanwhile it has the
-weights a second time. Where they are small, it forks when it has opened the model and imported the compiler, and its
-child makes the library of one token at the same time: of what takes long, lowering to C++, each does its half on a core
-of its own.
+Tracing and compiling take hundreds of megabytes that a process does not return to the system until it ends. Meanwhile
+the weights are in memory twice. If they are small, the process forks after it has loaded the model and imported the
+compiler, and its child builds the library of one token in parallel: lowering to C++, the longest part, then runs on two
+cores.
 """
 
 from __future__ import annotations

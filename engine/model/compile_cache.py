@@ -36,14 +36,14 @@ class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     facts: dict[str, Any]
 
 
-class Kept(NamedTuple):
+class CacheEntry(NamedTuple):
     """Cache entry: the folder of its files, and its facts."""
 
     folder: Path
     facts: dict[str, Any]
 
 
-def find(key: str) -> Kept | None:
+def find(key: str) -> CacheEntry | None:
     """Return the entry of that key, or None if there is no valid one."""
     try:
         folder = compiled_folder(FOLDER) / _name(key)
@@ -58,10 +58,10 @@ def find(key: str) -> Kept | None:
         os.utime(folder)
     except (OSError, RuntimeError, ValueError, msgspec.DecodeError):
         return None
-    return Kept(folder, entry.facts)
+    return CacheEntry(folder, entry.facts)
 
 
-def keep(key: str, files: Mapping[str, Path], facts: Mapping[str, Any]) -> Kept | None:
+def keep(key: str, files: Mapping[str, Path], facts: Mapping[str, Any]) -> CacheEntry | None:
     """Copy files, given by their names in the entry, into an entry of that key; None if nothing can be cached here."""
     made = None
     try:

@@ -10,9 +10,9 @@ k, v to the same `StepContext` that the eager path uses. So paging, capture and 
 changes between steps (the batch, the slots, the lengths of sequences) enters a graph, so serving never recompiles.
 
 On the CPU the code is a library without weights, which is cached for the next start of the same model (`ahead_of_time`,
-`forward_key`, `kept`): then nothing is traced. A server compiles it in a separate process (`compile_apart`). The
-result is compared with the eager path before it serves (`served_check`). Attention and products come from `kernels/`;
-on a GPU the eager path's backend computes attention.
+`forward_key`, `compile_cache`): then nothing is traced. A server compiles it in a separate process (`compile_apart`).
+The result is compared with the eager path before it serves (`served_check`). Attention and products come from
+`kernels/`; on a GPU the eager path's backend computes attention.
 
 Products and sums are computed in another order than in the eager path, so logits differ in their last bits. Therefore
 the path changes only while no request is unfinished, and every step records its path (`timing.compiled`). With
@@ -71,7 +71,7 @@ AHEAD: dict[str, Any] = {
 }
 # By type of device. On the CPU the wrapper around the kernels is C++: for a small model a Python wrapper costs more
 # than the kernels. On a GPU it would need CUDA's headers, which torch does not include. One compiling thread: the eager
-# path serves meanwhile. On a GPU each kernel is a compilation by itself, so several processes share them.
+# path serves meanwhile. On a GPU each kernel is compiled separately, so several processes share the work.
 OPTIONS: dict[str, dict[str, Any]] = {
     "cpu": {"cpp_wrapper": True, "compile_threads": 1},
     "cuda": {"compile_threads": min(8, os.cpu_count() or 1)},
@@ -183,7 +183,7 @@ def compile_and_keep(model: LoadedModel, one: Callable[[], MadeLibrary | None] |
         raise ValueError("what was compiled cannot be kept")
 
 
-def is_kept(model: LoadedModel) -> bool:
+def is_cached(model: LoadedModel) -> bool:
     """Return whether the compiled forward pass of this model on the CPU is cached; nothing is compiled."""
     key = forward_key(model, {**cpu_options(), **AHEAD})
     return key is not None and find(key) is not None
@@ -350,7 +350,7 @@ def _compile(graph: torch.fx.GraphModule, options: dict[str, Any]) -> Any:
 
 
 def _end_compiling_processes() -> None:
-    """They would outlive the compilation."""
+    """End inductor's worker processes, which would outlive the compilation."""
     from torch._inductor.async_compile import shutdown_compile_workers
 
     shutdown_compile_workers()

@@ -19,7 +19,7 @@ from engine.model.attention import current
 from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.batch import StepBatch
 from engine.model.native import StepKernel, native_kernels
-from engine.model.native_step import LaidOut, Numbers
+from engine.model.native_step import LaidOut, StepLayout
 
 torch.library.define(
     "kvtheater::attend",
@@ -117,17 +117,16 @@ class CompiledForward:
         """Return whether its results over such a cache equal the eager path's."""
         return kv_cache_dtype.removesuffix("_e4m3") not in self.refused
 
-    def __call__(self, batch: StepBatch, numbers: Numbers | None = None) -> tuple[Tensor, int]:
+    def __call__(self, batch: StepBatch, layout: StepLayout | None = None) -> tuple[Tensor, int]:
         """Return logits [S, V] float32 where a slice samples, and the number of layers in which C attended. Runs under
-        `torch.inference_mode` and `attending`. `numbers`: layout of the step for C (`native_step`); None: Python
-        attends in every layer.
+        `torch.inference_mode` and `attending`. `layout`: of the step for C; None: Python attends in every layer.
 
         Raises:
             Exception: any exception that Python raised in a layer.
         """
-        if self.kernel is None or numbers is None:
+        if self.kernel is None or layout is None:
             return self._logits(batch), 0
-        with LaidOut(self.kernel, numbers) as step:
+        with LaidOut(self.kernel, layout) as step:
             logits = self._logits(batch)
         return logits, step.num_called
 

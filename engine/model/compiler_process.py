@@ -54,8 +54,8 @@ class CompilerProcess:
         """Wait until the process ends; return "", or the reason of its failure."""
         with self._made as made:
             assert made.stdout is not None
-            said = made.stdout.read().decode(errors="replace")
-        return "" if made.returncode == 0 else " ".join(said.split())[-200:] or f"it ended with {made.returncode}"
+            output = made.stdout.read().decode(errors="replace")
+        return "" if made.returncode == 0 else " ".join(output.split())[-200:] or f"it ended with {made.returncode}"
 
 
 _begun: dict[tuple[str, str, str | None], CompilerProcess] = {}

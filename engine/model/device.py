@@ -67,15 +67,15 @@ class Allocator:
 
     def clock_mhz(self, device: torch.device) -> int | None:
         """Return the clock of its processors in MHz; needs the package nvidia-ml-py."""
-        return _asked(torch.cuda.clock_rate, device)
+        return _driver_value(torch.cuda.clock_rate, device)
 
     def power_watts(self, device: torch.device) -> float | None:
         """Return its power draw in watts; needs the package nvidia-ml-py."""
-        milliwatts = _asked(torch.cuda.power_draw, device)
+        milliwatts = _driver_value(torch.cuda.power_draw, device)
         return None if milliwatts is None else milliwatts / 1000
 
 
-def _asked(ask: Callable[[torch.device], int], device: torch.device) -> int | None:
+def _driver_value(ask: Callable[[torch.device], int], device: torch.device) -> int | None:
     """Return the driver's answer; None without a GPU, without nvidia-ml-py, or if the driver gives none."""
     if device.type != "cuda":
         return None
@@ -111,8 +111,8 @@ def out_of_memory(error: BaseException, device: torch.device, what: str, instead
     if not is_memory or isinstance(error, OutOfMemory):
         return None
     memory = ALLOCATOR.memory(device)
-    asked = _asked_bytes(text)
-    lacks = sentence("memory.asked", asked=size(asked)) if asked else ""
+    requested = _requested_bytes(text)
+    lacks = sentence("memory.asked", asked=size(requested)) if requested else ""
     sizes = {"free": size(memory.free), "total": size(memory.total)}
     return OutOfMemory(sentence("memory", what=what, device=device.type, lacks=lacks, **sizes, instead=instead))
 
@@ -122,7 +122,7 @@ def size(num_bytes: float) -> str:
     return f"{num_bytes / MIB:.0f} MiB" if num_bytes < 1024 * MIB else f"{num_bytes / MIB / 1024:.1f} GiB"
 
 
-def _asked_bytes(text: str) -> int | None:
+def _requested_bytes(text: str) -> int | None:
     """Return the bytes requested according to an allocator's message, or None."""
     found = re.search(r"[Tt]ried to allocate ([\d.]+) ?([KMG]iB|bytes)", text)
     if found is None:

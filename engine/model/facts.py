@@ -169,10 +169,10 @@ def _check_windows(name: str, config: Any, windows: dict[int, int | None]) -> No
     """Raise if a family masks by a window that it does not pass to the attention function, which would see too much."""
     layer_types = getattr(config, "layer_types", None)
     if layer_types:
-        told = all(windows[i] is not None for i, kind in enumerate(layer_types) if "sliding" in kind)
+        fits = all(windows[i] is not None for i, kind in enumerate(layer_types) if "sliding" in kind)
     else:
-        told = getattr(config, "sliding_window", None) is None or any(window is not None for window in windows.values())
-    if not told:
+        fits = getattr(config, "sliding_window", None) is None or any(window is not None for window in windows.values())
+    if not fits:
         raise ModelError(sentence("model.window", name=name))
 
 

@@ -1,4 +1,4 @@
-"""Freed memory of the C allocator: returned after what happens once, kept between steps."""
+"""Freed memory of the C allocator: returned to the system after one-time work, retained between steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's numbers, in malloc.h
-KEPT_BYTES = 128 * 1024 * 1024
+TRIM_THRESHOLD_BYTES = 128 * 1024 * 1024
 MAX_MMAP_THRESHOLD = 32 * 1024 * 1024  # glibc accepts no larger one
 
 
@@ -20,12 +20,12 @@ def trim_memory() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Keep at most KEPT_BYTES of freed memory for the next step, which allocates arrays of the same sizes: getting a
-    page of 4 KiB from the system again takes up to 5 microseconds.
+    """Keep at most TRIM_THRESHOLD_BYTES of freed memory for the next step, which allocates arrays of the same sizes.
+    Getting a page of 4 KiB from the system again takes up to 5 microseconds.
 
     Arrays of MAX_MMAP_THRESHOLD bytes and more are returned as before. No-op if the C library has no such function.
     """
     with contextlib.suppress(OSError, AttributeError, TypeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(M_MMAP_THRESHOLD, MAX_MMAP_THRESHOLD)
-        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES)

@@ -2,7 +2,7 @@
 
     CPU    both share one memory: nothing is copied, and nothing waits
     CUDA   up:   out of page-locked memory, in the order of the device's own work
-           down: into page-locked memory, on a stream of its own behind the work that is queued so far; the host
+           down: into page-locked memory, on a separate stream after the work queued so far; the host
                  waits for the event of that copy when it reads
 
 Page-locked memory comes from torch's own pool, which reuses none before the copies that use it are done.

@@ -1,14 +1,13 @@
-"""transformers, imported without what it would only bring along.
+"""Imports transformers without dependencies that no model here uses.
 
-Its modules import as a matter of course what no model here uses: torch's compiler (for decorators, and for masks that
-are given as functions), torch's distributed tensors and flexible attention, and scipy (for the loss of an object
-detector). Together they take more time and memory than torch itself. While transformers' base is imported here, it is
-told that there are none; what a process imports later is unchanged. Where transformers or torch are not as expected,
-they are imported whole.
+Its modules import torch's compiler (for decorators, and for masks that are given as functions), torch's distributed
+tensors and flexible attention, and scipy (for the loss of an object detector). Together they take more time and memory
+than torch itself. While transformers' base is imported here, these packages appear to be absent; later imports are
+unaffected. If transformers or torch differ from what is expected, they are imported completely.
 
-Only where the process is this program's own, which its command line says (`LIGHT`): a program that imports this one as
-a library may use transformers in other ways. What is used of transformers is imported from here, so that nothing else
-imports it first.
+This applies only in this program's own processes, which its command line marks (`LIGHT`): a program that imports this
+one as a library may use transformers in other ways. Everything used of transformers is imported through this module, so
+that nothing else imports it first.
 """
 
 from __future__ import annotations
@@ -32,23 +31,23 @@ from transformers.utils import import_utils
 from engine.model.light_name import LIGHT
 
 log = logging.getLogger(__name__)
-_compiler = threading.RLock()  # who has it decides what stands under the compiler's name
+_compiler = threading.RLock()  # guards the modules under the compiler's name
 ABSENT = ("is_torch_distributed_available", "is_torch_flex_attn_available", "is_scipy_available")
 LISTING = "create_import_structure_from_path"
 COMPILER = "torch._dynamo"
-# they say what the compiler should do
+# decorators that configure the compiler
 DECORATORS = ("allow_in_graph", "assume_constant_result", "disable", "mark_static_address")
 MASKS = f"{COMPILER}._trace_wrapped_higher_order_op"  # of it a mode is used, where a mask is given as a function
 BASE = ("transformers.modeling_utils", "transformers.generation.utils")
 
 
 def import_base() -> None:
-    """Import what every model's code needs of transformers. Does nothing where that, or the compiler, is there."""
+    """Import the parts of transformers that every model needs. No-op if they, or the compiler, are imported already."""
     if BASE[0] in sys.modules or COMPILER in sys.modules:
         return
     before = set(sys.modules)
     try:
-        with _told_that_there_are_none(), _models_listed_once(), without_compiler():
+        with _absent_packages(), _models_listed_once(), without_compiler():
             for name in BASE:
                 importlib.import_module(name)
     except (ImportError, AttributeError, TypeError) as error:
@@ -59,7 +58,7 @@ def import_base() -> None:
 
 
 @contextmanager
-def _told_that_there_are_none() -> Iterator[None]:
+def _absent_packages() -> Iterator[None]:
     places = [(place, name) for place in (transformers.utils, import_utils) for name in ABSENT]
     before = [(place, name, getattr(place, name)) for place, name in places]
     for place, name in places:
@@ -73,8 +72,8 @@ def _told_that_there_are_none() -> Iterator[None]:
 
 @contextmanager
 def _models_listed_once() -> Iterator[None]:
-    """Which classes each model's files have, transformers finds by reading all of these files: for itself, and again
-    for its package of models, by another name of the same folder. Here the second time gets what the first one found.
+    """Let transformers list the classes of its model files once inside the `with`. It reads all files twice, under two
+    names of the same folder; here the second call returns the result of the first.
     """
     before = getattr(import_utils, LISTING, None)
     models = Path(transformers.__file__).parent / "models"
@@ -100,11 +99,10 @@ def bring_compiler() -> None:
 
 @contextmanager
 def without_compiler() -> Iterator[None]:
-    """Inside the `with`, modules under the compiler's names: decorators that change nothing, and a class that brings
-    the compiler when it is called. Nothing of the kind where the compiler is there, or the process not this program's.
+    """Install stand-ins under the compiler's module names inside the `with`: decorators that change nothing, and a
+    class that imports the compiler when it is called. No-op if the compiler is imported, or in another program.
 
-    Models are loaded in it: of a few functions, among them those that make a model without content, torch would bring
-    the whole compiler to tell it that they are none of its business.
+    Models are loaded inside it, because torch would import the whole compiler only to exclude a few functions from it.
     """
     with _compiler:
         if os.environ.get(LIGHT) and COMPILER not in sys.modules:

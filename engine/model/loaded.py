@@ -95,8 +95,8 @@ class LoadedModel:
     @property
     def default_sampling(self) -> dict[str, float]:
         """Sampling defaults of the model's generation config, by field of SamplingParams; vLLM uses the same ones."""
-        said = self.module.generation_config
-        given = {name: getattr(said, name, None) for name in GENERATION_DEFAULTS}
+        defaults = self.module.generation_config
+        given = {name: getattr(defaults, name, None) for name in GENERATION_DEFAULTS}
         found = {name: value for name, value in given.items() if value is not None}
         if found.get("top_k", 0) < 0:  # some files write off as -1
             del found["top_k"]

@@ -86,10 +86,10 @@ def load_model(
             for parameter in module.parameters():  # older releases expand mxfp4 to bfloat16 alone
                 parameter.data = parameter.data.to(wanted)
         telling("check")
-        kept = torch.float32 if dtype == "float32" else WEIGHTS.get(dtype)
+        weight_dtype = torch.float32 if dtype == "float32" else WEIGHTS.get(dtype)
         try:
             named = name if shipped else model_name(name)
-            loaded = from_module(module.to(target), tokenizer, named, kept, FLOATS if is_packed else FLOATS[:1])
+            loaded = from_module(module.to(target), tokenizer, named, weight_dtype, FLOATS if is_packed else FLOATS[:1])
         except Exception as error:
             if lack := out_of_memory(error, target, sentence("memory.model", name=name), SMALLER):
                 raise lack from error
@@ -184,7 +184,7 @@ def from_module(
 
 
 def _check(model: LoadedModel) -> None:
-    """Compare the model with itself; one with states that go on with a single token only is served so.
+    """Compare the model with its plain forward pass; a model whose states accept only single tokens is served that way.
 
     Raises:
         ModelError: it computes something else here.

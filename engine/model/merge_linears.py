@@ -44,7 +44,7 @@ class MergedWeights:
         return self._biases[names]
 
     def of(self, root: nn.Module, names: tuple[str, ...]) -> Tensor:
-        """From the parameters of these names, which become views of it: of panels more panels [N / 16, K, 16], of
+        """Return the parameters of these names merged into one, of which they become views: panels [N / 16, K, 16], or
         others [N, K], on the CPU with strides (1, N).
         """
         weight = self._weights.get(names)

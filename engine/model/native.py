@@ -131,14 +131,15 @@ class LinearKernel:
 
 
 class CaptureKernel:
-    """Lays out a decode step's layers as the log's bytes, and rounds its arrays into them; callable from any thread.
-    Shapes are not checked.
+    """Layout of a step's layers as the log's bytes, and rounding of arrays into them; callable from any thread. Shapes
+    are not checked.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self.store_decode = library.store_decode
-        self.store_decode.argtypes = (_P,) * 8
-        self.store_decode.restype = None
+        self.store_layer = library.store_layer
+        self.store_layer.argtypes, self.store_layer.restype = ((_P,) * 8 + (ctypes.c_int,)), None
+        self.store_prefill = library.store_prefill
+        self.store_prefill.argtypes, self.store_prefill.restype = (_P, _P, _P, _I), None
         self.lay_out = ctypes.PyDLL(library._name).lay_out  # PyDLL: it takes less time than releasing the GIL
         self.lay_out.argtypes = (_P,) * 4
         self.lay_out.restype = _I
@@ -155,7 +156,7 @@ class NativeKernels:
         )  # fmt: skip
         self.decode_attention.restype = None
         self.prefill_spans = library.prefill_spans
-        self.prefill_spans.argtypes = (_P, _I, _I, _P, _P, _P, _I, _P, _P, _P, *[_I] * 6, _F, _F, ctypes.c_int)
+        self.prefill_spans.argtypes = (_P, _I, _I, *[_P] * 3, _I, *[_P] * 4, *[_I] * 6, _F, _F, ctypes.c_int)
         self.prefill_spans.restype = ctypes.c_int
         _given_torch(library)
         self.step = StepKernel(library)
@@ -172,8 +173,8 @@ class StepKernel:
         held = ctypes.PyDLL(library._name)
         self.begin_step = held.begin_step
         self.begin_step.argtypes, self.begin_step.restype = (_P,), None
-        self.end_step: Callable[[], int] = held.end_step
-        held.end_step.argtypes, held.end_step.restype = (), _I
+        self.end_step: Callable[[Any], int] = held.end_step
+        held.end_step.argtypes, held.end_step.restype = (_P,), _I
         self._set = held.attend_otherwise
         self._set.argtypes, self._set.restype = (Otherwise,), None
         self._otherwise: Any = None

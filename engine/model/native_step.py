@@ -10,6 +10,7 @@ Numbers and addresses are int64; the structs are in attend.c.
 
 from __future__ import annotations
 
+import ctypes
 from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -23,8 +24,18 @@ from engine.cache.kv_store import KVStore
 from engine.model.attention import Recorder
 from engine.model.batch import StepBatch
 from engine.model.native import StepKernel
+from engine.model.thread_count import ThreadCount
 
 Numbers: TypeAlias = "array[int]"  # of int64
+
+
+class StepLayout(NamedTuple):
+    """Layout of a step, and the number of threads that it is for."""
+
+    numbers: Numbers
+    threads: ThreadCount
+
+
 OF_LAYER = 7
 
 
@@ -51,8 +62,14 @@ class NativeStep:
         self._weights = np.empty(0, np.float32)
         self._weights_at = 0
         self._pointed: list[Any] = []  # keeps alive what the numbers point to
+        self._threads = ThreadCount()
 
-    def of(self, batch: StepBatch, recorder: Recorder | None) -> Numbers | None:
+    @property
+    def reduced_threads(self) -> int:
+        """Threads of the last layout, if fewer than all; else 0."""
+        return self._threads.reduced
+
+    def of(self, batch: StepBatch, recorder: Recorder | None) -> StepLayout | None:
         """Return the layout of a step, valid until the next call; None if the C function cannot read this store, or if
         the recorder needs arrays that only Python provides.
         """
@@ -86,22 +103,26 @@ class NativeStep:
         counts = len(layers.table) // OF_LAYER, batch.num_tokens, num_decodes, len(batch.prefills)
         tables = layers.table.buffer_info()[0], reaches.buffer_info()[0], tokens_at, self._weights_at
         self._pointed = [batch, recorder, reaches]
-        return array("q", (*counts, torch.get_num_threads(), *tables, self._weights.size, captured_at))
+        numbers = array("q", (*counts, self._threads.choose(), *tables, self._weights.size, captured_at))
+        return StepLayout(numbers, self._threads)
 
 
 class LaidOut:
     """Context manager: layers computed by this thread belong to that step; afterwards `num_called` counts them."""
 
-    def __init__(self, kernel: StepKernel, numbers: Numbers) -> None:
-        self._kernel, self._numbers = kernel, numbers
+    def __init__(self, kernel: StepKernel, layout: StepLayout) -> None:
+        self._kernel, self._layout = kernel, layout
         self.num_called = 0
 
     def __enter__(self) -> Self:
-        self._kernel.begin_step(self._numbers.buffer_info()[0])
+        self._layout.threads.begin()
+        self._kernel.begin_step(self._layout.numbers.buffer_info()[0])
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.num_called = self._kernel.end_step()
+        spent = (ctypes.c_int64 * 2)()
+        self.num_called = self._kernel.end_step(ctypes.byref(spent))
+        self._layout.threads.end(spent[0] / 1e9, spent[1] / 1e9)
 
 
 def _layers_of(store: KVStore, sliding_windows: Sequence[int | None], policy: WindowPolicy | None) -> _Layers | None:

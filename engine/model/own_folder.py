@@ -1,7 +1,7 @@
-"""The folder in which this program keeps what it compiled: the user's own, that no other user can write.
+"""Folder of compiled code, which only the user can write.
 
-What lies there is loaded and run. A place with a known name in a folder that all users share would let the one who
-makes it first decide what this program does.
+Its files are loaded and executed. In a folder that all users share, another user could create it first and so decide
+which code this program runs.
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ def pack_linears(
     while places:
         _, sharing = places.popitem()
         weight = sharing[0][2].weight.detach()
-        panels = nn.Parameter(packed(weight, _kept(sharing, head, weights)), requires_grad=False)
+        panels = nn.Parameter(packed(weight, _dtype_of(sharing, head, weights)), requires_grad=False)
         new: dict[int, nn.Module] = {}  # by the id of the replaced module, which may occur several times
         for owner, name, part in sharing:
             if id(part) not in new:
@@ -257,7 +257,7 @@ def packed_bytes(module: nn.Module, weights: torch.dtype) -> int:
     more = sum(4 * part.weight.numel() for part in tied if not shares_panels(part))
     head = _head(module)
     for sharing in _places(module, FLOATS).values():
-        weight, dtype = sharing[0][2].weight, _kept(sharing, head, weights)
+        weight, dtype = sharing[0][2].weight, _dtype_of(sharing, head, weights)
         size = weight.numel() * dtype.itemsize
         if dtype == torch.uint8:
             size = size * SHARED_LINES // SHARED
@@ -312,7 +312,7 @@ def _head(module: nn.Module) -> nn.Module | None:
     return found
 
 
-def _kept(sharing: _Sharing, head: nn.Module | None, weights: torch.dtype) -> torch.dtype:
+def _dtype_of(sharing: _Sharing, head: nn.Module | None, weights: torch.dtype) -> torch.dtype:
     """Return the dtype in which a weight is stored."""
     is_outer = any(part is head or isinstance(part, nn.Embedding) for _, _, part in sharing)
     return _stored(sharing[0][2].weight, is_outer, weights)

@@ -31,7 +31,7 @@ BLOCK_SIZE = 4
 LENGTHS = (8, 5, 5)  # tokens of the three sequences
 TABLES = ([5, 0], [3, 1], [2, 4])  # scattered
 # (sequence, first position, tokens): two first chunks; a third sequence between their next chunks, one of them a single
-# token as in a decode; all three at once; a single token, for which a compiled model has a graph of its own
+# token as in a decode; all three together; a single token, for which a compiled model has its own graph
 STEPS = (((0, 0, 4), (1, 0, 2)), ((0, 4, 2), (2, 0, 4), (1, 2, 1)), ((1, 3, 2), (0, 6, 1), (2, 4, 1)), ((0, 7, 1),))
 
 

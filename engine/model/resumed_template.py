@@ -163,9 +163,9 @@ class _Rest:
 class _Resumable:
     """Template whose loops over messages tell when an iteration begins, and can begin at one."""
 
-    def __init__(self, environment: jinja2.Environment, tree: nodes.Template, is_asked_at_end: bool) -> None:
+    def __init__(self, environment: jinja2.Environment, tree: nodes.Template, reads_flag_at_end: bool) -> None:
         self._template = jinja2.Template.from_code(environment, environment.compile(tree), environment.globals)
-        self._ignored = (ASKS,) if is_asked_at_end else ()
+        self._ignored = (ASKS,) if reads_flag_at_end else ()
 
     def start(self, earlier: Rendering, messages: Sequence[Message], settings: Mapping[str, Any]) -> Iteration | None:
         """Return the last iteration up to which messages are rendered as in `earlier`; None: there is none."""
@@ -188,8 +188,8 @@ class _Resumable:
         reads, pieces, begun = _Reads(aliased), list[str](), list[Iteration]()
         length, is_on, walked = 0, start is None, dict[int, _Messages]()  # `walked`: by loop, what it is over
         if earlier is not None and start is not None:
-            kept = earlier.iterations.index(start)
-            begun.extend(earlier.iterations[:kept])
+            num_reused = earlier.iterations.index(start)
+            begun.extend(earlier.iterations[:num_reused])
 
         def at(number: int, loop: LoopContext, *namespaces: Any) -> None:
             nonlocal length, is_on
@@ -207,8 +207,8 @@ class _Resumable:
                 length, is_on = start.length, True
                 reads.count = max(reads.count, start.num_read)
             if is_on and not reads.is_over:
-                kept = tuple(map(_attributes, namespaces))
-                begun.append(Iteration(number, loop.index0, length, reads.count, kept))
+                values = tuple(map(_attributes, namespaces))
+                begun.append(Iteration(number, loop.index0, length, reads.count, values))
 
         def rest(number: int, iterable: Any) -> Any:
             if not isinstance(iterable, _Messages):
@@ -246,7 +246,7 @@ def _resumable(source: str) -> _Resumable | None:
     if not loops:
         return None
     after = {id(one) for node in _behind(tree.body, loops[-1]) for one in node.find_all(nodes.Name)}
-    asked = [one for one in tree.find_all(nodes.Name) if one.name == ASKS]
+    reads = [one for one in tree.find_all(nodes.Name) if one.name == ASKS]
     spaces = dict.fromkeys(
         one.target.name
         for one in _at_top(tree.body)
@@ -262,7 +262,7 @@ def _resumable(source: str) -> _Resumable | None:
         loop.iter = _call(FROM, [nodes.Const(number), cast(nodes.Expr, loop.iter)])
     for node in (*tree.find_all(nodes.ExprStmt), *tree.find_all(nodes.Call)):
         node.set_environment(environment)
-    return _Resumable(environment, tree.set_lineno(1), all(id(one) in after for one in asked))
+    return _Resumable(environment, tree.set_lineno(1), all(id(one) in after for one in reads))
 
 
 def _call(name: str, arguments: list[nodes.Expr]) -> nodes.Call:

@@ -198,6 +198,11 @@ class ModelRunner:
             for cache, moves in zip(self.kv_caches, moves_of_groups, strict=True)
         )
 
+    @property
+    def reduced_threads(self) -> int:
+        """Threads of the last forward pass, if fewer than all (`ThreadCount`); else 0."""
+        return self._native.reduced_threads if self.compiled is not None else 0
+
     def move_blocks(self, moves_of_groups: Sequence[BlockMoves]) -> None:
         """Copy whole blocks in every layer of a group, for each group."""
         if not any(map(any, moves_of_groups)):
@@ -285,8 +290,8 @@ class ModelRunner:
         keep = batch.logit_indices
         with attending(context):
             if self.compiled is not None:
-                numbers = self._native.of(batch, context.recorder) if self.compiled.kernel else None
-                computed, num_called = self.compiled(batch, numbers)
+                layout = self._native.of(batch, context.recorder) if self.compiled.kernel else None
+                computed, num_called = self.compiled(batch, layout)
                 context.layers_called += num_called
                 return computed
             options = {"logits_to_keep": keep} if keep is not None and self._keeps_logits else {}

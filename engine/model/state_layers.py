@@ -196,9 +196,9 @@ def find_states(module: Any, num_tokens: int, run: Callable[[Any, Callable[[], N
         raise StateRefused(sentence("state.elsewhere", layer=silent[0]))
     found, first = [], 0
     for path, states in owners.items():
-        kept = _state_module(path, states, cache, noting)
-        kept.first, first = first, first + len(kept.tensors)
-        found.append(kept)
+        state_module = _state_module(path, states, cache, noting)
+        state_module.first, first = first, first + len(state_module.tensors)
+        found.append(state_module)
     return StateLayers(found)
 
 
@@ -225,10 +225,10 @@ def _state_module(path: str, states: list[tuple[int, int]], cache: Any, noting: 
     result = noting.results.get(path)
     if len(keys) != 1 or result is None:
         raise StateRefused(sentence("state.no_cache", path=path))
-    kept, tensors = cache.layers[layer], list[StateTensor]()
+    cached, tensors = cache.layers[layer], list[StateTensor]()
     for _, index in sorted(states):
         for kind in TENSORS:
-            tensor = getattr(kept, kind).get(index)
+            tensor = getattr(cached, kind).get(index)
             if tensor is not None:
                 if tensor.shape[0] != 1:
                     raise StateRefused(sentence("state.shape", shape=list(tensor.shape), layer=layer))
@@ -241,9 +241,9 @@ def _state_module(path: str, states: list[tuple[int, int]], cache: Any, noting: 
         rows,
         result,
         tensors,
-        kept.number_of_states,
-        dict(kept.conv_kernel_size),
-        dict(kept.has_previous_state),
+        cached.number_of_states,
+        dict(cached.conv_kernel_size),
+        dict(cached.has_previous_state),
     )
 
 
@@ -254,38 +254,40 @@ class StateStep:
     store: StateStore
     segments: list[RowSegment]
 
-    def run(self, kept: StateModule, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, module: StateModule, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Run a module on all segments. Returns its result for the whole row."""
         given = _named(args, kwargs)
-        results = [self._run_segment(kept, forward, given, segment) for segment in self.segments]
-        return _joined(kept.result, results, self.segments)
+        results = [self._run_segment(module, forward, given, segment) for segment in self.segments]
+        return _joined(module.result, results, self.segments)
 
     def _run_segment(
-        self, kept: StateModule, forward: Callable[..., Any], given: dict[Key, Any], segment: RowSegment
+        self, module: StateModule, forward: Callable[..., Any], given: dict[Key, Any], segment: RowSegment
     ) -> Any:
-        own = {key: _taken(value, kept.arguments.get(key), segment) for key, value in given.items()}
-        layer = self._layer(kept, segment)
+        own = {key: _taken(value, module.arguments.get(key), segment) for key, value in given.items()}
+        layer = self._layer(module, segment)
         # the module looks its layer up by its number
-        own[kept.cache_key] = Cache(layers=[*[None] * kept.layer, layer])
+        own[module.cache_key] = Cache(layers=[*[None] * module.layer, layer])
         out = forward(
             *[own[i] for i in range(len(own)) if i in own], **{k: v for k, v in own.items() if isinstance(k, str)}
         )
-        for place, tensor in enumerate(kept.tensors, kept.first):
+        for place, tensor in enumerate(module.tensors, module.first):
             self.store.tensors[place].index_copy_(0, segment.write, getattr(layer, tensor.kind)[tensor.number])
         return out
 
-    def _layer(self, kept: StateModule, segment: RowSegment) -> Any:
+    def _layer(self, module: StateModule, segment: RowSegment) -> Any:
         """Return transformers' cache layer with the states before a segment."""
-        layer: Any = LinearAttentionLayer(number_of_states=kept.num_states)
-        for place, tensor in enumerate(kept.tensors, kept.first):
+        layer: Any = LinearAttentionLayer(number_of_states=module.num_states)
+        for place, tensor in enumerate(module.tensors, module.first):
             pool = self.store.tensors[place]
             state = pool.new_zeros((1, *pool.shape[1:])) if segment.read is None else pool.index_select(0, segment.read)
             getattr(layer, tensor.kind)[tensor.number] = state
             getattr(layer, f"is_{tensor.kind}_initialized")[tensor.number] = True
             layer.device, layer.dtype = state.device, state.dtype
-        layer.conv_kernel_size.update(kept.kernel_sizes)
+        layer.conv_kernel_size.update(module.kernel_sizes)
         if segment.read is not None:
-            layer.has_previous_state.update(kept.has_previous)
+            layer.has_previous_state.update(module.has_previous)
         return layer
 
 
@@ -324,14 +326,14 @@ def _joined(rows: Rows, results: list[Any], segments: list[RowSegment]) -> Any:
 
 def install(module: nn.Module, states: StateLayers) -> None:
     """Patch the state-bearing modules to run segment by segment within a step."""
-    for kept in states.modules:
-        own: Any = module.get_submodule(kept.path)
-        own.forward = _by_segments(kept, own.forward)
+    for state_module in states.modules:
+        own: Any = module.get_submodule(state_module.path)
+        own.forward = _by_segments(state_module, own.forward)
 
 
-def _by_segments(kept: StateModule, forward: Callable[..., Any]) -> Callable[..., Any]:
+def _by_segments(module: StateModule, forward: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         step: StateStep | None = getattr(current(), "states", None)
-        return forward(*args, **kwargs) if step is None else step.run(kept, forward, args, kwargs)
+        return forward(*args, **kwargs) if step is None else step.run(module, forward, args, kwargs)
 
     return run

@@ -207,13 +207,13 @@ def common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
 
 
 def conversation(case: Case, num_turns: int) -> Iterator[tuple[list[Message], Message]]:
-    """Yield the messages before each answer of the model, and the answer."""
-    told: list[Message] = [{"role": "system", "content": "You answer in one sentence."}] if case.has_system else []
+    """Yield the chat before each answer of the model, and the answer."""
+    chat: list[Message] = [{"role": "system", "content": "You answer in one sentence."}] if case.has_system else []
     for turn in range(1, num_turns + 1):
         for part in range(case.num_questions):
             text = f"Question {turn}.{part + 1}: what does line {7 * turn} of the file say, and why is it there?"
             parts = [{"type": "text", "text": text}, {"type": "text", "text": "Be brief."}]
-            told.append({"role": "user", "content": parts if case.has_parts else text})
+            chat.append({"role": "user", "content": parts if case.has_parts else text})
         answers: list[Message] = [{"role": "assistant", "content": f"It says {turn}, for it counts the lines."}]
         if case.has_tools:
             function = {"name": "read_file", "arguments": {"path": f"{turn}.txt"}}
@@ -224,11 +224,11 @@ def conversation(case: Case, num_turns: int) -> Iterator[tuple[list[Message], Me
                 answer["reasoning_content"] = f"The file was read. Line {7 * turn} counts."
             if not answer.get("tool_calls"):
                 answer["content"] = case.spaces + answer["content"] + case.spaces
-            yield list(told), answer
-            told.append({k: v for k, v in answer.items() if not (case.drops_reasoning and k == "reasoning_content")})
+            yield list(chat), answer
+            chat.append({k: v for k, v in answer.items() if not (case.drops_reasoning and k == "reasoning_content")})
             for call in answer.get("tool_calls", ()):
                 result = {"role": "tool", "tool_call_id": call["id"], "name": "read_file", "content": f"{turn}\n" * 3}
-                told.append(result)
+                chat.append(result)
 
 
 def cases_of(template: ChatTemplate) -> Iterator[Case]:

@@ -1,13 +1,13 @@
-"""Tokens of a text that begins as an earlier text did: only what stands behind a cut is encoded again.
+"""Tokens of a text that begins like an earlier text: only the part after a cut is encoded again.
 
 A cut is a place where a tokenizer encodes both sides apart from each other. There are two kinds:
 
     special token   an added token that is matched before the text is normalized
     word            a pre-token of one regular expression, with normalizer NFC or none
 
-An expression decides on a word by what follows it. So a word is a cut only if both texts go on alike behind it for
-white space, other characters, white space and other characters, and for as long as the longest added token.
-`crosses_few_runs` says which expressions read no further than that.
+Where a word ends depends on the text that follows. So a word is a cut only if both texts are equal after it for a run
+of white space, of other characters, of white space and of other characters, and for the length of the longest added
+token. `crosses_few_runs` returns whether an expression reads no further than that.
 """
 
 from __future__ import annotations

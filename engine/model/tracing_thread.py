@@ -1,8 +1,8 @@
-"""torch.fx keeps what it traces with to the thread that traces.
+"""Limits torch.fx's patches to the tracing thread.
 
-While it traces it puts methods of its own in the place of `torch.nn.Module.__call__` and `__getattr__`, for the whole
-process: a thread that serves meanwhile would call modules by the tracer, which knows them not (NameError) or writes
-them into its graph. There is no way to ask it for less, so its patches are made to look which thread calls.
+While it traces, torch.fx replaces `torch.nn.Module.__call__` and `__getattr__` for the whole process. A thread that
+serves meanwhile would call modules through the tracer, which fails (NameError) or adds them to its graph. torch.fx has
+no narrower option, so the patches are wrapped to check which thread calls.
 """
 
 from __future__ import annotations

@@ -12,24 +12,24 @@ from typing import Self
 class Sentence(str):
     """English text with its translations, by language code."""
 
-    said: dict[str, str]
+    translations: dict[str, str]
 
     @classmethod
     def of(cls, texts: dict[str, str]) -> Self:
         """Return the sentence of texts by language code, including English."""
         made = cls(texts["en"])
-        made.said = {language: text for language, text in texts.items() if language != "en"}
+        made.translations = {language: text for language, text in texts.items() if language != "en"}
         return made
 
 
 class Refused(ValueError):
-    """Refused input; the message is one sentence. `said` has translations by language code."""
+    """Refused input; the message is one sentence. `translations` are by language code."""
 
-    said: dict[str, str]
+    translations: dict[str, str]
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.said = dict(message.said) if isinstance(message, Sentence) else {}
+        self.translations = dict(message.translations) if isinstance(message, Sentence) else {}
 
 
 class Sentences:
@@ -66,5 +66,5 @@ def joined(parts: Iterable[str]) -> Sentence:
 
 def _text(value: object, language: str) -> object:
     if isinstance(value, Refused):
-        return value.said.get(language, str(value))
-    return value.said.get(language, value) if isinstance(value, Sentence) else value
+        return value.translations.get(language, str(value))
+    return value.translations.get(language, value) if isinstance(value, Sentence) else value

@@ -47,10 +47,10 @@ def option_texts(language: str) -> dict[str, str]:
     """
     texts: dict[str, str] = {}
     for name, words in words_in(language).items():
-        told = {"": words.label, ".help": words.help, ".none": words.none, ".number": words.number}
-        told |= {f".{value}": text for value, text in words.values.items()}
-        told |= {f".{value}.help": text for value, text in words.values_help.items()}
-        texts |= {f"option.{name}{key}": text for key, text in told.items() if text}
+        own = {"": words.label, ".help": words.help, ".none": words.none, ".number": words.number}
+        own |= {f".{value}": text for value, text in words.values.items()}
+        own |= {f".{value}.help": text for value, text in words.values_help.items()}
+        texts |= {f"option.{name}{key}": text for key, text in own.items() if text}
     return texts
 
 

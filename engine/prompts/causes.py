@@ -283,9 +283,9 @@ def _summarised(parting: Parting) -> Found:
     if gone < 2 or come >= gone:
         return None
     lengths = [sum(len(text) for _, _, text, _ in some) for some in (parting.rest[:gone], parting.after[:come])]
-    is_said = SUMMARY.search(new.text[:SUMMARY_WITHIN]) is not None
+    has_words = SUMMARY.search(new.text[:SUMMARY_WITHIN]) is not None
     is_shown = parting.kept_later and gone >= 4 and 2 * lengths[1] <= lengths[0]
-    return ("history_summarised", str(gone)) if is_said or is_shown else None
+    return ("history_summarised", str(gone)) if has_words or is_shown else None
 
 
 def _edited(parting: Parting) -> Found:
@@ -294,8 +294,8 @@ def _edited(parting: Parting) -> Found:
         return None
     if parting.is_moved:
         return None
-    is_asked_again = parting.at == len(parting.earlier) - 1 and not parting.is_before_messages
-    if parting.kept_later or (is_asked_again and _alike(old.text, new.text) >= LEAST_ALIKE):
+    is_last_message = parting.at == len(parting.earlier) - 1 and not parting.is_before_messages
+    if parting.kept_later or (is_last_message and _alike(old.text, new.text) >= LEAST_ALIKE):
         return "message_edited", ""
     return None
 

@@ -123,12 +123,12 @@ class PolicyCache:
         least = policy.minimum_of(request.model)
         for at in self._breakpoints(request):
             if path[at].end >= least:
-                node, kept = path[at], request.segments[at].kept or 0.0
-                node.kept = max(kept, node.kept if node.until >= now else 0.0)
-                node.until = max(node.until, now + kept)
+                node, ttl = path[at], request.segments[at].ttl or 0.0
+                node.ttl = max(ttl, node.ttl if node.until >= now else 0.0)
+                node.until = max(node.until, now + ttl)
 
     def _breakpoints(self, request: PromptRequest) -> list[int]:
-        return [i for i, one in enumerate(request.segments) if one.kept is not None][-self.policy.most_breakpoints :]
+        return [i for i, one in enumerate(request.segments) if one.ttl is not None][-self.policy.most_breakpoints :]
 
     def _at_breakpoint(self, request: PromptRequest, match: Match, now: float) -> Hit:
         """Look back from each breakpoint for an entry written by an earlier breakpoint."""
@@ -142,7 +142,7 @@ class PolicyCache:
         if reached:
             node = shared[reached[-1]]
             for earlier in reached:  # each use restarts the time to live
-                shared[earlier].until = max(shared[earlier].until, now + shared[earlier].kept)
+                shared[earlier].until = max(shared[earlier].until, now + shared[earlier].ttl)
             found = node.end
         else:
             found = 0

@@ -17,7 +17,7 @@ from engine.prompts.segments import Content, Segment
 class Node:
     """Segment after those above it. `end`: tokens up to its end."""
 
-    __slots__ = ("children", "end", "ends", "kept", "last", "tokens", "touched", "until", "uses")
+    __slots__ = ("children", "end", "ends", "last", "tokens", "touched", "ttl", "until", "uses")
 
     def __init__(self, tokens: Sequence[int], start: int) -> None:
         self.tokens, self.end = tokens, start + len(tokens)
@@ -27,7 +27,7 @@ class Node:
         self.ends = -1  # last request that ended here; -1: none
         self.touched = 0.0  # time of that request
         self.until = -1.0  # expiry of an entry at a breakpoint here, and its time to live in seconds
-        self.kept = 0.0
+        self.ttl = 0.0
 
 
 class Match(NamedTuple):

@@ -136,15 +136,15 @@ def _prompt(
     prompt, whole = earlier or (None, None)
     before = prompt.renderings if prompt else (None, None)
     renderings = (
-        template.rendering(read.conversation.messages, _asking(read.conversation), before[0]),
-        template.rendering(read.marked.messages, _asking(read.marked), before[1]),
+        template.rendering(read.conversation.messages, _template_inputs(read.conversation), before[0]),
+        template.rendering(read.marked.messages, _template_inputs(read.marked), before[1]),
     )
     text, marked = (one.text for one in renderings)
     tokens = _tokenized(text, template, prompt)
     return cutter.cut(text, renderings, tokens, skeleton_of(marked, read.leaves), request.segments, whole)
 
 
-def _asking(conversation: Conversation) -> dict[str, Any]:
+def _template_inputs(conversation: Conversation) -> dict[str, Any]:
     return {**conversation.settings, "add_generation_prompt": True}
 
 

@@ -18,7 +18,7 @@ from engine.cache.prefix_memory import common_prefix
 from engine.prompts.causes import VOLATILE
 from engine.prompts.readers import PromptRequest
 from engine.prompts.report import Player, Settings, Verdict
-from engine.prompts.segments import SECONDS_KEPT, Segment
+from engine.prompts.segments import TTL_SECONDS, Segment
 
 if TYPE_CHECKING:
     from engine.prompts.tokens import Encode
@@ -119,7 +119,7 @@ def _split(text: str, kinds: Kinds) -> tuple[str, str]:
 def _breakpoint_last(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list[Segment]]:
     lasts = [one.segments[-1] for one in requests]
     return [
-        [*one.segments[:-1], replace(last, kept=last.kept or SECONDS_KEPT["5m"])]
+        [*one.segments[:-1], replace(last, ttl=last.ttl or TTL_SECONDS["5m"])]
         for one, last in zip(requests, lasts, strict=True)
     ]
 
@@ -149,12 +149,12 @@ def _around(text: str, other: str) -> str:
 def _diff(old: Sequence[Segment], new: Sequence[Segment]) -> list[str]:
     """Return the segments that differ as diff lines, each with the context of the difference."""
     mine, others = {one.content for one in old}, {one.content for one in new}
-    marked = {one.path for one in old if one.kept is not None}
+    marked = {one.path for one in old if one.ttl is not None}
     gone = {one.path: one.text for one in old if one.content not in others}
     come = {one.path: one.text for one in new if one.content not in mine}
     lines = [f"- {path}: {_around(text, come.get(path, text))}" for path, text in gone.items()]
     lines += [f"+ {path}: {_around(text, gone.get(path, text))}" for path, text in come.items()]
-    lines += [f"+ cache_control on {one.path}" for one in new if one.kept and one.path not in marked]
+    lines += [f"+ cache_control on {one.path}" for one in new if one.ttl and one.path not in marked]
     if not lines:
         lines = [f"- order: {', '.join(one.path for one in old[:6])}", "+ order: sorted"]
     return lines[:8]

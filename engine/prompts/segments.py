@@ -18,14 +18,14 @@ Kind = Literal["tool", "system", "message", "reasoning", "call", "result", "imag
 Content = tuple[str, str, str, int]
 PROMPTS = ("messages", "input", "prompt")  # fields of a body, one of which has the prompt
 SYSTEM_ROLES = ("system", "developer")
-SECONDS_KEPT = {"5m": 300.0, "1h": 3600.0}  # time to live by the `ttl` of a cache_control
+TTL_SECONDS = {"5m": 300.0, "1h": 3600.0}  # time to live by the `ttl` of a cache_control
 _MESSAGE = re.compile(r"^(?:messages|input)\[(\d+)\]")
 
 
 class Segment(Struct, frozen=True):
     """Part of a prompt, with its path in the request's JSON.
 
-    `kept`: time to live in seconds requested by a `cache_control` on it; None: it has none. `cut`: differs if equal
+    `ttl`: time to live in seconds requested by a `cache_control` on it; None: it has none. `cut`: differs if equal
     texts have different tokens: truncated, or tokenized in another context.
     """
 
@@ -33,7 +33,7 @@ class Segment(Struct, frozen=True):
     kind: Kind
     role: str
     text: str
-    kept: float | None = None
+    ttl: float | None = None
     cut: int = 0
 
     @property
@@ -55,8 +55,8 @@ def segments_of(body: Mapping[str, Any]) -> list[Segment]:
         ValueError: a part has an unknown shape; one sentence.
     """
     found = [*_tools(body), *_system(body), *_messages(body)]
-    if found and (kept := _kept(body)) is not None:  # on the body: applies to the last block that can be cached
-        found[-1] = msgspec.structs.replace(found[-1], kept=kept)
+    if found and (ttl := _ttl(body)) is not None:  # on the body: applies to the last block that can be cached
+        found[-1] = msgspec.structs.replace(found[-1], ttl=ttl)
     return found
 
 
@@ -73,7 +73,7 @@ def is_hashed(value: Any) -> bool:
 def _tools(body: Mapping[str, Any]) -> Iterator[Segment]:
     for index, tool in enumerate(_listed(body, "tools")):
         plain = {key: value for key, value in _mapping(tool, f"tools[{index}]").items() if key != "cache_control"}
-        yield Segment(f"tools[{index}]", "tool", "", as_text(plain), _kept(tool))
+        yield Segment(f"tools[{index}]", "tool", "", as_text(plain), _ttl(tool))
 
 
 def _system(body: Mapping[str, Any]) -> Iterator[Segment]:
@@ -134,25 +134,25 @@ def _content(content: Any, path: str, kind: Kind, role: str) -> Iterator[Segment
 
 
 def _block(block: Mapping[str, Any], path: str, kind: Kind, role: str) -> Segment:
-    kept = _kept(block)
+    ttl = _ttl(block)
     match block.get("type"):
         case "thinking" | "redacted_thinking":
-            return Segment(path, "reasoning", role, str(block.get("thinking") or block.get("data") or ""), kept)
+            return Segment(path, "reasoning", role, str(block.get("thinking") or block.get("data") or ""), ttl)
         case "tool_use" | "server_tool_use":
-            return Segment(path, "call", role, as_text([block.get("name"), block.get("input")]), kept)
+            return Segment(path, "call", role, as_text([block.get("name"), block.get("input")]), ttl)
         case "tool_result":
             content = block.get("content")
-            return Segment(path, "result", role, content if isinstance(content, str) else as_text(content), kept)
+            return Segment(path, "result", role, content if isinstance(content, str) else as_text(content), ttl)
     if isinstance(text := block.get("text"), str) or is_hashed(text):
-        return Segment(f"{path}.text", kind, role, text if isinstance(text, str) else as_text(text), kept)
+        return Segment(f"{path}.text", kind, role, text if isinstance(text, str) else as_text(text), ttl)
     plain = as_text({key: value for key, value in block.items() if key != "cache_control"})
     digest = hashlib.sha256(plain.encode()).hexdigest()
-    return Segment(path, "image", role, f"{block.get('type', '')} {digest}", kept)  # or another medium
+    return Segment(path, "image", role, f"{block.get('type', '')} {digest}", ttl)  # or another medium
 
 
-def _kept(part: Mapping[str, Any]) -> float | None:
+def _ttl(part: Mapping[str, Any]) -> float | None:
     control = part.get("cache_control")
-    return SECONDS_KEPT.get(str(control.get("ttl", "5m")), 300.0) if isinstance(control, Mapping) else None
+    return TTL_SECONDS.get(str(control.get("ttl", "5m")), 300.0) if isinstance(control, Mapping) else None
 
 
 def _listed(part: Mapping[str, Any], name: str) -> list[Any]:

@@ -148,7 +148,7 @@ def _next(text: str, at: int, is_exact: bool, gap: str, leaf: str, after: str) -
         for cut in range(len(lead) + 1):
             if text.startswith(lead[cut:] + core, begin):
                 end = begin + len(lead) - cut + len(core)
-                return begin, end + _num_kept(text, end, trail, after)
+                return begin, end + _num_rendered(text, end, trail, after)
     forms = dict.fromkeys((leaf, lead + core, core + trail, core))
     hits = [] if is_exact else [(text.find(gap + form, at), len(gap), form) for form in forms]
     if not any(begin >= 0 for begin, _, _ in hits):
@@ -158,7 +158,7 @@ def _next(text: str, at: int, is_exact: bool, gap: str, leaf: str, after: str) -
     return min(places, key=lambda place: (place[0], -place[1]), default=None)  # including rendered whitespace
 
 
-def _num_kept(text: str, end: int, trail: str, after: str) -> int:
+def _num_rendered(text: str, end: int, trail: str, after: str) -> int:
     """Return how many characters of a text's trailing whitespace are rendered before `after`."""
     for count in range(len(trail), -1, -1):
         if text.startswith(trail[:count] + after, end):

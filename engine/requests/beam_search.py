@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class Offer(NamedTuple):
-    """A token that a beam could go on with."""
+    """Candidate for the next token of a beam."""
 
     token_id: int
     logprob: float  # what the search adds up

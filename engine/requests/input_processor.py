@@ -142,7 +142,7 @@ class InputProcessor:
 
     def _max_tokens(self, num_prompt_tokens: int, sampling: SamplingParams) -> int:
         """Return how many tokens may be generated, when that many are sure to fit the model and the pool."""
-        length, blocks, size, asked = (
+        length, blocks, size, limit = (
             self.max_model_len, self._num_blocks, self._config.block_size, sampling.max_tokens,
         )  # fmt: skip
         if sampling.use_beam_search:  # after a preemption each beam may have to hold all of its blocks itself
@@ -161,12 +161,12 @@ class InputProcessor:
                 )
             )
         room = min(length - num_prompt_tokens, fit)
-        if asked is not None and asked > room:
+        if limit is not None and limit > room:
             raise RequestError(
                 sentence(
                     "request.max_tokens",
                     tokens=num_prompt_tokens,
-                    asked=asked,
+                    asked=limit,
                     most=room,
                     length=length,
                     room=self._room(blocks, sampling),
@@ -174,7 +174,7 @@ class InputProcessor:
                 ),
                 "max_tokens",
             )
-        return room if asked is None else asked
+        return room if limit is None else limit
 
     def _max_tokens_in_pool(self, num_prompt_tokens: int, places: int) -> int:
         """Return the largest max_tokens that every group of layers has room for, with `places` such sequences at

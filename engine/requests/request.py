@@ -14,7 +14,7 @@ from engine.trace.operations import FinishReason
 class Request:
     """Prompt and its outputs. Most requests have one sequence; samples and beams are forked from the first.
 
-    `completions` has every sequence there ever was, the first one first. `outputs` are the requested ones.
+    `completions` has all sequences so far, in order of creation. `outputs` are the requested ones.
     """
 
     def __init__(self, sequence: Sequence, sampling: SamplingParams, tokenizer: Tokenizer | None, seed: int) -> None:
@@ -37,7 +37,7 @@ class Request:
 
     @property
     def sequence(self) -> Sequence:
-        """The sequence that computed the prompt."""
+        """Sequence that computed the prompt."""
         return self.completions[0].sequence
 
     @property
@@ -50,12 +50,12 @@ class Request:
 
     @property
     def output_token_ids(self) -> list[int]:
-        """The first output's tokens so far; once the request is done, the best one's."""
+        """Tokens of the first output so far; of the best one once the request is done."""
         return self.outputs[0].output_token_ids
 
     @property
     def text(self) -> str:
-        """The first output's text so far; once the request is done, the best one's."""
+        """Text of the first output so far; of the best one once the request is done."""
         return self.outputs[0].text
 
     @property

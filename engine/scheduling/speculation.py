@@ -40,7 +40,7 @@ class Drafter(Protocol):
     @property
     def method(self) -> DraftMethod: ...
 
-    def propose(self, asked: Items[tuple[Sequence, int]]) -> list[Proposal]:
+    def propose(self, wanted: Items[tuple[Sequence, int]]) -> list[Proposal]:
         """Return at most the given number of draft tokens, which is at least one, for each sequence."""
 
     def close(self) -> None: ...
@@ -67,10 +67,10 @@ class Speculation:
         """Add drafts to the decoding sequences of a step, within its budget and the free blocks."""
         if step.preempted:
             return  # blocks are short
-        asked = [(item.sequence, most) for item in step.batch.values() if (most := self._most(item, step)) > 0]
-        if not asked:
+        wanted = [(item.sequence, most) for item in step.batch.values() if (most := self._most(item, step)) > 0]
+        if not wanted:
             return
-        for (sequence, most), proposal in zip(asked, self._drafter.propose(asked), strict=True):
+        for (sequence, most), proposal in zip(wanted, self._drafter.propose(wanted), strict=True):
             end = sequence.num_tokens
             drafts = proposal.token_ids[: max(0, min(most, step.budget))]
             while drafts and not self._cache.allocate(sequence.seq_id, end + len(drafts), "draft"):

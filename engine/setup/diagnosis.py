@@ -122,13 +122,13 @@ def compiled_pass() -> dict[str, Any]:
 
     Loads the model, and builds its C functions if needed, which takes seconds.
     """
-    from engine.model.compiled import is_kept
+    from engine.model.compiled import is_cached
     from engine.model.loader import load_model
     from engine.model.means import missing_means
     from engine.model.native import build_native
 
     model = load_model(BUNDLED)
-    if is_kept(model):
+    if is_cached(model):
         return {"is_there": True, "why": ""}
     why = "not compiled yet: kvtheater serve does it in the background"
     if model.device.type != "cpu":
@@ -161,5 +161,5 @@ def _version(name: str) -> str:
 def _first_line(compiler: str | None) -> str:
     if compiler is None:
         return ""
-    said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
-    return f"{compiler}: {said.partition(chr(10))[0]}"
+    output = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
+    return f"{compiler}: {output.partition(chr(10))[0]}"

@@ -39,8 +39,8 @@ def resolve_for(config: EngineConfig, facts: ModelFacts) -> Resolved:
     if facts.latent_dim and config.by_sequence:
         raise ConfigError(sentence("latent.strategy", strategy=config.strategy, name=facts.name))
     if config.forget_policy and (facts.latent_dim or facts.state_bytes):
-        kept = sentence("kept.latents" if facts.latent_dim else "kept.states")
-        raise ConfigError(sentence("forget.model", name=facts.name, kept=kept))
+        stored = sentence("kept.latents" if facts.latent_dim else "kept.states")
+        raise ConfigError(sentence("forget.model", name=facts.name, kept=stored))
     if (offs := _offs(config)) and (wrong := refusal(offs, facts)):
         raise ConfigError(wrong)
     slots = slots_that_fit(facts, config.kv_cache_dtype)

@@ -113,8 +113,8 @@ def described(given: Mapping[str, Any], name: str) -> Architecture:
     whole = _known(given)
     text = whole.get_text_config(decoder=True)
     inner = given.get("text_config")
-    said = inner if isinstance(inner, Mapping) else given
-    merged = {**text.to_dict(), **_more(text), **{key: value for key, value in said.items() if value is not None}}
+    values = inner if isinstance(inner, Mapping) else given
+    merged = {**text.to_dict(), **_more(text), **{key: value for key, value in values.items() if value is not None}}
     kv_shapes(merged)  # checks that counts are within bounds before the model is constructed
     module = _without_content(whole)
     num_params, num_active = count_parameters(module, text)
@@ -140,14 +140,14 @@ def _with_known_family(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _matrices(module: Any) -> Iterator[Weight]:
     """Yield the weights of linear layers and of experts, each once; a tied output projection is the embedding."""
-    kept = {id(one) for one in (module.get_input_embeddings(),) if one is not None for one in one.parameters()}
+    seen = {id(one) for one in (module.get_input_embeddings(),) if one is not None for one in one.parameters()}
     head = module.get_output_embeddings()
     for name, owner in module.named_modules():
         for weight, parameter in owner.named_parameters(recurse=False):
             is_linear = isinstance(owner, torch.nn.Linear | Conv1D) and parameter.ndim == 2
             is_expert = parameter.ndim == 3 and not isinstance(owner, torch.nn.modules.conv._ConvNd)
-            if (is_linear or is_expert) and id(parameter) not in kept:
-                kept.add(id(parameter))
+            if (is_linear or is_expert) and id(parameter) not in seen:
+                seen.add(id(parameter))
                 full = name if is_linear else f"{name}.{weight}"
                 yield Weight(full, parameter.numel(), is_expert, owner is head)
 

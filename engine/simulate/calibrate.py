@@ -21,7 +21,7 @@ FEWEST_STEPS = 16
 
 
 class CalibrationError(ValueError):
-    """The log has too little data; the message says what is missing."""
+    """The log has too little data; the message names what is missing."""
 
 
 class Timed(NamedTuple):

@@ -87,7 +87,7 @@ class SimulatedInstance:
         self._next_seq_id, self._stride = place.first_seq_id, place.seq_id_stride
         self._num_records = self._num_steps = self._num_unfinished = 0
         self.num_preemptions = 0
-        self.num_asked_tokens = self.num_hit_tokens = 0  # of the first prefix-cache lookup of each prompt
+        self.num_queried_tokens = self.num_hit_tokens = 0  # of the first prefix-cache lookup of each prompt
         self._looked_up: set[int] = set()  # sequences whose lookup is counted, here or on their prefill instance
         self._scheduled: list[ScheduledSequence] = []
         self._batch: list[BatchEntry] = []
@@ -221,7 +221,7 @@ class SimulatedInstance:
         if kinds[Lookup]:
             found = [op for op in self._ops if isinstance(op, Lookup) and op.seq_id not in self._looked_up]
             self._looked_up.update(op.seq_id for op in found)
-            self.num_asked_tokens += sum(op.num_tokens for op in found)
+            self.num_queried_tokens += sum(op.num_tokens for op in found)
             self.num_hit_tokens += sum(op.num_hit_tokens for op in found)
         self._ops.clear()
         self._num_records += 1

@@ -58,7 +58,7 @@ class Card(NamedTuple):
         raise ValueError(f"no layer times of {self.model.id} on {tensor_parallel} × {self.gpu.id}{known}")
 
     def room_tokens(self, tensor_parallel: int = 1, stages: int = 1, **more: int) -> int:
-        """As `engine.accounting.token_capacity`."""
+        """Return the token capacity (`engine.accounting.token_capacity`)."""
         return room_tokens(self.model, self.gpu, tensor_parallel, stages, **more)
 
     @property
@@ -87,7 +87,7 @@ def _linear(layer: LayerTimes, model: ModelPreset, gpu: GpuPreset) -> Linear:
         model.num_layers * (matrices + ALL_REDUCES * exchange) / 1000 + output
         for matrices, exchange in zip(layer.milliseconds, exchanges, strict=True)
     ]
-    whose = f"{layer.layers_of} × {layer.scaled:g} in place of {model.name}'s" if layer.layers_of else model.name
+    measured = f"{layer.layers_of} × {layer.scaled:g} in place of {model.name}'s" if layer.layers_of else model.name
     kv_bytes = stored_bytes_per_token(model) / min(1, model.num_kv_heads / tp)  # a head is on one GPU at least
     return Linear(
         token_knots=layer.tokens,
@@ -95,5 +95,5 @@ def _linear(layer: LayerTimes, model: ModelPreset, gpu: GpuPreset) -> Linear:
         seq_seconds=2 * projection / peak,  # the output projection has one row per sequence
         key_seconds=kv_bytes / width,
         pair_seconds=2 * model.num_layers * model.num_heads * (model.head_dim + model.v_head_dim) / peak,
-        source=f"layers of {whose} on {tp} × {gpu.name} ({layer.source}), attention by the roofline",
+        source=f"layers of {measured} on {tp} × {gpu.name} ({layer.source}), attention by the roofline",
     )

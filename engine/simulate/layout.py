@@ -58,19 +58,19 @@ def nodes_needed(instances: Sequence[Instances], gpus_of_node: int) -> int:
 def filled(instances: Sequence[Instances], gpus_of_node: int) -> Layout:
     """Fill one node after another; a split that does not fit into the rest of any node starts a new one."""
     nodes: list[list[Kind]] = []
-    whose: list[str] = []
+    gpu_of: list[str] = []
     places: dict[Kind, list[int]] = {one.kind: [] for one in instances}
     for one in sorted(instances, key=lambda one: -one.tensor_parallel):
         for _ in range(one.replicas * one.stages):
             fits = (
                 at
                 for at, node in enumerate(nodes)
-                if whose[at] == one.gpu and gpus_of_node - len(node) >= one.tensor_parallel
+                if gpu_of[at] == one.gpu and gpus_of_node - len(node) >= one.tensor_parallel
             )
             at = next(fits, len(nodes))
             if at == len(nodes):
                 nodes.append([])
-                whose.append(one.gpu)
+                gpu_of.append(one.gpu)
             nodes[at] += [one.kind] * one.tensor_parallel
             places[one.kind].append(at)
     return Layout(nodes, places)

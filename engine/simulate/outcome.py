@@ -63,5 +63,5 @@ class Outcome:
     busy_seconds: list[float]  # by instance
     moved_bytes: int
     num_preemptions: int
-    num_asked_tokens: int  # prompt tokens queried in the prefix cache, each prompt once
+    num_queried_tokens: int  # prompt tokens queried in the prefix cache, each prompt once
     num_hit_tokens: int

@@ -81,8 +81,8 @@ class Replay:
     def _await(self, index: int, arrival: Arrival) -> None:
         """Schedule an arrival relative to the event it waits for, with the delay in steps of the log."""
         due = list[int]()
-        for asked in arrival.asked:
-            before, what = (asked.after, "ended") if arrival.kind == "submit" else (asked, "came")
+        for request in arrival.requests:
+            before, what = (request.after, "ended") if arrival.kind == "submit" else (request, "came")
             if before is None:
                 due.append(arrival.step)
                 continue
@@ -94,21 +94,21 @@ class Replay:
             due.append(self._happened[key] + arrival.step - in_log)
         heappush(self._due, (max(due, default=arrival.step), index))
 
-    def _happen(self, asked: LoggedRequest, what: str) -> None:
-        key = (id(asked), what)
+    def _happen(self, request: LoggedRequest, what: str) -> None:
+        key = (id(request), what)
         self._happened[key] = self._num_steps + self._skipped
         for index in self._waiting.pop(key, ()):
             self._await(index, self._inputs.arrivals[index])
 
     def _arrive(self, arrival: Arrival) -> Decided:
-        for asked in arrival.asked:
+        for request in arrival.requests:
             if arrival.kind == "submit":
-                self._submit(asked)
+                self._submit(request)
                 continue
             for sequence, one, _ in list(self._live.values()):
-                if one is asked and arrival.kind == "abort":
+                if one is request and arrival.kind == "abort":
                     self._finish(sequence, "abort", "")
-                elif one is asked and arrival.max_tokens is not None and self._fits(sequence, arrival.max_tokens):
+                elif one is request and arrival.max_tokens is not None and self._fits(sequence, arrival.max_tokens):
                     sequence.max_tokens = arrival.max_tokens
         return self._record(arrival.kind, [])
 
@@ -118,30 +118,30 @@ class Replay:
         demand = self._cache.demand_at_most(longest, self.config.tokens_a_step or longest)
         return demand.needed <= demand.available
 
-    def _submit(self, asked: LoggedRequest) -> None:
+    def _submit(self, request: LoggedRequest) -> None:
         seq_id = self._next_seq_id
         sequence = Sequence(
             seq_id=seq_id,
-            request_id=asked.request_id,
-            token_ids=asked.prompt.tolist(),
-            num_prompt_tokens=len(asked.prompt),
-            max_tokens=asked.max_tokens,
-            priority=asked.priority,
-            cache_salt=asked.cache_salt,
+            request_id=request.request_id,
+            token_ids=request.prompt.tolist(),
+            num_prompt_tokens=len(request.prompt),
+            max_tokens=request.max_tokens,
+            priority=request.priority,
+            cache_salt=request.cache_salt,
             arrival=seq_id,
-            num_forks=asked.num_forks,
-            skip_reading_prefix_cache=asked.scores_prompt,
+            num_forks=request.num_forks,
+            skip_reading_prefix_cache=request.scores_prompt,
         )
         try:
             self._scheduler.add(sequence, [], {})
         except ValueError:
             self.num_refused += 1
-            self._happen(asked, "came")
-            self._happen(asked, "ended")
+            self._happen(request, "came")
+            self._happen(request, "ended")
             return
         self._next_seq_id += 1
-        self._live[seq_id] = (sequence, asked, asked.sequences[0])
-        self._happen(asked, "came")
+        self._live[seq_id] = (sequence, request, request.sequences[0])
+        self._happen(request, "came")
 
     def _step(self) -> Decided:
         scheduler = self._scheduler
@@ -161,37 +161,37 @@ class Replay:
         if self.config.strategy == "none":
             scheduler.discard([one for one in scheduler.running if one.num_computed_tokens])
         self._num_steps += 1
-        for asked in self._ended:
-            self._happen(asked, "ended")
+        for request in self._ended:
+            self._happen(request, "ended")
         self._ended.clear()
         return self._record("step", batch)
 
     def _fork(self, parent: Sequence) -> Sequence:
-        _, asked, _ = self._live[parent.seq_id]
-        member = 1 + asked.num_forks - parent.num_forks
-        child = self._scheduler.fork(parent, self._next_seq_id, asked.request_id)
-        logged = asked.sequences[member] if member < len(asked.sequences) else None
-        self._live[child.seq_id] = (child, asked, logged)
+        _, request, _ = self._live[parent.seq_id]
+        member = 1 + request.num_forks - parent.num_forks
+        child = self._scheduler.fork(parent, self._next_seq_id, request.request_id)
+        logged = request.sequences[member] if member < len(request.sequences) else None
+        self._live[child.seq_id] = (child, request, logged)
         self._next_seq_id += 1
         return child
 
     def _append(self, sequence: Sequence) -> None:
-        _, asked, logged = self._live[sequence.seq_id]
-        said = logged.token_ids if logged is not None else array(TOKENS)
+        _, request, logged = self._live[sequence.seq_id]
+        output = logged.token_ids if logged is not None else array(TOKENS)
         at = len(sequence.token_ids) - sequence.num_prompt_tokens
         position = len(sequence.token_ids)
-        token_id = said[at] if at < len(said) else self._drawn.at(f"{asked.request_id}/{id(logged)}", position)
+        token_id = output[at] if at < len(output) else self._drawn.at(f"{request.request_id}/{id(logged)}", position)
         self._scheduler.append_token(sequence, token_id)
-        if logged is not None and logged.reason is not None and at + 1 == len(said):
+        if logged is not None and logged.reason is not None and at + 1 == len(output):
             self._finish(sequence, logged.reason, logged.detail)
         elif at + 1 >= sequence.max_tokens:
             self._finish(sequence, "length", f"max_tokens {sequence.max_tokens}")
 
     def _finish(self, sequence: Sequence, reason: FinishReason, detail: str) -> None:
         self._scheduler.finish(sequence, reason, detail)
-        _, asked, _ = self._live.pop(sequence.seq_id)
-        if reason != "abort" and not any(other is asked for _, other, _ in self._live.values()):
-            self._ended.append(asked)
+        _, request, _ = self._live.pop(sequence.seq_id)
+        if reason != "abort" and not any(other is request for _, other, _ in self._live.values()):
+            self._ended.append(request)
 
     def _record(self, kind: RecordKind, batch: list[Share]) -> Decided:
         record = Decided(self._num_records, kind, self._num_steps, self._ops.copy(), batch)

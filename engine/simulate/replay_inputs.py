@@ -80,7 +80,7 @@ class Arrival(NamedTuple):
 
     kind: RecordKind
     step: int
-    asked: list[LoggedRequest]
+    requests: list[LoggedRequest]
     max_tokens: int | None = None  # of an `adjust`: the new value
 
 
@@ -148,17 +148,17 @@ class _Reading:
         self._ended: dict[bytes, deque[tuple[LoggedRequest, LoggedSequence]]] = {}  # by the first tokens of the prompt
 
     def read(self, record: Decided) -> None:
-        asked: dict[int, LoggedRequest] = {}  # by id(): requests of the record
+        requests: dict[int, LoggedRequest] = {}  # by id(): requests of the record
         max_tokens = None
         for op in record.ops:
             match op:
                 case Sample():
                     self.of_seq[op.seq_id][1].token_ids.append(op.token_id)
                 case Submit():
-                    one = _asked(op)
+                    one = _logged(op)
                     one.came, one.after = record.step, self._before(one.prompt)
                     self.of_seq[op.seq_id] = (one, one.sequences[0])
-                    asked[id(one)] = one
+                    requests[id(one)] = one
                 case Fork():
                     if op.reason == "beam":
                         raise ReplayError(
@@ -169,13 +169,13 @@ class _Reading:
                     self.of_seq[op.seq_id] = (one, one.sequences[-1])
                 case Finish():
                     one, logged = self.of_seq.pop(op.seq_id)
-                    asked[id(one)] = one
+                    requests[id(one)] = one
                     if op.reason != "abort":
                         logged.reason, logged.detail = op.reason, op.detail
                         self._end(one, logged, record.step)
                 case Adjust():
                     one, _ = self.of_seq[op.seq_ids[0]]
-                    asked[id(one)], max_tokens = one, op.max_tokens
+                    requests[id(one)], max_tokens = one, op.max_tokens
                 case Load():
                     raise ReplayError(
                         f"in record {record.index} a block came from outside the pool, and the log does not say what "
@@ -184,7 +184,7 @@ class _Reading:
                 case _:
                     pass
         if record.kind != "step":
-            self.arrivals.append(Arrival(record.kind, record.step, list(asked.values()), max_tokens))
+            self.arrivals.append(Arrival(record.kind, record.step, list(requests.values()), max_tokens))
 
     def _end(self, one: LoggedRequest, logged: LoggedSequence, step: int) -> None:
         if any(other is one for other, _ in self.of_seq.values()):
@@ -208,7 +208,7 @@ def _key(tokens: array[int]) -> bytes:
     return tokens[:KEY_TOKENS].tobytes()
 
 
-def _asked(op: Submit) -> LoggedRequest:
+def _logged(op: Submit) -> LoggedRequest:
     sampling = op.sampling
     if sampling.get("use_beam_search"):
         raise ReplayError(f"request {op.request_id!r} is a beam search, and which of them go on only a model says")

@@ -139,7 +139,7 @@ class Simulation:
             busy_seconds=self._busy,
             moved_bytes=self._network.moved_bytes,
             num_preemptions=sum(one.num_preemptions for one in self.instances),
-            num_asked_tokens=sum(one.num_asked_tokens for one in self.instances),
+            num_queried_tokens=sum(one.num_queried_tokens for one in self.instances),
             num_hit_tokens=sum(one.num_hit_tokens for one in self.instances),
         )
 
@@ -166,9 +166,9 @@ class Simulation:
         before = self._served[one.after]
         self._ask(index, one, [] if one.is_whole else [*before.prompt, *before.token_ids], self._env.now)
 
-    def _ask(self, index: int, one: Wanted, said: list[int], arrived: float) -> None:
+    def _ask(self, index: int, one: Wanted, earlier: list[int], arrived: float) -> None:
         served, request_id = self._served[index], f"request-{index}"
-        served.arrived, served.prompt = arrived, [*said, *one.prompt]
+        served.arrived, served.prompt = arrived, [*earlier, *one.prompt]
         self._of_request[request_id] = index
         spec = RequestSpec(served.prompt, SamplingParams(max_tokens=one.output_tokens), request_id)
         if self._is_alone:
@@ -180,7 +180,7 @@ class Simulation:
         except RejectedError:
             self._done[index].succeed()
             return
-        self._send(flight.instance, flight.asked, None)
+        self._send(flight.instance, flight.sent_spec, None)
 
     def _send(self, instance: int, spec: RequestSpec, offered: Offered | None) -> None:
         self._inboxes[instance].append((spec, offered))
@@ -253,7 +253,7 @@ class Simulation:
             assert flight is not None, "no request is aborted in a simulation"
             self._dispatch.go_on(flight)
             self._served[self._of_request[flight.request_id]].prefilled = self._env.now
-            spec = flight.asked._replace(transfer=offered.transfer, kv_role="kv_consumer")
+            spec = flight.sent_spec._replace(transfer=offered.transfer, kv_role="kv_consumer")
             self._send(flight.instance, spec, offered)
 
     def _move(self, receiver: int, pull: Pull) -> Events:

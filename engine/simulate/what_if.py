@@ -44,7 +44,7 @@ from engine.trace.operations import (
 
 NICE = 10  # niceness: interactive work has priority
 PROGRESS_SECONDS = 1.0  # seconds between progress lines
-ASKED = ("hit", "miss", "too_short")  # verdicts of an actual lookup
+LOOKED_UP = ("hit", "miss", "too_short")  # verdicts of an actual lookup
 NO_DECISION = (Rank, Choose, Adjust, LookupExternal, Store)  # model outputs, external commands, external tiers
 
 
@@ -123,7 +123,7 @@ class Counting:
                 self._came[op.seq_id] = record.step
             case Fork():
                 self._far[op.seq_id] = self._far.get(op.parent_seq_id, 0)
-            case Lookup() if op.verdict in ASKED and op.seq_id not in self._preempted:
+            case Lookup() if op.verdict in LOOKED_UP and op.seq_id not in self._preempted:
                 found.asked_tokens += op.num_tokens
                 found.hit_tokens += op.num_hit_tokens
             case Preempt():
@@ -163,7 +163,7 @@ def what_if(
     """
     count = len(log) if num_records is None else min(num_records, len(log))
     size = int(log.header.engine.get("num_blocks") or 0)
-    asked = max(1, round(size * times))
+    num_blocks = max(1, round(size * times))
     own = Counting(size)
 
     def each(record: Decided) -> None:
@@ -171,9 +171,9 @@ def what_if(
         on_progress(record.index / (3 * count))
 
     inputs = read_inputs(log, count, each)
-    Replay(log.header, inputs, asked)  # validates the pool before the long part
+    Replay(log.header, inputs, num_blocks)  # validates the pool before the long part
     differs_in, same = _same(log, inputs, size, lambda share: on_progress((1 + share) / 3))
-    other = _replayed(log, inputs, asked, lambda share: on_progress((2 + share) / 3))
+    other = _replayed(log, inputs, num_blocks, lambda share: on_progress((2 + share) / 3))
     return WhatIf(num_records=count, times=times, log=own.figures(), same=same, other=other, differs_in=differs_in)
 
 

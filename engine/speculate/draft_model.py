@@ -20,7 +20,7 @@ from engine.trace.records import StepRecord
 
 
 class DraftEngine(Protocol):
-    """An engine, as far as a drafter needs it."""
+    """Interface of the engine that a drafter uses."""
 
     config: EngineConfig
 
@@ -61,13 +61,13 @@ class ModelDrafter:
         self._kv_bytes_per_token = stored_bytes_per_token(model.facts, engine.config.kv_cache_dtype)
         self._engine = engine
 
-    def propose(self, asked: Items[tuple[Sequence, int]]) -> list[Proposal]:
+    def propose(self, wanted: Items[tuple[Sequence, int]]) -> list[Proposal]:
         """Return up to so many draft tokens for each sequence."""
         requests: list[Drafted | None] = []
         longest = self._engine.config.max_model_len or 0
         computed: Counter[int] = Counter()
         try:
-            for sequence, most in asked:
+            for sequence, most in wanted:
                 most = min(most, longest - sequence.num_tokens)
                 sampling = SamplingParams(max_tokens=most, ignore_eos=True) if most > 0 else None
                 prompt = list(sequence.token_ids)
@@ -83,7 +83,7 @@ class ModelDrafter:
             raise
         return [
             NOTHING if request is None else self._proposal(request, sequence, computed[request.seq_id])
-            for request, (sequence, _) in zip(requests, asked, strict=True)
+            for request, (sequence, _) in zip(requests, wanted, strict=True)
         ]
 
     def close(self) -> None:

@@ -21,9 +21,9 @@ class NgramDrafter:
     def __init__(self, shortest: int, longest: int) -> None:
         self._shortest, self._longest = shortest, longest
 
-    def propose(self, asked: Items[tuple[Sequence, int]]) -> list[Proposal]:
+    def propose(self, wanted: Items[tuple[Sequence, int]]) -> list[Proposal]:
         """Return up to so many draft tokens for each sequence."""
-        return [self._of(sequence.token_ids, most) for sequence, most in asked]
+        return [self._of(sequence.token_ids, most) for sequence, most in wanted]
 
     def close(self) -> None:
         """No-op: it holds nothing."""

@@ -117,7 +117,7 @@ class _Check:
                 self._progress(offset, self._size)
         yield from self._end_of_record()
         yield from self._whole_state(at_end=True)
-        for message in self._transfers.kept_for_ever():
+        for message in self._transfers.unreceived():
             yield _at(self._record_offset, message, self._counts.num_records - 1)
 
     def _frame(self, frame: Frame, payload: bytes) -> Iterator[Finding]:
@@ -194,9 +194,9 @@ class _Check:
         if self._state is not None and self._book is not None and not record.integrity:
             figures = self._book.figures()
             for name in figures.__struct_fields__:
-                said, counted = getattr(record.memory, name), getattr(figures, name)
-                if said != counted:
-                    yield _at(offset, f"memory.{name} is {said}, by the operations it is {counted}", expected)
+                stated, counted = getattr(record.memory, name), getattr(figures, name)
+                if stated != counted:
+                    yield _at(offset, f"memory.{name} is {stated}, by the operations it is {counted}", expected)
             yield from self._whole_state()
 
     def _read_capture(self, offset: int, payload: bytes) -> Iterator[Finding]:

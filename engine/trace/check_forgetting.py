@@ -97,8 +97,8 @@ class ForgettingBook:
             gone = sequence.of((op.layer, head))
             if len(set(positions)) < len(positions) or any(position in gone for position in positions):
                 yield f"KV head {head} forgets a token twice"
-            if kept := self._pinned.get(op.seq_id, set()) & set(positions):
-                yield f"KV head {head} forgets position {min(kept)}, which is to be kept"
+            if pinned := self._pinned.get(op.seq_id, set()) & set(positions):
+                yield f"KV head {head} forgets position {min(pinned)}, which is to be kept"
             sequence.add((op.layer, head), positions, op.at)
             gone |= dict.fromkeys(positions, op.at)
             if op.at - len(gone) != budget:

@@ -60,19 +60,19 @@ def _batch(record: StepRecord, state: State | None) -> Iterator[Wrong]:
     writes = {(op.seq_id, op.start): (i, op) for i, op in enumerate(record.ops) if isinstance(op, Write)}
     drafts = {op.seq_id: op.token_ids for op in record.ops if isinstance(op, Draft)}
     for entry in record.batch:
-        who = f"batch: sequence {entry.seq_id} at {entry.start}"
+        subject = f"batch: sequence {entry.seq_id} at {entry.start}"
         count = len(entry.token_ids)
         if entry.context_len != entry.start + count:
-            yield None, f"{who}: context_len is {entry.context_len}, and start + tokens is {entry.start + count}"
+            yield None, f"{subject}: context_len is {entry.context_len}, and start + tokens is {entry.start + count}"
         _, write = writes.pop((entry.seq_id, entry.start), (0, None))
         if write is None or write.num_tokens != count:
-            said = "no operation writes them" if write is None else f"the operation writes {write.num_tokens}"
-            yield None, f"{who}: {count} tokens are computed, and {said}"
+            written = "no operation writes them" if write is None else f"the operation writes {write.num_tokens}"
+            yield None, f"{subject}: {count} tokens are computed, and {written}"
         sequence = state.sequences.get(entry.seq_id) if state else None
         own = drafts.get(entry.seq_id, [])
         known = entry.token_ids[: count - len(own)]
         if sequence and sequence.token_ids[entry.start : entry.start + len(known)] + own != entry.token_ids:
-            yield None, f"{who}: token_ids are not the sequence's"
+            yield None, f"{subject}: token_ids are not the sequence's"
     for operation, write in writes.values():
         yield operation, f"write of sequence {write.seq_id} at {write.start}, which is not in the batch"
 
@@ -100,20 +100,20 @@ def _outputs(record: StepRecord, header: Header) -> Iterator[Wrong]:
     if sorted(sampled) != sorted(chosen):
         yield None, f"outputs are {_pairs(chosen)}, and the operations sample {_pairs(sampled)}"
     for output in record.outputs:
-        who = f"output of sequence {output.seq_id}"
+        subject = f"output of sequence {output.seq_id}"
         if not output.logprob <= LOGPROB_SLACK:
-            yield None, f"{who}: logprob is {output.logprob}"
-        yield from ((None, f"{who}: {message}") for message in _candidates(output.top, header))
+            yield None, f"{subject}: logprob is {output.logprob}"
+        yield from ((None, f"{subject}: {message}") for message in _candidates(output.top, header))
 
 
 def _prompt_logprobs(record: StepRecord, state: State) -> Iterator[Wrong]:
     for found in record.prompt_logprobs:
         sequence = state.sequences.get(found.seq_id)
-        who = f"prompt_logprobs: sequence {found.seq_id}, position {found.position}"
+        subject = f"prompt_logprobs: sequence {found.seq_id}, position {found.position}"
         if sequence is None or not 1 <= found.position < sequence.num_prompt_tokens:
-            yield None, f"{who}: there is no such prompt token"
+            yield None, f"{subject}: there is no such prompt token"
         elif sequence.token_ids[found.position] != found.token_id:
-            yield None, f"{who}: token {found.token_id}, and the prompt has {sequence.token_ids[found.position]}"
+            yield None, f"{subject}: token {found.token_id}, and the prompt has {sequence.token_ids[found.position]}"
 
 
 def _candidates(top: list[Candidate], header: Header) -> Iterator[str]:

@@ -64,7 +64,7 @@ class TransferBook:
             for message in self._wrong(op, record):
                 yield place, f"{op.__struct_config__.tag}: {message}"
 
-    def kept_for_ever(self) -> Iterator[str]:
+    def unreceived(self) -> Iterator[str]:
         """Yield transfers never received that the log still holds more than one lease past their deadline."""
         for transfer, held in self._held.items():
             if transfer not in self._got and self._last_at[held.instance] > held.until + held.lease:

@@ -1,4 +1,4 @@
-"""Arrays of a decode step in the log's encoding, laid out before their values exist.
+"""Arrays of a step in the log's encoding, laid out before their values exist.
 
     layers [{layer, q, k, v, rows [{seq_id, ..., weights}]}]   ->   bytes with gaps, and the offset of each gap
 
@@ -19,11 +19,12 @@ from engine.trace.records import AttentionRows, LayerCapture
 _value = msgspec.msgpack.encode
 
 
-def pieces(num_heads: int) -> list[bytes]:
-    """Return the encoded bytes between the arrays of a capture.
+def pieces(full: list[int], others: list[int]) -> list[bytes]:
+    """Return the encoded bytes between the arrays of a capture. `full`, `others`: the heads of which every row of a
+    prefill may be captured, and the others.
 
     In order: before a layer's number without and with `out`; before its q, k and v; before the list of rows; before a
-    row's sequence, query, first key and weights, each of all `num_heads` heads; and before `out`.
+    row's sequence, query, first key and weights, those of all heads, of `full` and of `others`; and before `out`.
     """
     layer, *arrays, rows, out = LayerCapture.__struct_fields__
     seq_id, query_start, key_start, heads, weights = AttentionRows.__struct_fields__
@@ -31,8 +32,8 @@ def pieces(num_heads: int) -> list[bytes]:
     # `out` is omitted where it is not captured
     without, with_out = (_value(dict.fromkeys(n))[:1] + _value(layer) for n in (names, (*names, out)))
     row = _value(dict.fromkeys(AttentionRows.__struct_fields__))[:1]
-    before_weights = _value(heads) + _value(list(range(num_heads))) + _value(weights)
-    of_row = row + _value(seq_id), _value(query_start), _value(key_start), before_weights
+    before_weights = (_value(heads) + _value(of) + _value(weights) for of in (sorted(full + others), full, others))
+    of_row = row + _value(seq_id), _value(query_start), _value(key_start), *before_weights
     return [without, with_out, *map(_value, arrays), _value(rows), *of_row, _value(out)]
 
 

@@ -28,8 +28,8 @@ def expect_own(state: State, instance: int, op: Op) -> None:
     """Raise ValueError if the operation names a sequence or block of another instance than its record's."""
     for name in ("seq_id", "parent_seq_id"):
         found = state.sequences.get(getattr(op, name, -1))
-        whose = f"sequence {getattr(op, name, None)} is of another instance"
-        expect(found is None or isinstance(op, Submit) or found.instance == instance, whose)
+        wrong = f"sequence {getattr(op, name, None)} is of another instance"
+        expect(found is None or isinstance(op, Submit) or found.instance == instance, wrong)
     for seq_id in op.seq_ids if isinstance(op, Adjust | Rank) else ():
         expect(state.sequences[seq_id].instance == instance, f"sequence {seq_id} is of another instance")
     for name in ("block_id", "src", "dst"):

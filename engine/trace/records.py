@@ -260,6 +260,7 @@ class Timing(Struct, frozen=True, gc=False, kw_only=True):
     tokenize: Seconds = 0.0  # of a submission: tokenizing before it was made
     detokenize: Seconds = 0.0  # part of `sample`: detokenizing, and the search for stop strings
     compiled: bool = False  # the forward pass ran compiled; timing decides when compiled code is ready
+    threads: Int = 0  # of a forward pass with fewer than the machine's, while other programs use its cores; 0: all
 
 
 class Memory(Struct, frozen=True, gc=False, kw_only=True):

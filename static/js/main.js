@@ -24,10 +24,10 @@ import { followSelection } from "./state/selection.js";
 import { connectSettings, parseAddress, settings } from "./state/settings.js";
 import { hasLesson, isSite } from "./state/without_server.js";
 
-const asked = parseAddress(location);
+const address = parseAddress(location);
 connectSettings(location, history, localStorageOrNull());
-if (hasLesson && !asked.viewMode) settings.viewMode.value = "lesson";
-offerOpening(localStorageOrNull(), asked);
+if (hasLesson && !address.viewMode) settings.viewMode.value = "lesson";
+offerOpening(localStorageOrNull(), address);
 
 followTheme();
 effect(() => {

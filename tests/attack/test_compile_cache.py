@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine.model import native
-from engine.model.compile_cache import MOST, Kept, find, keep
+from engine.model.compile_cache import MOST, CacheEntry, find, keep
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def kept(tmp_path: Path, key: str = "torch 1", content: bytes = b"machine code") -> Kept:
+def kept(tmp_path: Path, key: str = "torch 1", content: bytes = b"machine code") -> CacheEntry:
     (tmp_path / "made").write_bytes(content)
     found = keep(key, {"a.so": tmp_path / "made"}, {"made": "here"})
     assert found is not None
@@ -41,49 +41,49 @@ def test_the_later_one_of_two_for_the_same_key_serves(tmp_path: Path) -> None:
     assert (kept(tmp_path).folder / "a.so").read_bytes() == b"machine code"
 
 
-def flipped(entry: Kept) -> None:
+def flipped(entry: CacheEntry) -> None:
     content = bytearray((entry.folder / "a.so").read_bytes())
     content[3] ^= 1
     (entry.folder / "a.so").write_bytes(content)
 
 
-def cut(entry: Kept) -> None:
+def cut(entry: CacheEntry) -> None:
     (entry.folder / "a.so").write_bytes(b"machine")
 
 
-def missing(entry: Kept) -> None:
+def missing(entry: CacheEntry) -> None:
     (entry.folder / "a.so").unlink()
 
 
-def no_json(entry: Kept) -> None:
+def no_json(entry: CacheEntry) -> None:
     (entry.folder / "entry.json").write_text("{")
 
 
-def of_another_key(entry: Kept) -> None:
+def of_another_key(entry: CacheEntry) -> None:
     """Copy the entry of another version to this one's place."""
     text = (entry.folder / "entry.json").read_text(encoding="utf-8")
     (entry.folder / "entry.json").write_text(text.replace("torch 1", "torch 0"))
 
 
-def named_outside(entry: Kept) -> None:
+def named_outside(entry: CacheEntry) -> None:
     (entry.folder.parent / "a.so").write_bytes((entry.folder / "a.so").read_bytes())
     text = (entry.folder / "entry.json").read_text(encoding="utf-8")
     (entry.folder / "entry.json").write_text(text.replace('"a.so"', '"../a.so"'))
 
 
-def writable_file(entry: Kept) -> None:
+def writable_file(entry: CacheEntry) -> None:
     (entry.folder / "a.so").chmod(0o666)
 
 
-def writable_entry(entry: Kept) -> None:
+def writable_entry(entry: CacheEntry) -> None:
     entry.folder.chmod(0o777)
 
 
-def writable_folder(entry: Kept) -> None:
+def writable_folder(entry: CacheEntry) -> None:
     entry.folder.parent.chmod(0o777)
 
 
-def link(entry: Kept) -> None:
+def link(entry: CacheEntry) -> None:
     elsewhere = entry.folder.parent / "elsewhere.so"
     (entry.folder / "a.so").rename(elsewhere)
     (entry.folder / "a.so").symlink_to(elsewhere)
@@ -95,11 +95,11 @@ def _given_away(path: Path) -> None:
     os.chown(path, 12345, 12345)
 
 
-def file_of_another(entry: Kept) -> None:
+def file_of_another(entry: CacheEntry) -> None:
     _given_away(entry.folder / "a.so")
 
 
-def entry_of_another(entry: Kept) -> None:
+def entry_of_another(entry: CacheEntry) -> None:
     _given_away(entry.folder)
 
 
@@ -111,7 +111,9 @@ def entry_of_another(entry: Kept) -> None:
     ],
     ids=lambda harm: harm.__name__,
 )  # fmt: skip
-def test_an_entry_that_is_not_as_it_was_written_is_never_used(tmp_path: Path, harm: Callable[[Kept], None]) -> None:
+def test_an_entry_that_is_not_as_it_was_written_is_never_used(
+    tmp_path: Path, harm: Callable[[CacheEntry], None]
+) -> None:
     entry = kept(tmp_path)
     assert find("torch 1") is not None
     harm(entry)

@@ -107,8 +107,8 @@ def test_a_folder_that_is_not_ours_alone_is_refused_and_one_of_this_process_take
     taken = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
     assert cache_home not in taken.parents and stat.S_IMODE(taken.parent.stat().st_mode) == 0o700
     assert Path(os.environ["TRITON_CACHE_DIR"]).parent == taken.parent
-    (said,) = caplog.messages
-    assert str(cache_home) in said and "compiled" in said
+    (message,) = caplog.messages
+    assert str(cache_home) in message and "compiled" in message
 
 
 def test_folders_that_the_user_chose_are_left(cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

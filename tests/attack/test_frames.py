@@ -150,5 +150,5 @@ def test_nobody_waits_for_who_posts_payloads_without_end(server: AttackedServer,
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["/socket.io/?EIO=4&transport=polling&sid=x", "/api/health"])
 def test_nobody_waits_for_who_sends_requests_without_waiting_for_answers(server: AttackedServer, path: str) -> None:
-    asked = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
-    attacked(server, [partial(pipelined, server.port, asked)])
+    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+    attacked(server, [partial(pipelined, server.port, head)])

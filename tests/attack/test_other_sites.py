@@ -69,17 +69,17 @@ def test_a_named_host_is_answered_and_no_other(make_server):
 
 
 def test_a_page_of_an_allowed_origin_may_call_the_api_and_nothing_else(make_server):
-    asked = {"Origin": CHAT, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
+    headers = {"Origin": CHAT, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
     for allowed in ((CHAT,), ("*",), ()):
         server = make_server(api=ApiSettings(allowed_origins=allowed))
-        preflight = requests.options(f"{server.url}/v1/completions", headers=asked)
-        listed = requests.get(f"{server.url}/v1/models", headers=asked)
+        preflight = requests.options(f"{server.url}/v1/completions", headers=headers)
+        listed = requests.get(f"{server.url}/v1/models", headers=headers)
         found = [answer.headers.get("Access-Control-Allow-Origin") for answer in (preflight, listed)]
         assert (preflight.ok, listed.ok, found) == (bool(allowed), bool(allowed), [CHAT if allowed else None] * 2)
-        other = requests.get(f"{server.url}/v1/models", headers={**asked, "Origin": "https://evil.example"})
+        other = requests.get(f"{server.url}/v1/models", headers={**headers, "Origin": "https://evil.example"})
         assert other.ok == ("*" in allowed)
         for path in ("/", "/api/model", SESSION):
-            answer = requests.get(server.url + path, headers=asked)
+            answer = requests.get(server.url + path, headers=headers)
             assert answer.status_code == 403 and "Access-Control-Allow-Origin" not in answer.headers
 
 

@@ -107,8 +107,8 @@ def test_sixteen_followers_that_read_in_rounds_fill_no_memory(attacked: Attacked
     owner.do("prefill", theater=theater)  # 1,000 tokens, 2 layers, q k v of 4 · 128 float16: 2,048,000 bytes
     for _ in range(3):
         owner.do("submit", theater=theater, prompts=[{"text": "x" * 1000}] * 64)
-    asked = {"theater": theater, "from": 0, "to": 64, "captures": True}
-    whole = owner.do("read", **asked)
+    message = {"theater": theater, "from": 0, "to": 64, "captures": True}
+    whole = owner.do("read", **message)
     size = sum(len(part or b"") for part in [*whole["records"], *whole["captures"]])
     assert size > 2 * MIB
     guests = [come_in(attacked, presenting["join"]) for _ in range(SOCKETS)]
@@ -117,12 +117,12 @@ def test_sixteen_followers_that_read_in_rounds_fill_no_memory(attacked: Attacked
         for _ in range(ROUNDS):
             for guest in guests:
                 for number in range(AT_ONCE):
-                    guest.send_binary(event("read", asked, number))
+                    guest.send_binary(event("read", message, number))
             time.sleep(1.0)
             for guest in guests:
                 codes += [(one.get("error") or {}).get("code") for one in answers(guest, AT_ONCE)]
         for guest in guests:
-            guest.send_binary(event("read", asked, 1))
+            guest.send_binary(event("read", message, 1))
             assert answers(guest, 1)[0]["ok"], "a guest that has read is served again"
     assert set(codes) == {None, "busy"}
     assert watched.most < MAX_DURING, f"{codes.count(None)} answers of {size} bytes"

@@ -62,11 +62,11 @@ def raw(server: AttackedServer) -> websocket.WebSocket:
     found = websocket.create_connection(f"ws://127.0.0.1:{server.port}{ADDRESS}", timeout=20)
     found.recv()
     found.send_binary(msgspec.msgpack.encode({"type": 0, "nsp": "/"}))
-    assert {heard(found)["type"] for _ in range(2)} == {0, 2}
+    assert {received_packet(found)["type"] for _ in range(2)} == {0, 2}
     return found
 
 
-def heard(guest: websocket.WebSocket) -> dict[str, Any]:
+def received_packet(guest: websocket.WebSocket) -> dict[str, Any]:
     """The next packet."""
     data = guest.recv()
     assert isinstance(data, bytes), data
@@ -146,21 +146,21 @@ def test_who_asks_and_does_not_read_is_told_busy_and_then_disconnected(attacked:
         owner.do("submit", theater=theater, prompts=[{"text": "x" * 1000}] * 64)
     size = sum(map(len, owner.do("read", theater=theater, **{"from": 0, "to": 4})["records"]))
     assert size > MIB
-    before, asked = server.memory, event("read", {"theater": theater, "from": 0, "to": 4}, 7)
+    before, read_packet = server.memory, event("read", {"theater": theater, "from": 0, "to": 4}, 7)
     guest, codes = raw(server), list[str | None]()
     for _ in range(200):
-        guest.send_binary(asked)
+        guest.send_binary(read_packet)
         time.sleep(0.005)  # so that answers are there to be left unread
     while len(codes) < 200:
-        packet = heard(guest)
+        packet = received_packet(guest)
         if packet["type"] == 3:
             codes.append(packet["data"][0].get("error", {}).get("code"))
     assert 4 <= codes.count(None) < 50 and set(codes) == {None, "busy"}
-    guest.send_binary(asked)
-    assert heard(guest)["data"][0]["ok"], "who reads is served again"
+    guest.send_binary(read_packet)
+    assert received_packet(guest)["data"][0]["ok"], "who reads is served again"
     with pytest.raises(OSError):
         for _ in range(400):
-            guest.send_binary(asked)
+            guest.send_binary(read_packet)
             time.sleep(0.005)
     assert server.memory - before < 64, "of 600 MiB that were asked for"
     is_well(server)

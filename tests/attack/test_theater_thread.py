@@ -54,8 +54,8 @@ def test_a_theater_whose_thread_fails_is_closed_with_the_reason_and_gives_its_pl
         error = client.refused("prefill", theater=theater)
         assert error["code"] == "unknown_theater" and "timestamp too large" in error["message"]
         wait_for(lambda: not server.theaters.all() and client.closed)
-        told = client.closed.pop()
-        assert told["theater"] == theater and "timestamp too large" in told["reason"]
+        closed = client.closed.pop()
+        assert closed["theater"] == theater and "timestamp too large" in closed["reason"]
         assert client.refused("step", theater=theater)["code"] == "unknown_theater"
     wait_for(lambda: gc.collect() >= 0 and not server.model.engines)  # no reference is left: their pools are free
 

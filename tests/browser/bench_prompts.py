@@ -71,11 +71,11 @@ def main() -> int:
     parser.add_argument("file", nargs="?", type=Path)
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--tokens", type=int, default=100_000)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        file = asked.file or Path(folder) / "day.html"
-        if asked.file is None:
-            write_day(Path(folder) / "day.jsonl", asked.requests, asked.tokens)
+        file = arguments.file or Path(folder) / "day.html"
+        if arguments.file is None:
+            write_day(Path(folder) / "day.jsonl", arguments.requests, arguments.tokens)
             command = [sys.executable, "-m", "app", "prompts", f"{folder}/day.jsonl", "--html", str(file)]
             subprocess.run(command, check=False)  # its status is 1: the day has breaks
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)

@@ -46,8 +46,8 @@ class Mortal:
         self.start()
 
     def start(self) -> None:
-        told = {"MORTAL_TOKEN": self.token, "MORTAL_DATA": str(self.data or "")}
-        env = {**os.environ, **{name: value for name, value in told.items() if value}}
+        variables = {"MORTAL_TOKEN": self.token, "MORTAL_DATA": str(self.data or "")}
+        env = {**os.environ, **{name: value for name, value in variables.items() if value}}
         serve = ["-m", "app", "serve", "--enforce-eager", "--data-dir", str(self.data), "--port"]
         program = serve if self._served else ["-c", SERVE]
         self.process = PreloadedPopen([sys.executable, *program, str(self.port)], cwd=ROOT, env=env)

@@ -73,11 +73,11 @@ def test_from_a_folder_to_the_exported_file(name: str, server: str, lent: Lent, 
     wait_for(lambda: len(viewer.records()) == 2 + STEPS)
     capture = codec.decode(viewer.batches[-1]["captures"][-1], Capture)
 
-    asked = {"theater": theater, "seq_id": 0, "layer": capture.layers[0].layer, "heads": [0], "residual": 1}
+    message = {"theater": theater, "seq_id": 0, "layer": capture.layers[0].layer, "heads": [0], "residual": 1}
     if ARCHITECTURES[name] in STATES:
-        assert "recurrent states" in viewer.refused("recompute", **asked)["message"]
+        assert "recurrent states" in viewer.refused("recompute", **message)["message"]
     else:
-        stream = codec.decode(viewer.do("recompute", **asked)["residual"]["stream"], ResidualStream)
+        stream = codec.decode(viewer.do("recompute", **message)["residual"]["stream"], ResidualStream)
         # Gemma 4 adds more than the two blocks to its residual stream
         assert len(stream.lens) == len(capture.layers) + 1 and ("apart" in stream.missing) == ("Gemma-4" in name)
 

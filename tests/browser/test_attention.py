@@ -208,10 +208,10 @@ def test_a_weight_is_reached_by_keyboard_and_held(open_page: OpenPage) -> None:
     for key in ("ArrowUp", "ArrowUp", "ArrowLeft", "ArrowLeft", "ArrowLeft"):
         page.keyboard.press(key)
     expect(page.locator("#tooltip")).to_contain_text("row computed in record 2")
-    said = page.locator(".matrix [aria-live]").inner_text()
-    assert re.search(r"\S+ @\d+ read \S+ @\d+; weight [\d.e-]+ · layer \d, head \d; row computed in record 2", said)
+    sentence = page.locator(".matrix [aria-live]").inner_text()
+    assert re.search(r"\S+ @\d+ read \S+ @\d+; weight [\d.e-]+ · layer \d, head \d; row computed in record 2", sentence)
     page.keyboard.press("Enter")
-    read = re.findall(r"@(\d+)", said)
+    read = re.findall(r"@(\d+)", sentence)
     assert [int(p) for p in read] == [newest - 2, newest - 5]  # two up from the newest row, three left
     expect(page.locator("#chain")).to_contain_text(f"@{read[0]}")
     expect(page.locator("#chain")).to_contain_text(f"@{read[1]}")
@@ -224,16 +224,16 @@ def test_the_keyboards_place_in_the_matrix_is_of_rows_that_are_there(open_page: 
     step(page, 4)
     page.locator(".matrix .panel-canvas").focus()
     page.keyboard.press("ArrowUp")  # the newest row
-    said = page.locator(".matrix [aria-live]")
-    expect(said).to_contain_text("row computed in record 6")
+    sentence = page.locator(".matrix [aria-live]")
+    expect(sentence).to_contain_text("row computed in record 6")
     page.keyboard.press("3")
     shows(page, 1)
-    expect(said).to_have_text("")
+    expect(sentence).to_have_text("")
     page.keyboard.press("ArrowUp")
-    expect(said).to_contain_text("row computed in record 2")
+    expect(sentence).to_contain_text("row computed in record 2")
     page.keyboard.press("0")
     shows(page, -1)
-    expect(said).to_have_text("")
+    expect(sentence).to_have_text("")
 
 
 def test_heads_are_grouped_by_their_kv_head_and_chosen(open_page: OpenPage) -> None:

@@ -148,8 +148,8 @@ def test_a_scenario_that_cannot_run_here_says_why_and_offers_no_button(
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     page = open_bench("?scenario=gpu-decode", locale=locale)
-    said = page.locator(".bench-run")
-    expect(said).to_contain_text(says)
+    status = page.locator(".bench-run")
+    expect(status).to_contain_text(says)
     assert page.locator("#bench-run").count() == 0
     expect(page.locator(".bench-none")).not_to_contain_text("Run it here" if locale == "en-US" else "可在此运行")
 

@@ -16,14 +16,14 @@ def drawn(page: Page, name: str, index: int) -> None:
 
 def test_plotly_comes_with_the_first_chart_and_from_here_alone(open_page: OpenPage) -> None:
     page = open_page()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
     prefill(page)
     step(page, 2)
     assert page.evaluate("typeof Plotly") == "undefined"
     page.click("#detail-time")
     drawn(page, "latency", 3)
-    assert [url for url in asked if url.endswith("plotly.min.js")] == [
+    assert [url for url in requests if url.endswith("plotly.min.js")] == [
         page.url.split("/?")[0].rstrip("/") + "/vendor/plotly.min.js"
     ]
     assert page.locator(".chart .bars .point").count() > 0

@@ -113,12 +113,12 @@ def test_a_follower_of_a_lesson_asks_for_no_list_of_lessons(wall: Page, follow: 
     phone = follow()
     open_lesson(wall)
     expect(phone.locator("#lesson")).to_be_visible()
-    asked: list[str] = []
-    phone.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    phone.on("request", lambda request: requests.append(request.url))
     phone.reload()
     expect(phone.locator("#lesson .lesson-title")).to_be_visible()
     expect(phone.locator(".lesson-home")).to_have_count(0)
-    assert not [url for url in asked if url.endswith("/api/lessons")]
+    assert not [url for url in requests if url.endswith("/api/lessons")]
 
 
 def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Follow) -> None:
@@ -384,13 +384,13 @@ def test_two_votes_a_number_and_a_slot_and_what_everybody_said(wall: Page, follo
         expect(page.locator(".class-tally tr[data-right=true] [data-round='1'] .num")).to_have_text("0 of 2")
         if one:
             expect(page.locator(".class-tally tr[data-mine=true]")).to_contain_text(one)
-    for kind, text, given, said in (("number", "How many?", "2.5", "2.5"), ("slot", "Where?", "17", "slot 17")):
+    for kind, text, given, shown in (("number", "How many?", "2.5", "2.5"), ("slot", "Where?", "17", "slot 17")):
         ask(wall, kind, text)
         phones[0].fill("#class-answer-input", given)
         phones[0].click(".class-field .primary")
         expect(phones[0].locator(".class-in")).to_contain_text("in")
         show(wall, given)
-        expect(wall.locator(".class-tally tr[data-right=true]")).to_contain_text(said)
+        expect(wall.locator(".class-tally tr[data-right=true]")).to_contain_text(shown)
 
 
 @pytest.mark.parametrize("kind", ["choice", "lesson"])
@@ -461,8 +461,8 @@ def test_a_class_of_eight_goes_through_a_lesson_and_every_count_is_right(wall: P
     expect(wall.locator("#class-projector")).to_be_visible()
     assert is_on_top(wall, "#class-projector") and not is_on_top(wall, ".question")  # the question is shown there once
     figure = wall.locator(".lesson-stage").bounding_box()
-    asked = wall.locator("#class-projector").bounding_box()
-    assert figure and asked and asked["x"] + asked["width"] <= figure["x"] + 1
+    question = wall.locator("#class-projector").bounding_box()
+    assert figure and question and question["x"] + question["width"] <= figure["x"] + 1
     first, second = [1, 3, 1, 3, 2, 2, 1, 0], [1, 3, 1, 3, 2, 2, 2]
     for phone, option in zip(phones, first, strict=True):
         phone.click(f".class-option >> nth={option}")
@@ -493,9 +493,9 @@ def test_a_class_of_eight_goes_through_a_lesson_and_every_count_is_right(wall: P
     assert is_in_the_window(desk, "[data-file='answers.csv']")
     rows = csv.DictReader(io.StringIO(taken(desk, "answers.csv")))
     answers = [(row["Round"], row["Answer"], row["Right"]) for row in rows if row["Answer"]]
-    said = ["0", "1", "15", "16"]
+    labels = ["0", "1", "15", "16"]
     for number, votes in (("1", first), ("2", second)):
-        expected = sorted((said[option], str(int(option == 2))) for option in votes)
+        expected = sorted((labels[option], str(int(option == 2))) for option in votes)
         assert sorted((answer, right) for one, answer, right in answers if one == number) == expected
     desk.click("#class-end")
     desk.click("#class-end-sure")
@@ -588,7 +588,7 @@ def test_a_follower_of_a_stopped_server_is_told_so_and_then_that_the_class_is_ov
         expect(phone.locator("#notice")).to_have_text("The 2 records of this run are still here to read.")
         expect(phone.locator("#btn-again")).to_have_count(0)
         server.start()
-        expect(phone.locator("#class-bar")).to_contain_text("the server was started anew", timeout=30_000)
+        expect(phone.locator("#class-bar")).to_contain_text("the server was restarted", timeout=30_000)
     finally:
         server.kill()
 
@@ -622,7 +622,7 @@ def test_a_class_ends_with_a_killed_server_and_both_sides_say_so(
         expect(phone.locator("#class-bar")).to_contain_text("as long as it runs")
         server.token = after
         server.start()
-        expect(phone.locator("#class-bar")).to_contain_text("the server was started anew", timeout=30_000)
+        expect(phone.locator("#class-bar")).to_contain_text("the server was restarted", timeout=30_000)
         expect(phone.locator("#class-bar")).to_contain_text("what the presenter had stored")
         assert phone.evaluate("document.documentElement.scrollWidth") == 390
         expect(phone.locator("#class-sheet")).to_have_count(0)
@@ -630,8 +630,8 @@ def test_a_class_ends_with_a_killed_server_and_both_sides_say_so(
             for page in pages[:2]:
                 expect(page.locator("#notice")).to_contain_text("asks for a token", timeout=30_000)
             wall.context.new_page().goto(f"{server.url}/?token={after}")
-        expect(wall.locator("#class-strip")).to_contain_text("the server was started anew", timeout=30_000)
-        expect(desk.locator("#class-teacher")).to_contain_text("the server was started anew", timeout=30_000)
+        expect(wall.locator("#class-strip")).to_contain_text("the server was restarted", timeout=30_000)
+        expect(desk.locator("#class-teacher")).to_contain_text("the server was restarted", timeout=30_000)
         wall.wait_for_timeout(500)  # a view is sent to the class 100 ms after the connect
         assert [page.evaluate(NOTED) for page in pages] == [[], [], []]
         if is_stored:
@@ -699,6 +699,9 @@ def test_the_lesson_on_the_wall_is_asked_and_the_log_decides(wall: Page, follow:
     expect(phone.locator(".class-tally tr[data-mine=true]")).to_have_count(1)
     expect(wall.locator(".question[data-over=true]")).not_to_have_count(0)
     expect(phone.locator(".question[data-over=true]")).not_to_have_count(0)
+    expect(wall.locator("#class-projector")).to_be_visible()
+    open_desk(wall).click("#class-teacher-next")
+    expect(wall.locator("#class-projector")).to_have_count(0)  # the answers do not cover what comes next
 
 
 def test_from_the_desk_one_sees_who_is_lost_takes_along_what_came_of_it_and_ends_it(wall: Page, follow: Follow) -> None:
@@ -713,7 +716,7 @@ def test_from_the_desk_one_sees_who_is_lost_takes_along_what_came_of_it_and_ends
     expect(desk.locator(".class-lost-line")).to_contain_text("1 time")
     expect(wall.locator("#class-strip")).not_to_contain_text("lost", ignore_case=True)
     desk.click(".class-after summary")
-    for name, said in (
+    for name, words in (
         ("answers.csv", "Block 5"),
         ("questions.csv", "Which block is next?"),
         ("page.html", "<!doctype"),
@@ -721,7 +724,7 @@ def test_from_the_desk_one_sees_who_is_lost_takes_along_what_came_of_it_and_ends
         with desk.expect_download() as download:
             desk.click(f"[data-file='{name}']")
         text = download.value.path().read_text(encoding="utf-8-sig")
-        assert said.lower() in text.lower()
+        assert words.lower() in text.lower()
     expect(desk.locator(".class-after")).to_contain_text("Nothing of this class is stored")
     desk.click("#class-keep")
     expect(desk.locator(".class-after")).to_contain_text("Kept on this server until")

@@ -136,9 +136,9 @@ def test_every_change_of_the_form_makes_a_fork(open_page: OpenPage) -> None:
     expect(page.locator("html")).to_have_attribute("data-view-index", "4")
     page.click("#btn-fork")
     page.click("#fork-abort")
-    expect(page.locator("#fork-note")).to_contain_text("The first 5 records are made again and checked")
+    expect(page.locator("#fork-note")).to_contain_text("The first 5 records are rerun and checked")
     for kind, op in (
-        ("abort", "gives back block"),
+        ("abort", "frees block"),
         ("request", "entered the waiting queue"),
         ("sampling", "other parameters"),
         ("token", "From outside"),

@@ -34,11 +34,11 @@ def test_holes_are_drawn_and_the_refusal_names_them(open_page: OpenPage, width: 
         "import('/static/js/state/settings.js').then(({ settings }) => { settings.region.value = 'memory'; })"
     )
     step(page)
-    said = page.locator(".region-said")
-    expect(said).to_contain_text("0 holes: 0 blocks free, the largest hole 0")
+    sentence = page.locator(".region-said")
+    expect(sentence).to_contain_text("0 holes: 0 blocks free, the largest hole 0")
     assert page.locator(".region-part.piece").count() == 4
     step(page, 9)  # the first and the third end in the ninth step
-    expect(said).to_contain_text("needs 8 in one piece: 9 free, the largest hole 5")
+    expect(sentence).to_contain_text("needs 8 in one piece: 9 free, the largest hole 5")
     assert page.locator(".region-part.hole").all_inner_texts() == ["4", "5"]
     expect(page.locator("#sentence")).to_contain_text("9 are free, but the largest hole has 5")
     complain({"region": [found for found in violations(page) if "region-" in found]})

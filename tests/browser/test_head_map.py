@@ -111,16 +111,16 @@ def test_the_arrays_of_a_record_come_in_one_request(open_page: OpenPage, large: 
     page = open_page("/?detail=attention&overview=row")
     address, headers = f"{live_server}/api/recordings?name=large", {"Content-Type": "application/octet-stream"}
     kept = page.request.post(address, data=large.read_bytes(), headers=headers).json()
-    asked: list[Request] = []
-    page.on("request", lambda request: asked.append(request) if "/api/theaters/" in request.url else None)
+    requests: list[Request] = []
+    page.on("request", lambda request: requests.append(request) if "/api/theaters/" in request.url else None)
     page.goto(f"{live_server}/?recording={kept['id']}&detail=attention&overview=row")
     expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
     wait_until(page, f"import('/static/js/state/store.js').then((s) => ({WHOLE})(s.log.value))")
     still(page)
     for _ in range(100):  # the browser tells of a request a little later than it makes it
-        whole = [request.url for request in asked if request.url.split("?")[0].endswith("/capture")]
+        whole = [request.url for request in requests if request.url.split("?")[0].endswith("/capture")]
         if whole:
             break
         page.wait_for_timeout(50)
-    layers = {match[1] for request in asked if (match := re.search(r"/layers/(\d+)", request.url))}
+    layers = {match[1] for request in requests if (match := re.search(r"/layers/(\d+)", request.url))}
     assert whole and len(whole) == len(set(whole)) and len(layers) <= 2, (whole, layers)

@@ -141,6 +141,14 @@ def test_views_have_the_focus_where_it_was_left(open_page: OpenPage) -> None:
     expect(page.locator("#btn-learn")).to_be_focused()
 
 
+def test_a_lesson_that_is_opened_has_the_focus_and_gives_it_back_to_its_card(open_page: OpenPage) -> None:
+    page = open_page("/?distance=learn", until="#path-not-yet")
+    page.locator("#path-not-yet").press("Enter")
+    expect(page.locator(".article")).to_be_focused()
+    page.go_back()
+    expect(page.locator("#path-not-yet")).to_be_focused()
+
+
 @pytest.mark.parametrize("chosen", [False, True], ids=["skipped", "a word chosen"])
 def test_after_the_opening_and_after_a_word_the_focus_is_at_the_next_step(open_page: OpenPage, chosen: bool) -> None:
     page = open_page(opening=True)

@@ -159,11 +159,11 @@ def test_its_requests_are_sorted_chosen_and_opened(open_page, served, log):
     page.locator("#requests-only").select_option("missed")  # of the whole run, wherever one looks
     expect(box.locator('th[aria-sort="descending"]')).to_have_attribute("data-column", "ttft")
     missed = [row for row in range(60) if table["missed"][row] is not None and table["missed"][row] <= 60]
-    said = box.locator("[role=status]")
-    expect(said).to_contain_text(f"{len(missed)} of 60")
+    status = box.locator("[role=status]")
+    expect(status).to_contain_text(f"{len(missed)} of 60")
     assert len(missed) > 9 and rows.first.locator("[data-column=missed]").inner_text() != "·"
     page.locator("#requests-client").select_option("key-1")
-    expect(said).to_contain_text(f"{sum(table['client'][row] == 'key-1' for row in missed)} of 60")
+    expect(status).to_contain_text(f"{sum(table['client'][row] == 'key-1' for row in missed)} of 60")
     expect(page).to_have_url(re.compile("client=key-1.*only=missed|only=missed.*client=key-1"))
     page.locator("#requests-client").select_option("")
     page.locator("#requests-only").select_option("preempted")
@@ -208,6 +208,7 @@ def test_questions_are_asked_of_a_log_of_any_length_and_one_comes_to_another_and
         expect(ask.locator(".ask-found tbody")).to_have_text(re.compile(rf"{len(reader) - 1}\s*{len(reader)}"))
         ask.locator(".ask-record").click()
         expect(page.locator("#large-record")).to_have_value(str(len(reader) - 1))
+    expect(ask.locator(".ask-found th").first).to_have_css("text-align", "right")  # as the numbers below it
     ask.locator("textarea").fill("DELETE FROM steps")
     ask.locator("form button").click()
     expect(ask.locator("[role=alert]")).to_contain_text("queries are read-only")

@@ -49,22 +49,22 @@ def test_a_value_is_each_row_of_its_weights_times_what_attention_reads(open_page
     rows = page.locator("#layer-product [role=slider]")
     rows.press("ArrowUp")
     row = int(rows.get_attribute("aria-valuenow") or -1)
-    said = page.locator(".layer-product-said")
-    expect(said).to_contain_text(f"Number {row}: row {row} of W")
+    sentence = page.locator(".layer-product-said")
+    expect(sentence).to_contain_text(f"Number {row}: row {row} of W")
     place = int(page.locator(".layer-of").inner_text().removeprefix("at "))
     viewer = Client(live_server)
     theater = theater_of(page)
-    asked = {"theater": theater, "seq_id": 0, "layer": 1, "heads": [2]}
-    values = codec.decode(viewer.do("recompute", **asked)["arrays"], LayerCapture).v[place, 0]
+    message = {"theater": theater, "seq_id": 0, "layer": 1, "heads": [2]}
+    values = codec.decode(viewer.do("recompute", **message)["arrays"], LayerCapture).v[place, 0]
     viewer.io.disconnect()
-    found = re.search(r"= (\S+), as in the pass", said.inner_text())
+    found = re.search(r"= (\S+), as in the pass", sentence.inner_text())
     assert found and float(found[1].replace("−", "-")) == pytest.approx(float(values[row]), abs=0.006)
     page.locator("#layer-product-close").click()
     expect(picture.locator("[data-part=v]")).to_be_focused()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")  # the key, whose position is rotated in afterwards
     expect(page.locator("#layer-product-close")).to_be_focused()
-    expect(said).to_contain_text("makes it")
+    expect(sentence).to_contain_text("makes it")
 
 
 def test_a_recording_says_that_it_needs_a_live_run(open_page: OpenPage) -> None:

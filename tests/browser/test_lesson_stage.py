@@ -94,6 +94,17 @@ def test_the_words_of_a_prediction_leave_the_names_of_the_rows_free(open_page: O
     assert min(labels.evaluate_all("all => all.map(one => one.getBoundingClientRect().left)")) >= left
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (412, 915)])
+def test_the_brackets_of_a_question_lie_over_no_notice(open_page: OpenPage, width: int, height: int) -> None:
+    page = open_page("/?distance=learn&lesson=not-yet", until="#lesson-go", width=width, height=height)
+    page.click("#lesson-go")
+    expect(page.locator('.mark[data-kind="tokens"]')).not_to_have_count(0)
+    notice = page.locator(".lesson-stage .token-row-notice")
+    expect(notice).to_have_css("opacity", "0")
+    row, text = page.locator(".lesson-stage .gutter-row.of-attention").bounding_box(), notice.bounding_box()
+    assert row and text and row["y"] <= text["y"] and text["y"] + text["height"] <= row["y"] + row["height"] + 1
+
+
 # The newest text states how many wait; what is drawn beside it, by the part of the page that the lesson shows.
 STATES_WAITING = """import('/static/js/state/lessons.js').then(({ currentLesson, shownPart }) => {
   const items = currentLesson.value.items;

@@ -159,8 +159,8 @@ def test_what_is_new_is_read_from_its_beginning(open_page: OpenPage, width: int,
         expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
         still(page)
         first = page.locator(".lesson-part").nth(at - 1)
-        said = first.locator(".verdict") if first.locator(".verdict").count() else first
-        sight, box = page.locator(".lesson").bounding_box(), said.bounding_box()
+        verdict = first.locator(".verdict") if first.locator(".verdict").count() else first
+        sight, box = page.locator(".lesson").bounding_box(), verdict.bounding_box()
         assert sight and box and sight["y"] <= box["y"] < sight["y"] + sight["height"] - 40
         assert page.evaluate("document.activeElement !== document.body")
 
@@ -168,7 +168,7 @@ def test_what_is_new_is_read_from_its_beginning(open_page: OpenPage, width: int,
 def test_what_only_makes_the_run_ready_takes_the_steps_after_it_along(open_page: OpenPage) -> None:
     page = open_lesson(open_page, "/?distance=learn&lesson=who-runs")
     unsurely_to(page, ".lesson-section:nth-of-type(2) #lesson-go")
-    expect(page.locator("#lesson-go")).to_contain_text("Begin anew")
+    expect(page.locator("#lesson-go")).to_contain_text("Restart")
     page.click("#lesson-go")  # a new run, three prompts, one step
     expect(page.locator(".question[data-over=false]")).to_have_count(1)
     expect(page.locator(".lesson-section:nth-of-type(2) .lesson-done")).to_have_count(3)
@@ -345,7 +345,7 @@ def test_a_lesson_about_the_pool_shows_it_whole_and_goes_from_model_to_model(ope
     give(page, "3\u2009KiB")
     page.click("#lesson-go")  # a step
     for model, held in (("bundled-gqa", "12\u2009KiB"), ("bundled-mqa", "6\u2009KiB")):
-        expect(page.locator("#lesson-go")).to_have_text(f"Begin anew: model {model}")
+        expect(page.locator("#lesson-go")).to_have_text(f"Restart: model {model}")
         page.click("#lesson-go")
         wait_until(page, f"{name}.then((found) => found === '{model}')")
         give(page, held)

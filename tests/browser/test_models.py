@@ -165,8 +165,8 @@ def test_the_memory_figures_lead_to_what_lies_on_the_device(open_page: OpenPage)
     page.click("#btn-device")
     device = page.locator("#device")
     expect(device.locator("[data-part=free] dd")).to_be_visible()
-    told = page.evaluate("fetch('/api/models').then((r) => r.json())")["device"]
-    megabytes = told["weights_bytes"] / 2**20
+    device_facts = page.evaluate("fetch('/api/models').then((r) => r.json())")["device"]
+    megabytes = device_facts["weights_bytes"] / 2**20
     expect(device.locator("[data-part=weights] dd")).to_have_text(f"{megabytes:.3g}\u2009MiB")
     expect(page.locator("#device-facts")).not_to_contain_text("MHz")  # no driver tells of it here
     with page.expect_response("**/api/models"):

@@ -104,21 +104,21 @@ def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
         publisher.publish(message(stored([b"c" * 8], [0, 1, 2, 9], 4), stored([b"a" * 8], [], 0, medium="CPU")))
         expect(page.locator(".monitor-readings dd").first).to_have_text("0")
         metrics.text = metrics_page(1, queries=30)
-        said = [
+        answers = [
             page.locator(name)
             for name in (".monitor-since", ".monitor-why", ".monitor-figures", ".monitor-families", "h2")
         ]
-        expect(said[1]).to_contain_text("block size")
+        expect(answers[1]).to_contain_text("block size")
         page.locator("#monitor-prompt").fill("0 1 2 3 4 5 6 7 8")
-        said.append(page.locator(".monitor-answer"))
-        expect(said[-1]).to_contain_text("4 of 9 tokens would hit. The next block was cached and is gone.")
-        before = [one.first.inner_text() for one in said]
+        answers.append(page.locator(".monitor-answer"))
+        expect(answers[-1]).to_contain_text("4 of 9 tokens would hit. The next block was cached and is gone.")
+        before = [one.first.inner_text() for one in answers]
         monkeypatch.setattr(app.session.run, "MAX_RECORDS", 3)
         publisher.publish(message())
         expect(page.locator("#large-pool")).to_be_visible(timeout=30_000)
         expect(page.locator(".monitor-figures").first).to_contain_text("Messages4")
         before[2] = before[2].replace("Messages\n3", "Messages\n4").replace("Last number\n2", "Last number\n3")
-        assert [one.first.inner_text() for one in said] == before
+        assert [one.first.inner_text() for one in answers] == before
         assert before[4].startswith("Attached to vLLM")
         page.locator("#large-prefixes summary").click()
         page.locator(".monitor-unknowns summary").click()
@@ -137,8 +137,8 @@ def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
         publisher.withheld.add(4)
         publisher.publish(message())
         publisher.publish(message(stored([b"d" * 8], [1, 2, 3, 4], 4)))
-        expect(said[0]).to_contain_text("1 message did not come: what was known is given up.", timeout=30_000)
-        expect(said[-1]).to_contain_text("0 of 9 tokens would hit.")
+        expect(answers[0]).to_contain_text("1 message did not come: what was known is given up.", timeout=30_000)
+        expect(answers[-1]).to_contain_text("0 of 9 tokens would hit.")
         expect(page.locator(".large-problem, .monitor-problem")).to_have_count(0)
         expect(page.locator("#monitor-badge")).to_be_visible()
         address = f"{url}/api/theaters/attached/survey/heard"

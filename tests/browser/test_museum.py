@@ -26,9 +26,9 @@ def run_to_the_end(page: Page) -> None:
 
 def record_of(page: Page, step: int) -> int:
     """The record of a step of the run on the stage."""
-    asked = """([at]) => import('/static/js/state/store.js').then(({ log }) =>
+    script = """([at]) => import('/static/js/state/store.js').then(({ log }) =>
       log.value.records.findIndex((record) => record.kind === 'step' && record.step === at))"""
-    return int(page.evaluate(asked, [step]))
+    return int(page.evaluate(script, [step]))
 
 
 def look(page: Page, step: int) -> None:
@@ -172,6 +172,6 @@ def test_no_serious_violation_and_everything_in_its_place(
             .map((part) => part.getBoundingClientRect().toJSON()))"""
     )
     assert lines
-    for who, when, what in lines:  # who and when in one line, what below, over its whole width
-        assert when["top"] <= who["top"] and who["bottom"] <= when["bottom"]
-        assert what["top"] >= when["bottom"] and what["left"] == who["left"] and what["right"] == when["right"]
+    for actor, when, what in lines:  # who and when in one line, what below, over its whole width
+        assert when["top"] <= actor["top"] and actor["bottom"] <= when["bottom"]
+        assert what["top"] >= when["bottom"] and what["left"] == actor["left"] and what["right"] == when["right"]

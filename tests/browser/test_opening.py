@@ -76,14 +76,14 @@ def test_what_is_said_of_the_race_is_what_its_counters_say(open_page: OpenPage) 
     """At each moment, and in the end of the whole text."""
     page = open_page(opening=True, motion=True)
     ready(page)
-    said = []
+    factors = []
     for second in (16.5, 18, 20, 22.9):
         page.locator("#opening-time").fill(str(second))
         expect(page.locator("#opening")).to_have_attribute("data-beat", "race")
         text = page.locator("#opening-sentence").inner_text()
-        said.append(float(text.split()[0]))
-        assert said[-1] == pytest.approx(page.evaluate(TIMES), rel=0.006), second
-    assert said == sorted(said) and said[0] < said[-1]
+        factors.append(float(text.split()[0]))
+        assert factors[-1] == pytest.approx(page.evaluate(TIMES), rel=0.006), second
+    assert factors == sorted(factors) and factors[0] < factors[-1]
 
 
 def test_without_motion_it_waits_at_whole_pictures(open_page: OpenPage) -> None:
@@ -195,6 +195,9 @@ def test_the_first_look_has_a_door_to_everything(open_page: OpenPage, width: int
     page.click("#intro-learn")
     expect(page.locator(".path-card")).not_to_have_count(0)
     page.go_back()
+    expect(page.locator("#intro-doors")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#museum")).to_be_visible()
 
 
 def test_any_later_word_can_be_another_one_too(open_page: OpenPage) -> None:
@@ -237,22 +240,22 @@ def test_another_word_leaves_the_past_as_it_was(open_page: OpenPage) -> None:
     page = open_page("/?distance=look", until="#intro")
     label = page.locator("#intro-head")
     expect(label).to_have_text(re.compile(r"^Layer \d, head \d: one of 32 heads"))
-    said = label.inner_text()
+    title = label.inner_text()
     wait_until(page, f"({KEYS}).then((keys) => keys.length === 5 * 32)")
     keys = page.evaluate(KEYS)
     for rank in (2, 3, 2, 3):
         for _ in range(3):
             step(page)
-        expect(label).to_have_text(said)
+        expect(label).to_have_text(title)
         page.click("#intro-fan")
         before = page.url
         page.click(f".opening-fan li:nth-child({rank}) button")
         expect(page).not_to_have_url(before)
-        expect(label).to_have_text(said)
+        expect(label).to_have_text(title)
         wait_until(page, f"({KEYS}).then((keys) => keys.length === 5 * 32)")
         assert page.evaluate(KEYS) == pytest.approx(keys, abs=1e-5)
     shared = open_page("/?" + page.url.split("?")[1], until="#intro-head")
-    expect(shared.locator("#intro-head")).to_have_text(said)
+    expect(shared.locator("#intro-head")).to_have_text(title)
 
 
 def step(page: Page) -> None:

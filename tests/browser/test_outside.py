@@ -53,11 +53,11 @@ def test_a_prompt_of_an_earlier_run_is_loaded_and_the_page_says_from_where(
     page.click("#btn-add")
     shows(page, 0)
     step(page)
-    said = page.locator("#sentence")
-    expect(said).to_contain_text("The next 12 tokens of seq 0 had been computed before")
-    expect(said).to_contain_text("Computing again: ")  # measured: the run before has computed a prompt
-    expect(said).to_contain_text("3 blocks (0–2) of seq 0 come from CPU memory, already full.")
-    expect(said).to_contain_text("Only the other 4 were computed")
+    sentence = page.locator("#sentence")
+    expect(sentence).to_contain_text("The next 12 tokens of seq 0 had been computed before")
+    expect(sentence).to_contain_text("Computing again: ")  # measured: the run before has computed a prompt
+    expect(sentence).to_contain_text("3 blocks (0–2) of seq 0 come from CPU memory, already full.")
+    expect(sentence).to_contain_text("Only the other 4 were computed")
     expect(page.locator(".panel-foot").first).to_have_text("hatched: computed elsewhere, loaded")
     page.click('[data-position="2"]')
     loaded = page.locator('#region-provenance [data-kind="loaded"]')

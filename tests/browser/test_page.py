@@ -150,17 +150,17 @@ def test_a_small_pool_preempts_and_evicts_in_words(open_page: OpenPage) -> None:
         wait_until(page, SENT)
     page.click("#btn-run")
     wait_until(page, "[...document.querySelectorAll('.status')].filter((e) => e.matches('.finished')).length === 3")
-    said = ""
+    sentences = ""
     for index in range(int(page.locator("html").get_attribute("data-num-records") or 0)):
         page.evaluate("(i) => import('/static/js/state/store.js').then((store) => store.goTo(i))", index)
         shows(page, index)
-        said += page.locator("#sentence").inner_text() + "\n"
-    assert re.search(r"seq \d was preempted for seq \d. It was the last one admitted. Of its \d+ computed", said)
-    assert re.search(r"computed tokens \d+ stay in the prefix cache", said)
-    assert re.search(r"\d cached blocks? evicted", said)
-    assert re.search(r"seq \d waits: it needs \d blocks?, 0 free", said)
-    assert re.search(r"is back after its preemption; \d+ tokens? computed again", said)
-    assert re.search(r"Not one of the \d+ tokens? of seq \d hits the prefix cache", said)
+        sentences += page.locator("#sentence").inner_text() + "\n"
+    assert re.search(r"seq \d was preempted for seq \d. It was the last one admitted. Of its \d+ computed", sentences)
+    assert re.search(r"computed tokens \d+ stay in the prefix cache", sentences)
+    assert re.search(r"\d cached blocks? evicted", sentences)
+    assert re.search(r"seq \d waits: it needs \d blocks?, 0 free", sentences)
+    assert re.search(r"is back after its preemption; \d+ tokens? computed again", sentences)
+    assert re.search(r"Not one of the \d+ tokens? of seq \d hits the prefix cache", sentences)
     page.fill("#prompt", "白日依山尽，黄河")
     page.click("#btn-prefill")
     expect(page.locator("#sentence")).to_contain_text("The prefix cache held 4 of the 8 tokens")

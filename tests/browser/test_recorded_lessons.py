@@ -121,20 +121,20 @@ def to_the_second(page: Page) -> None:
 def walk(page: Page, until: str = ".lesson-over") -> int:
     """To the lesson's end, or until there is something else, always unsure. How many questions there were."""
     over = page.locator(".question[data-over=true]").count()
-    asked = 0
+    num_answered = 0
     while True:
         at = stands_at(page, until, "#work-unsure", "#lesson-answer", "#lesson-go:enabled")
         if at == until:
-            return asked
+            return num_answered
         if at == "#work-unsure":
             page.click("#work-unsure")
             expect(page.locator("#work-unsure")).to_have_count(0)
             continue
         if at == "#lesson-answer":
-            asked += 1
+            num_answered += 1
             page.locator(".question[data-over=false] .answer.unsure").last.click()
             page.click("#lesson-answer:enabled")
-            expect(page.locator(".question[data-over=true]")).to_have_count(over + asked)
+            expect(page.locator(".question[data-over=true]")).to_have_count(over + num_answered)
         else:
             count = page.locator(".article > section > *, .lesson-over").count()
             page.click("#lesson-go:enabled")
@@ -208,17 +208,17 @@ def test_a_file_turns_to_the_other_language_where_one_was(file: str, open_at: Op
 
 def test_a_site_fetches_a_lesson_when_it_is_opened(site: str, open_at: OpenAt) -> None:
     page = open_at(site, "?distance=learn")
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url.removeprefix(site)))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url.removeprefix(site)))
     expect(page.locator(".path-card:enabled")).to_have_count(3)  # the tour, too
-    assert not [name for name in asked if name.startswith("lessons/")]
+    assert not [name for name in requests if name.startswith("lessons/")]
     page.click("#path-not-yet")
     expect(page.locator("#lesson-title")).to_have_text("The token that is not there yet")
     to_the_second(page)
     give(page, "1")
     page.click("#lesson-go")
     expect(page.locator("html")).to_have_attribute("data-num-records", "2")
-    assert [name for name in asked if name.startswith("lessons/")] == [
+    assert [name for name in requests if name.startswith("lessons/")] == [
         "lessons/not-yet.en.json",
         "lessons/not-yet.en.0.kvtrace",
     ]

@@ -182,13 +182,13 @@ def test_without_the_outliers_beside_it_the_table_has_every_figure(open_page: Op
 def test_goodput_under_an_objective_of_ones_own_and_who_missed_it(open_page: OpenPage) -> None:
     """The recording's times are what they are, so a very wide and a very narrow objective are sure."""
     page = open_page("/?recording=rec-preemption&detail=requests&lang=en", connection="replay", width=1920, height=1080)
-    said = page.locator(".goodput-said")
+    goodput = page.locator(".goodput-said")
     page.select_option("#slo", "summarising")
-    expect(said).to_have_text(re.compile(r"^3 of 3 finished requests met it: [\d.]+ a second\.$"))
+    expect(goodput).to_have_text(re.compile(r"^3 of 3 finished requests met it: [\d.]+ a second\.$"))
     expect(page.locator("#slo-ttft")).to_have_value("15000")
     page.fill("#slo-tpot", "0.001")
     page.locator("#slo-tpot").blur()
-    expect(said).to_have_text("0 of 3 finished requests met it: 0 a second.")
+    expect(goodput).to_have_text("0 of 3 finished requests met it: 0 a second.")
     expect(page.locator("#slo")).to_have_value("own")
     assert in_address(page)["slo"] == "ttft:15000,tpot:0.001"
     page.locator("#goodput li button").first.click()

@@ -17,7 +17,7 @@ PANELS = ("scheduler", "prefix", "requests", "time")
 def test_a_simulated_cluster_has_its_badge_pools_lanes_and_every_record(open_page: OpenPage, tmp_path: Path) -> None:
     """Every panel shows every tenth record of a prefill and a decode instance over a link, back from the last."""
     file = tmp_path / "run.kvtrace"
-    asked = [
+    arguments = [
         "simulate",
         REQUESTS,
         "--model",
@@ -29,8 +29,8 @@ def test_a_simulated_cluster_has_its_badge_pools_lanes_and_every_record(open_pag
         "--num-requests",
         "4",
     ]
-    asked += ["--prefill", "1", "--decode", "1", "--num-blocks", "64", "--link-gb-per-second", "25"]
-    assert main([*asked, "--record", str(file)]) == 0
+    arguments += ["--prefill", "1", "--decode", "1", "--num-blocks", "64", "--link-gb-per-second", "25"]
+    assert main([*arguments, "--record", str(file)]) == 0
     page = open_page(width=1440, height=900)
     drop_recording(page, file)
     badge = page.locator(".fault-badge.is-simulated")

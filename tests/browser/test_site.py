@@ -159,12 +159,12 @@ def test_the_opening_plays_before_all_its_arrays_are_here_and_paints_the_same(ad
 
 
 def test_a_first_visit_asks_for_few_files(visit: Page, address: str) -> None:
-    asked: list[str] = []
-    visit.on("request", lambda request: asked.append(request.url.removeprefix(address)))
+    requests: list[str] = []
+    visit.on("request", lambda request: requests.append(request.url.removeprefix(address)))
     visit.goto(address)
     visit.wait_for_selector("#opening[data-ready=true]")
-    modules = [name for name in asked if name.endswith((".js", ".mjs"))]
+    modules = [name for name in requests if name.endswith((".js", ".mjs"))]
     assert sorted(modules) == ["static/first.js", "static/js/onefile/prefetch.js"], (
         "all else comes when it is asked for"
     )
-    assert len(asked) < 20
+    assert len(requests) < 20

@@ -277,8 +277,8 @@ def test_the_first_look_of_a_recording_shows_its_vectors_and_fits(
         assert at["left"] >= 0 and at["right"] <= width and at["top"] >= 0 and at["bottom"] <= height, (selector, at)
         assert at["height"] < 180, (selector, at)
     assert overlapping(page, "#intro") == [] and stays_in_width(page)
-    said = page.locator("#intro-sentence").inner_text()
-    assert "seq" not in said and "序列 0" not in said
+    sentence = page.locator("#intro-sentence").inner_text()
+    assert "seq" not in sentence and "序列 0" not in sentence
     page.click("#intro-fan")
     page.wait_for_selector(".opening-word")
     still(page)

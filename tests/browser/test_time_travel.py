@@ -193,18 +193,18 @@ def test_sub_steps_are_walked_by_keys_and_said_with_their_numbers(open_page: Ope
     prefill(page)
     step(page)
     count = len(tokens(page)) - 1  # tokens whose keys the step read, its own included
-    said = {}
+    sentences = {}
     page.click("#phase-schedule")
     for phase in ("schedule", "allocate", "qkv", "write", "attend", "sample"):
         expect(page.locator("#sentence")).to_have_attribute("data-sub", phase)
         expect(page.locator(f"#phase-{phase}")).to_have_attribute("aria-current", "step")
-        said[phase] = page.locator("#sentence").inner_text()
+        sentences[phase] = page.locator("#sentence").inner_text()
         page.keyboard.press(".")
-    assert "1 running sequence" in said["schedule"]
-    assert f"(position {count - 1}) were computed in 4 layers" in said["qkv"]
-    assert re.search(r"went to slot (\d+) = (\d+) · 4 \+ (\d)", said["write"])
-    assert f"read {count} keys" in said["attend"] and "the largest weight" in said["attend"]
-    assert re.search(r"was chosen \(p [\d.]+\)", said["sample"])
+    assert "1 running sequence" in sentences["schedule"]
+    assert f"(position {count - 1}) were computed in 4 layers" in sentences["qkv"]
+    assert re.search(r"went to slot (\d+) = (\d+) · 4 \+ (\d)", sentences["write"])
+    assert f"read {count} keys" in sentences["attend"] and "the largest weight" in sentences["attend"]
+    assert re.search(r"was chosen \(p [\d.]+\)", sentences["sample"])
     page.keyboard.press("Shift+ArrowLeft")
     expect(page.locator("#sentence")).to_have_attribute("data-sub", "attend")
     assert "sub=4" in address(page)
@@ -334,8 +334,8 @@ def test_a_run_is_not_read_aloud_step_by_step(open_page: OpenPage) -> None:
     expect(page.locator(".status.finished")).to_have_count(1)
     # the sentence in the end, without the mark of its phase
     wait_until(page, "document.querySelector('#sentence').textContent.includes(globalThis.said.at(-1) ?? 'not yet')")
-    said = page.evaluate("window.said")
-    assert 1 <= len(said) <= 4, said  # of 23 steps
+    sentences = page.evaluate("window.said")
+    assert 1 <= len(sentences) <= 4, sentences  # of 23 steps
 
 
 # Phones

@@ -50,7 +50,7 @@ def fuzz(
     tell: Callable[[str], object] = str,
 ) -> Done:
     """Fuzz until the time or the files run out. Files with findings are saved in the folder `keep`."""
-    chance, done, started, told = random.Random(seed), Done(), time.monotonic(), time.monotonic()
+    chance, done, started, reported_at = random.Random(seed), Done(), time.monotonic(), time.monotonic()
     originals = seeds()
     python = LineReader([sys.executable, "-m", "tests.fuzz.reader"], HANG)
     with tempfile.TemporaryDirectory() as folder, python, NodeReader(seconds=HANG) as node:
@@ -66,8 +66,8 @@ def fuzz(
                 kept.write_bytes(data)
                 done.findings.append(f"{kept}: {wrong}")
                 tell(done.findings[-1])
-            if time.monotonic() - told > 30:
-                told = time.monotonic()
+            if time.monotonic() - reported_at > 30:
+                reported_at = time.monotonic()
                 tell(f"{done.files} files, {len(done.findings)} findings")
     return done
 

@@ -213,15 +213,15 @@ class Outside(Recorder):
         tokens, manager = self.tokens[seq_id], self.manager
         match = manager.lookup(seq_id, tokens, None)
         hashes, first = manager.block_hashes(seq_id, tokens, None), match.num_tokens // BLOCK_SIZE
-        asked = LookupExternal(
+        lookup = LookupExternal(
             seq_id=seq_id, verdict="miss", num_tokens=(len(hashes) - first) * BLOCK_SIZE, num_found_tokens=0
         )
         loading = next(filter(None, (self._loading(hashes, first, end) for end in range(len(hashes), first, -1))), None)
         if loading is not None:
             num_blocks, media = loading.end - first, [s.medium for own in loading.sources for s in own.values()]
             load, compute = sum(map(self.LOAD.__getitem__, media)), num_blocks * BLOCK_SIZE * self.COMPUTE
-            asked = replace(
-                asked,
+            lookup = replace(
+                lookup,
                 verdict="load" if load < compute else "compute",
                 num_found_tokens=num_blocks * BLOCK_SIZE,
                 media=[max(own[i].medium for own in loading.sources if i in own) for i in range(first, loading.end)],
@@ -229,14 +229,14 @@ class Outside(Recorder):
                 load_seconds=load,
                 compute_seconds=compute,
             )
-            loading = loading if asked.verdict == "load" else None
+            loading = loading if lookup.verdict == "load" else None
         resumed = self.replay.state.sequences[seq_id].status == "preempted"
-        num_external = 0 if loading is None else asked.num_found_tokens
+        num_external = 0 if loading is None else lookup.num_found_tokens
         followed = match if loading is None else manager.followed(match, loading)
         if not manager.demand(seq_id, len(tokens), followed.hits, loading).fits:
             return False
         self.replay.pending += [
-            asked,
+            lookup,
             Admit(
                 seq_id=seq_id,
                 num_cached_tokens=match.num_tokens,

@@ -38,7 +38,7 @@ def make(path: Path) -> None:
     first = stored([b"a", b"b"], list(range(64)), 32, group_idx=0, kv_cache_spec_kind="full_attention")
     last = stored([b"e"], [3] * 32, 32, b"b", group_idx=0, lora_name="poet")
     moved = stored([b"m"], [], 0, medium="STORAGE", group_idx=0, locality="REMOTE", ownership="fs")
-    for told in (
+    for received in (
         Break("attached", 7),
         Message(7, message(first, {**first, "group_idx": 1, "kv_cache_spec_sliding_window": 128}), True),
         Message(8, message(first, {**first, "medium": "cpu", "token_ids": []}, {**first, "medium": "FS"}), False),
@@ -53,6 +53,6 @@ def make(path: Path) -> None:
         Message(1, message(last, last, moved, stored([b"g", b"i"], [7] * 96, 32, b"b", group_idx=1)), False),
         Message(2, message(removed([b"e"], group_idx=0), stored([b"m"], [9] * 32, 32, b"l", group_idx=0)), False),
     ):
-        observed.receive(1, told)
+        observed.receive(1, received)
     observed.problem(0, "metrics", "no metrics from http://rank-0:8000/metrics: Connection refused")
     observed.log.close()

@@ -89,7 +89,7 @@ def run(run: Run) -> None:
         compiled_steps(run, others, piece, (64, 1, 16), roof)
         each_compiled(run, others, replace(piece, keys=4096), (64,), roof)
         others.close()
-    told: set[str] = set()
+    reported: set[str] = set()
     for index, piece in enumerate(pieces):
         if index == 1 or run.tiny:
             others = Models()  # whose pass is not compiled
@@ -99,7 +99,7 @@ def run(run: Run) -> None:
             run.add(piece.id, "stopped", "no time was left for it")
             continue
         with run.trying(piece.id):
-            scenario = scenario_of(run, piece, told)
+            scenario = scenario_of(run, piece, reported)
             end = time.monotonic() + run.seconds_left - LAST_SECONDS
             runner = Runner(
                 scenario,
@@ -161,7 +161,7 @@ def _is_past(moment: float) -> bool:
     return time.monotonic() > moment
 
 
-def scenario_of(run: Run, piece: Piece, told: set[str]) -> Scenario:
+def scenario_of(run: Run, piece: Piece, reported: set[str]) -> Scenario:
     """`gpu-decode` for a piece, without the variants that this engine has no options for; each is said once."""
     base = find_scenario("gpu-decode")
     if not piece.variants:
@@ -178,8 +178,8 @@ def scenario_of(run: Run, piece: Piece, told: set[str]) -> Scenario:
             variants.append(
                 VariantSpec(id=name.replace(",", "").replace(" ", "-"), title=Text(en=name, zh=name), set=paths)
             )
-        elif name not in told:
-            told.add(name)
+        elif name not in reported:
+            reported.add(name)
             run.add(f"variant {name}", "skipped", missing)
     output = 4 if run.tiny else OUTPUT
     prompt = piece.keys - output  # the last step sees so many keys
@@ -229,10 +229,12 @@ def tell(run: Run, record: Record) -> None:
         if point.failed:
             run.add(name, "skipped", point.failed)
             continue
-        run.add(name, "measured", said(point), figures={key: figure.median for key, figure in point.figures.items()})
+        run.add(
+            name, "measured", figures_text(point), figures={key: figure.median for key, figure in point.figures.items()}
+        )
 
 
-def said(point: Point) -> str:
+def figures_text(point: Point) -> str:
     """Step time, share of the copy bandwidth, and throughput against the baselines."""
     figures = point.figures
     parts = []

@@ -147,8 +147,8 @@ def _pool_by_memory(model: LoadedModel, expected: Outputs) -> str:
         room, num_blocks = ALLOCATOR.memory(model.device), engine.config.num_blocks
         if room.free < 0.45 * room.total:
             raise AssertionError(f"half of the memory was to stay free, {size(room.free)} of {size(room.total)} are")
-    said = _compared(outputs(model, config), expected)
-    return f"{num_blocks} blocks, {size(room.free)} of {size(room.total)} stay free, {said}"
+    difference = _compared(outputs(model, config), expected)
+    return f"{num_blocks} blocks, {size(room.free)} of {size(room.total)} stay free, {difference}"
 
 
 def _too_large(model: LoadedModel) -> str:

@@ -42,10 +42,10 @@ def run(run: Run) -> None:
                 lines.append(line)
                 if " is ready on " in line:
                     break
-            said = "".join(lines)
-            address = re.search(r"http://[^/\s]*:(\d+)\S*", said)
+            output = "".join(lines)
+            address = re.search(r"http://[^/\s]*:(\d+)\S*", output)
             if address is None or server.poll() is not None:
-                raise RuntimeError(f"the server did not start: {said[-300:]}")
+                raise RuntimeError(f"the server did not start: {output[-300:]}")
             with run.trying("step to received"):
                 run.add("step to received", "measured", received(int(address[1])))
             with run.trying("memory, clock and power on the page"):

@@ -37,7 +37,7 @@ test("of a recorded query: the sum of what the log holds, and that nobody captur
   ]) {
     const view = sequenceViewAt(log, recordAt(log, step), 0, 1, head);
     const { missing, output } = outputOf(view);
-    assert.deepEqual([missing, output.kept, output.largest], [[], null, null]);
+    assert.deepEqual([missing, output.recorded, output.largest], [[], null, null]);
     assert.equal(output.positions.length, view.query + 1);
     const d = 3;
     let expected = 0;

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { parseTrace } from "../../static/js/core/file.js";
-import { askingOf, filmOf, vectorIn } from "../../static/js/core/film.js";
+import { attentionOf, filmOf, vectorIn } from "../../static/js/core/film.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { widestHead } from "../../static/js/core/wide_rows.js";
 import { BEATS, beatAt, END, endOf } from "../../static/js/panels/intro/time.js";
@@ -51,17 +51,17 @@ for (const language of LANGUAGES) {
   test(`${language}: the query that is shown asks several words, and its weights sum to one`, () => {
     const { film: found } = film(language);
     for (const most of [9, 14]) {
-      const asking = askingOf(found, most);
-      assert.ok(asking && asking.weights.length <= most && asking.weights.length === asking.query + 1);
-      const loud = asking.weights.filter((w) => w >= 0.04);
+      const attention = attentionOf(found, most);
+      assert.ok(attention && attention.weights.length <= most && attention.weights.length === attention.query + 1);
+      const loud = attention.weights.filter((w) => w >= 0.04);
       assert.ok(loud.length >= 3, `${loud.length} keys are heard`);
-      assert.ok(Math.abs(asking.weights.reduce((a, b) => a + b) - 1) < 5e-3); // kept in 16 bits
+      assert.ok(Math.abs(attention.weights.reduce((a, b) => a + b) - 1) < 5e-3); // kept in 16 bits
     }
   });
 
-  test(`${language}: K and V of every kept position and the asking query are recorded`, () => {
+  test(`${language}: K and V of every kept position and the attending query are recorded`, () => {
     const { film: found } = film(language);
-    const { head, query } = askingOf(found, 12);
+    const { head, query } = attentionOf(found, 12);
     for (let position = 0; position < found.kept.at(-1); position++)
       for (const kind of ["k", "v"]) assert.ok(vectorIn(found, kind, position, head), `${kind} of ${position}`);
     assert.equal(vectorIn(found, "q", query, head).length, found.log.header.model.head_dim);

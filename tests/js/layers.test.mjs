@@ -15,11 +15,11 @@ function world({ has = () => true, fail = () => false, most = Infinity } = {}) {
     addCapture: (index) => [0, 1, 2].forEach((layer) => kept.add(`${index}/${layer}`)),
   };
   const requests = [];
-  const heard = { asking: 0, arrived: 0 };
+  const calls = { fetching: 0, arrived: 0 };
   const fetcher = new LayerFetcher(log, {
     address: (layer, records) => ({ layer, records }),
-    asking: (by) => (heard.asking += by),
-    arrived: () => (heard.arrived += 1),
+    onFetch: (by) => (calls.fetching += by),
+    arrived: () => (calls.arrived += 1),
     fetch: async ({ layer, records }) => {
       requests.push([layer, ...records]);
       if (fail()) throw new Error("no network");
@@ -35,11 +35,11 @@ function world({ has = () => true, fail = () => false, most = Infinity } = {}) {
       };
     },
   });
-  return { fetcher, log, kept, requests, heard };
+  return { fetcher, log, kept, requests, calls };
 }
 
 test("what is wanted in one breath is asked for together, a layer a request, and nothing twice", async () => {
-  const { fetcher, kept, requests, heard } = world();
+  const { fetcher, kept, requests, calls } = world();
   await Promise.all([fetcher.want(3, 0), fetcher.want(4, 0), fetcher.want(3, 0), fetcher.want(4, 2)]);
   assert.deepEqual(requests, [
     [0, 3, 4],
@@ -48,7 +48,7 @@ test("what is wanted in one breath is asked for together, a layer a request, and
   assert.deepEqual([...kept], ["3/0", "4/0", "4/2"]);
   await fetcher.want(3, 0); // it is here
   assert.equal(requests.length, 2);
-  assert.deepEqual(heard, { asking: 0, arrived: 2 });
+  assert.deepEqual(calls, { fetching: 0, arrived: 2 });
 });
 
 test("all layers of a record are one request, and a record without arrays has none", async () => {
@@ -91,13 +91,13 @@ test("what the server does not have is not asked for again; what an answer left 
 
 test("after a failure there is a pause, and then whoever still looks is told to ask again", async () => {
   let down = true;
-  const { fetcher, kept, requests, heard } = world({ fail: () => down });
+  const { fetcher, kept, requests, calls } = world({ fail: () => down });
   await fetcher.want(1, 0);
   await fetcher.want(1, 0);
-  assert.deepEqual([requests.length, heard], [1, { asking: 0, arrived: 0 }]);
+  assert.deepEqual([requests.length, calls], [1, { fetching: 0, arrived: 0 }]);
   down = false;
   await new Promise((done) => setTimeout(done, 1050));
-  assert.equal(heard.arrived, 1);
+  assert.equal(calls.arrived, 1);
   await fetcher.want(1, 0);
   assert.deepEqual([requests.length, [...kept]], [2, ["1/0"]]);
 });

@@ -246,6 +246,6 @@ def test_the_seconds_and_the_work_of_every_step(log: TraceReader) -> None:
 def test_reasons_that_an_older_log_leaves_to_be_guessed(log: TraceReader) -> None:
     """Where the log says the reason, the guess from what stands beside it is the same."""
     for record, found in zip(records(log), page(log.path)["records"], strict=True):
-        said = [op.reason for op in record.ops if isinstance(op, Allocate | Free)]
-        for mine, theirs in zip(said, found["reasons"], strict=True):
+        reasons = [op.reason for op in record.ops if isinstance(op, Allocate | Free)]
+        for mine, theirs in zip(reasons, found["reasons"], strict=True):
             assert mine is None or mine in LATER or theirs == mine, record.index

@@ -16,25 +16,25 @@ RATIOS += [0.9, 0.994, 0.996, 1, 1.004, 1.0055, 1.05, 1.25, 1.9, 1.995, 2, 2.05,
 
 
 def test_the_page_says_a_ratio_as_python_does() -> None:
-    asked: list[Case] = [(m.name, m.unit, m.better, ratio, None, None) for m in METRICS.values() for ratio in RATIOS]
-    asked += [("seconds", "s", "lower", 0.9, low, high) for low, high in ((0.8, 1.1), (0.8, 0.95), (0.9, 0.9))]
+    cases: list[Case] = [(m.name, m.unit, m.better, ratio, None, None) for m in METRICS.values() for ratio in RATIOS]
+    cases += [("seconds", "s", "lower", 0.9, low, high) for low, high in ((0.8, 1.1), (0.8, 0.95), (0.9, 0.9))]
     for path in sorted(RESULTS.glob("*.json")):
         if "_" not in path.stem:  # those with one are of the page, not of a scenario
             for point in (record := read_record(path)).points:
                 for metric, figure in point.figures.items():
                     info = record.metrics[metric]
                     for ratio in figure.ratios.values():
-                        asked.append((metric, info.unit, info.better, ratio.median, ratio.low, ratio.high))
-    assert len(asked) > 2000
+                        cases.append((metric, info.unit, info.better, ratio.median, ratio.low, ratio.high))
+    assert len(cases) > 2000
     done = subprocess.run(
         [node(), ROOT / "tests/js/gains_dump.mjs"],
-        input="\n".join(json.dumps(one) for one in asked),
+        input="\n".join(json.dumps(one) for one in cases),
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    for one, line in zip(asked, done.stdout.splitlines(), strict=True):
-        said = gain(*one)
-        assert json.loads(line) == [said.good, said.text("en"), said.text("zh")], one
+    for one, line in zip(cases, done.stdout.splitlines(), strict=True):
+        verdict = gain(*one)
+        assert json.loads(line) == [verdict.good, verdict.text("en"), verdict.text("zh")], one

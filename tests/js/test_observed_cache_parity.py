@@ -56,17 +56,17 @@ def chance_log(path: Path, seed: int) -> None:
                 events.append(stored([hashes[1]], [], 0, **more))
             else:
                 events.append(stored(hashes, tokens, SIZE, extra_keys=salt and [salt[0]] * 2, **more))
-        told = message(*events, *([{"type": "AllBlocksCleared"}] if draw.random() < 0.03 else []))
-        observed.receive(rank, Message(numbers[rank], told, draw.random() < 0.1))
+        events_message = message(*events, *([{"type": "AllBlocksCleared"}] if draw.random() < 0.03 else []))
+        observed.receive(rank, Message(numbers[rank], events_message, draw.random() < 0.1))
         numbers[rank] += 1
     observed.log.close()
 
 
-def in_order(said: dict[str, Any]) -> dict[str, Any]:
+def in_order(report: dict[str, Any]) -> dict[str, Any]:
     """Families of the same size have no order."""
-    families = sorted(said["families"], key=lambda one: (-one["count"], json.dumps(one, sort_keys=True)))
-    lacking = sorted(said["again"]["lacking"], key=lambda one: one["group"])
-    return {**said, "families": families, "again": {**said["again"], "lacking": lacking}}
+    families = sorted(report["families"], key=lambda one: (-one["count"], json.dumps(one, sort_keys=True)))
+    lacking = sorted(report["again"]["lacking"], key=lambda one: one["group"])
+    return {**report, "families": families, "again": {**report["again"], "lacking": lacking}}
 
 
 def by_size(tree: dict[str, Any]) -> list[Any]:
@@ -91,18 +91,18 @@ def test_it_is_said_alike_at_every_record(seed: int | None, tmp_path: Path) -> N
     with TraceReader(path) as log:
         make(log, tmp_path / "a.survey")
         log_index = LogIndex(tmp_path / "a.survey", log)
-        heard, groups = log_index.observed_cache, geometry(log.header)[1]
-        ranks, restored, links = range(heard.num_ranks), 0, 0
+        observed_cache, groups = log_index.observed_cache, geometry(log.header)[1]
+        ranks, restored, links = range(observed_cache.num_ranks), 0, 0
         for index, page in enumerate(json.loads(done.stdout), -1):
             for rank in ranks:
-                said = msgspec.to_builtins(heard.said(log, rank, index))
-                assert in_order(json.loads(json.dumps(said))) == in_order(page["said"][rank]), (index, rank)
+                report = msgspec.to_builtins(observed_cache.report(log, rank, index))
+                assert in_order(json.loads(json.dumps(report))) == in_order(page["said"][rank]), (index, rank)
                 key = json.dumps
-                roots = [msgspec.to_builtins(one) for one in heard.roots(log, rank, index)]
+                roots = [msgspec.to_builtins(one) for one in observed_cache.roots(log, rank, index)]
                 assert sorted(roots, key=key) == sorted(page["roots"][rank], key=key), (index, rank)
-                restored += said["restored"]
+                restored += report["restored"]
                 for prompt, chains in zip(prompts, page["chains"], strict=True):
-                    found = msgspec.to_builtins(heard.chains(rank, prompt, index))
+                    found = msgspec.to_builtins(observed_cache.chains(rank, prompt, index))
                     by_salt = [sorted(one["chains"], key=key) for one in (found, chains[rank])]
                     assert by_salt[0] == by_salt[1] and found["groups"] == chains[rank]["groups"], (index, rank)
                     links += sum(len(one["links"]) for one in found["chains"])

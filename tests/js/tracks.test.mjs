@@ -322,7 +322,7 @@ test("operations that alternate or come once a sequence are told together", () =
     "seq 0 gets 2 blocks (4, 2). The next chunk of its tokens, 0–7, needs room.",
     "K and V of 9 tokens written, 2 sequences.",
     "2 tokens chosen, 2 sequences.",
-    "seq 1 gives back 3 blocks (9, 8, 7). 1 goes to the front of the free queue. " +
+    "seq 1 frees 3 blocks (9, 8, 7). 1 goes to the front of the free queue. " +
       "1 stays cached at the back of the free queue. 1 is still held by others.",
     "seq 1 finished: it came to a stop. What decided it: <eos>.",
   ]);

@@ -98,20 +98,20 @@ def compared(folder: Path) -> dict[str, Any]:
     failed = 0
     rows: list[dict[str, float]] = []
     for raw in _lines(folder / "profile_export_raw.jsonl"):
-        told = metrics.get(raw["metadata"]["x_request_id"], {})
-        if raw.get("error") or raw.get("status") != 200 or "time_to_first_token" not in told:
+        values = metrics.get(raw["metadata"]["x_request_id"], {})
+        if raw.get("error") or raw.get("status") != 200 or "time_to_first_token" not in values:
             failed += 1
             continue
         request_id = json.loads(raw["responses"][0]["packets"][0]["value"])["id"]
         logged = log[request_id]
         assert logged.ttft is not None
-        theirs, ours = told["time_to_first_token"]["value"], logged.ttft * 1e3
-        sending = told["http_req_connecting"]["value"] + told["http_req_sending"]["value"]
+        theirs, ours = values["time_to_first_token"]["value"], logged.ttft * 1e3
+        sending = values["http_req_connecting"]["value"] + values["http_req_sending"]["value"]
         reached = heads[request_id] * 1e3 - raw["metadata"]["request_start_ns"] / 1e6  # its head, by the server's clock
         rows.append({
             "theirs": theirs, "ours": ours, "gap": theirs - ours, "sending": sending,
             "reading": max(0.0, reached - sending), "telling": theirs - ours - max(reached, sending),
-            "tokens": float(told["usage_completion_tokens"]["value"] != logged.output_tokens),
+            "tokens": float(values["usage_completion_tokens"]["value"] != logged.output_tokens),
         })  # fmt: skip
     ratio = _mean(rows, "theirs") / _mean(rows, "ours")
     return {
@@ -136,21 +136,21 @@ def main() -> int:
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--keep", type=Path, help="a folder for the log, aiperf's records and the access log")
     parser.add_argument("option", nargs="*", help="of the server")
-    asked = parser.parse_args()
-    bin = programs(asked.environment, "aiperf==0.13.0")
+    arguments = parser.parse_args()
+    bin = programs(arguments.environment, "aiperf==0.13.0")
     with tempfile.TemporaryDirectory() as temporary:
-        folder = (asked.keep or Path(temporary) / "aiperf").absolute()
+        folder = (arguments.keep or Path(temporary) / "aiperf").absolute()
         folder.mkdir(parents=True)
-        options = ["--access-log", str(folder / "access.jsonl"), *asked.option]
-        server = Server(PLACES, PLACES * 1024 // 16, asked.compiled, temporary, options)
+        options = ["--access-log", str(folder / "access.jsonl"), *arguments.option]
+        server = Server(PLACES, PLACES * 1024 // 16, arguments.compiled, temporary, options)
         try:
             _warm(server.port)
-            replay(bin, server.port, folder, asked.requests)
+            replay(bin, server.port, folder, arguments.requests)
             server.save_log(folder / "api.kvtrace")
         finally:
             server.end()
         found = compared(folder)
-    print(json.dumps({**found, "compiled": asked.compiled, "cores": os.cpu_count(), "load": os.getloadavg()[0]}))
+    print(json.dumps({**found, "compiled": arguments.compiled, "cores": os.cpu_count(), "load": os.getloadavg()[0]}))
     return 1 if found["failed"] or abs(found["ttft_ms_mean"]["ratio"] - 1) > BAR else 0
 
 

@@ -47,8 +47,8 @@ class Bare(Running):
         turn = Turn(self)
         self.process.stdin.write(f"{seconds}\n")
         self.process.stdin.flush()
-        told = json.loads(self.out.readline())
-        return {"tokens_per_s": told["tokens"] / told["seconds"], **turn.over(told["tokens"])}
+        report = json.loads(self.out.readline())
+        return {"tokens_per_s": report["tokens"] / report["seconds"], **turn.over(report["tokens"])}
 
 
 def _sums(server: Server, folder: Path) -> list[str]:
@@ -60,9 +60,9 @@ def _sums(server: Server, folder: Path) -> list[str]:
         time.sleep(0.1)
     server.save_log(folder / "api.kvtrace")
     seen = Clients(
-        requests=sum(told["requests"] for told in server.told),
-        left=sum(told["left"] for told in server.told),
-        tokens=sum(told["tokens"] for told in server.told),
+        requests=sum(report["requests"] for report in server.told),
+        left=sum(report["left"] for report in server.told),
+        tokens=sum(report["tokens"] for report in server.told),
     )
     return differences(seen, folder / "api.kvtrace", server.metrics())
 
@@ -76,17 +76,17 @@ def main() -> int:
     parser.add_argument("--leaves", type=float, default=0.0, help="share of clients that leave early")
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("option", nargs="*", help="of the server")
-    asked = parser.parse_args()
-    num_blocks = asked.clients * BLOCKS_EACH
+    args = parser.parse_args()
+    num_blocks = args.clients * BLOCKS_EACH
     turns: list[tuple[dict[str, Any], dict[str, Any]]] = []
     with tempfile.TemporaryDirectory() as data:
-        server = Server(asked.clients, num_blocks, asked.compiled, data, asked.option)
-        bare = Bare(asked.clients, num_blocks, asked.compiled)
+        server = Server(args.clients, num_blocks, args.compiled, data, args.option)
+        bare = Bare(args.clients, num_blocks, args.compiled)
         try:
             bare.turn(WARM_SECONDS)
             server.turn(WARM_SECONDS, 0.0, 0)
-            for seed in range(1, asked.rounds + 1):
-                pair = bare.turn(asked.bare_seconds or asked.seconds), server.turn(asked.seconds, asked.leaves, seed)
+            for seed in range(1, args.rounds + 1):
+                pair = bare.turn(args.bare_seconds or args.seconds), server.turn(args.seconds, args.leaves, seed)
                 turns.append(pair)
                 load = os.getloadavg()[0]
                 print(json.dumps({"bare": pair[0], "server": pair[1], "load": load}, default=str), flush=True)
@@ -101,8 +101,8 @@ def main() -> int:
     print(
         json.dumps(
             {
-                "clients": asked.clients,
-                "compiled": asked.compiled,
+                "clients": args.clients,
+                "compiled": args.compiled,
                 "max_tokens": MAX_TOKENS,
                 "cores": os.cpu_count(),
                 "others": [round(max(turn["others"] for turn in pair), 2) for pair in turns],
@@ -118,7 +118,7 @@ def main() -> int:
             }
         )
     )
-    return 1 if sums or any(told["errors"] for told in server.told) else 0
+    return 1 if sums or any(report["errors"] for report in server.told) else 0
 
 
 if __name__ == "__main__":

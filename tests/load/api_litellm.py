@@ -24,7 +24,7 @@ def look(url: str) -> None:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it asks the network for prices
     litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True
-    asked: dict[str, Any] = {
+    body: dict[str, Any] = {
         "model": "openai/bundled",
         "api_base": f"{url}/v1",
         "api_key": "litellm",
@@ -33,20 +33,20 @@ def look(url: str) -> None:
         "temperature": 0,
         "num_retries": 0,
     }
-    whole = litellm.completion(**asked)
+    whole = litellm.completion(**body)
     text = whole.choices[0].message.content
     assert text and whole.usage.completion_tokens == 6, whole
-    again = litellm.completion(**asked)
+    again = litellm.completion(**body)
     assert again.choices[0].message.content == text, "the same question has the same answer"
 
-    chunks = list(litellm.completion(**asked, stream=True, stream_options={"include_usage": True}))
+    chunks = list(litellm.completion(**body, stream=True, stream_options={"include_usage": True}))
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == text
     assert [chunk.usage.completion_tokens for chunk in chunks if getattr(chunk, "usage", None)] == [6]
-    completed = litellm.text_completion(**{k: v for k, v in asked.items() if k != "messages"}, prompt="Once")
+    completed = litellm.text_completion(**{k: v for k, v in body.items() if k != "messages"}, prompt="Once")
     assert completed.choices[0].text
 
     async def several() -> list[Any]:
-        return await asyncio.gather(*(litellm.acompletion(**asked) for _ in range(8)))
+        return await asyncio.gather(*(litellm.acompletion(**body) for _ in range(8)))
 
     assert {answer.choices[0].message.content for answer in asyncio.run(several())} == {text}
     for more, error in (
@@ -55,7 +55,7 @@ def look(url: str) -> None:
         ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "y"}]}, litellm.BadRequestError),
     ):
         try:
-            litellm.completion(**{**asked, **more})
+            litellm.completion(**{**body, **more})
         except error:
             continue
         raise AssertionError(f"{more} was not refused")
@@ -66,12 +66,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url")
     parser.add_argument("--environment", type=Path, default=Path(tempfile.gettempdir()) / "kvtheater-litellm")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     if importlib.util.find_spec("litellm") is not None:
-        look(asked.url)
+        look(arguments.url)
         return 0
-    python = programs(asked.environment, "litellm") / "python"
-    return subprocess.run([str(python), "-m", __spec__.name, asked.url], check=False).returncode
+    python = programs(arguments.environment, "litellm") / "python"
+    return subprocess.run([str(python), "-m", __spec__.name, arguments.url], check=False).returncode
 
 
 if __name__ == "__main__":

@@ -92,20 +92,20 @@ class Server(Running):
     def turn(self, seconds: float, leaves: float, seed: int) -> dict[str, Any]:
         """As the bare engine's, and what the clients say."""
         turn, before = Turn(self), self._ttft()
-        asked = [str(each) for each in (self.port, self._clients, seconds, leaves, seed)]
-        client = [sys.executable, "-m", "tests.load.api_client", *asked]
-        told = json.loads(subprocess.run(client, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        self.told.append(told)
-        tokens, after = told["tokens"], self._ttft()
+        words = [str(each) for each in (self.port, self._clients, seconds, leaves, seed)]
+        client = [sys.executable, "-m", "tests.load.api_client", *words]
+        report = json.loads(subprocess.run(client, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        self.told.append(report)
+        tokens, after = report["tokens"], self._ttft()
         return {
-            "tokens_per_s": tokens / told["seconds"],
-            **turn.over(tokens, told["cpu_seconds"]),
-            "client_cpu_ms_per_token": told["cpu_seconds"] / tokens * 1e3,
-            "events_per_token": told["events"] / tokens,
-            "errors": told["errors"],
-            "first_errors": told["first_errors"],
-            "ttft_p50": told["ttft_p50"],
-            "ttft_mean": told["ttft_mean"],
+            "tokens_per_s": tokens / report["seconds"],
+            **turn.over(tokens, report["cpu_seconds"]),
+            "client_cpu_ms_per_token": report["cpu_seconds"] / tokens * 1e3,
+            "events_per_token": report["events"] / tokens,
+            "errors": report["errors"],
+            "first_errors": report["first_errors"],
+            "ttft_p50": report["ttft_p50"],
+            "ttft_mean": report["ttft_mean"],
             "ttft_mean_by_log": (after[0] - before[0]) / (after[1] - before[1]),
             "resident_mib": self.resident_mib,
         }

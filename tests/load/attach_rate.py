@@ -80,7 +80,7 @@ def publish(rate: int, seconds: float) -> None:
         print(json.dumps({"events": publisher.events, "replay": publisher.replay}), flush=True)
         sys.stdin.readline()
         each, coming, cached = rate // MESSAGES, events(), set[bytes]()
-        began, number, said, behind = time.monotonic(), 0, 0, 0.0
+        began, number, num_events, behind = time.monotonic(), 0, 0, 0.0
         for number in range(int(seconds * MESSAGES)):
             batch = [next(coming) for _ in range(each)]
             wait = began + number / MESSAGES - time.monotonic()
@@ -88,7 +88,7 @@ def publish(rate: int, seconds: float) -> None:
                 time.sleep(wait)
             behind = max(behind, -wait)
             publisher.publish(message(*batch, ts=time.time()))
-            said += each
+            num_events += each
             for event in batch:
                 (cached.update if event["type"] == "BlockStored" else cached.difference_update)(event["block_hashes"])
         took = time.monotonic() - began
@@ -96,8 +96,8 @@ def publish(rate: int, seconds: float) -> None:
             json.dumps(
                 {
                     "messages": number + 1,
-                    "events": said,
-                    "events_per_second": round(said / took),
+                    "events": num_events,
+                    "events_per_second": round(num_events / took),
                     "behind_ms": round(1000 * behind, 1),  # of its own clock, at most
                     "cached": checksum(cached),
                 }
@@ -112,7 +112,7 @@ def checksum(hashes: Iterable[bytes]) -> int:
     return zlib.crc32(b"".join(sorted(hashes)))
 
 
-def read(path: Path, told: dict[str, Any]) -> dict[str, Any]:
+def read(path: Path, published: dict[str, Any]) -> dict[str, Any]:
     """Return what the recorded log has of the publisher's messages."""
     places: dict[int, bytes] = {}
     took, num_messages, num_replayed, num_gaps = [], 0, 0, 0
@@ -135,10 +135,10 @@ def read(path: Path, told: dict[str, Any]) -> dict[str, Any]:
     findings = [one.message for one in check(path)]
     late = sorted(1000 * (one - min(took)) for one in took)
     return {
-        "lost": told["messages"] - num_messages,
+        "lost": published["messages"] - num_messages,
         "gaps": num_gaps,
         "replayed": num_replayed,
-        "is_same": checksum(places.values()) == told["cached"],
+        "is_same": checksum(places.values()) == published["cached"],
         "findings": findings[:3],
         "late_ms_median": round(statistics.median(late), 1),
         "late_ms_p99": round(late[int(0.99 * len(late))], 1),
@@ -238,7 +238,7 @@ def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -
             survey.look()
             if page is not None and len(rss) % LOOK == 0:
                 seen.append({**shown(page), "heap_mb": heap_mb(page)})
-        told = json.loads(publisher.stdout.readline())
+        published = json.loads(publisher.stdout.readline())
         cpu = (figures.processor_seconds() - worked) / (time.monotonic() - began)
         size, over = -1, time.monotonic()
         while path.stat().st_size != size and time.monotonic() - over < SETTLE:
@@ -261,11 +261,11 @@ def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -
             process.wait()
     tenths = [rss[len(rss) * i // 10] for i in range(10)]
     return {
-        "publisher": told,
+        "publisher": published,
         "server_rss_mib": [*tenths, rss[-1]],
         "server_cpus": round(cpu, 2),
         **more,
-        **read(path, told),
+        **read(path, published),
     }
 
 

@@ -303,21 +303,21 @@ def main() -> int:
     parser.add_argument(
         "--keep-wire", type=Path, metavar="FILE", help="write the first 40 messages there, as they came"
     )
-    asked = parser.parse_args()
-    if subprocess.run([asked.python, "-c", "import vllm"], capture_output=True).returncode:
-        print(f"{asked.python} has no vLLM: nothing is tested")
+    arguments = parser.parse_args()
+    if subprocess.run([arguments.python, "-c", "import vllm"], capture_output=True).returncode:
+        print(f"{arguments.python} has no vLLM: nothing is tested")
         return 0
     things: list[Any] = []
     with tempfile.TemporaryDirectory() as folder, _closing(things):
-        run(asked, Path(folder), things)
+        run(arguments, Path(folder), things)
     return 0
 
 
-def run(asked: argparse.Namespace, folder: Path, things: list[Any]) -> None:
+def run(options: argparse.Namespace, folder: Path, things: list[Any]) -> None:
     measuring, ports = Measuring(), [_free_port() for _ in range(3)]
-    part = asked.requests // 8
+    part = options.requests // 8
     parts = [range(i * part, (i + 1) * part) for i in range(8)]
-    server = Server(asked.python, ports, folder / "vllm.log")
+    server = Server(options.python, ports, folder / "vllm.log")
     things.append(server)
     lives = [Witness(ports[1])]
     things.append(lives[0])
@@ -347,7 +347,7 @@ def run(asked: argparse.Namespace, folder: Path, things: list[Any]) -> None:
     time.sleep(3)
     server.close()
     lives[0].close()
-    server = Server(asked.python, ports, folder / "vllm.log")
+    server = Server(options.python, ports, folder / "vllm.log")
     things.append(server)
     lives.append(Witness(ports[1]))
     things.append(lives[1])
@@ -356,16 +356,16 @@ def run(asked: argparse.Namespace, folder: Path, things: list[Any]) -> None:
         serve(server, numbers)
     _settled(watchers, lives[-1])
     figures: dict[str, Any] = {
-        "requests": asked.requests,
+        "requests": options.requests,
         "messages": [len(life.payloads) for life in lives],
         "events": [sum(len(msgspec.msgpack.decode(p)[1]) for p in life.payloads) for life in lives],
     }
     for watcher in watchers:
         watcher.attachment.close()
         figures[watcher.name] = compare(watcher.path, lives)
-    measuring.record(figures, asked.keep, vllm=version)
-    if asked.keep_wire:
-        asked.keep_wire.write_bytes(msgspec.msgpack.encode(lives[0].payloads[:40]))
+    measuring.record(figures, options.keep, vllm=version)
+    if options.keep_wire:
+        options.keep_wire.write_bytes(msgspec.msgpack.encode(lives[0].payloads[:40]))
 
 
 def _settled(watchers: list[Watcher], life: Witness) -> None:

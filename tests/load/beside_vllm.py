@@ -66,7 +66,7 @@ def requests(number: int, seed: int) -> list[dict[str, Any]]:
     ]
 
 
-def theirs(python: str, settings: dict[str, Any], asked: list[dict[str, Any]]) -> tuple[list[Step], Step]:
+def theirs(python: str, settings: dict[str, Any], requests: list[dict[str, Any]]) -> tuple[list[Step], Step]:
     """vLLM's steps, and what it says at the end."""
     given = {name: value for name, value in settings.items() if name != "blocks"}
     engine = given | {
@@ -81,17 +81,17 @@ def theirs(python: str, settings: dict[str, Any], asked: list[dict[str, Any]]) -
     env |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
     with tempfile.TemporaryDirectory() as folder:
         wanted, found = Path(folder) / "asked.json", Path(folder) / "found.jsonl"
-        wanted.write_text(json.dumps({"engine": engine, "requests": asked}), encoding="utf-8")
-        said = subprocess.run(
+        wanted.write_text(json.dumps({"engine": engine, "requests": requests}), encoding="utf-8")
+        done = subprocess.run(
             [python, str(THEIRS), str(wanted), str(found)], env=env, capture_output=True, text=True, cwd=folder
         )
-        if said.returncode:
-            raise SystemExit(f"vLLM did not run:\n{said.stderr[-3000:]}")
+        if done.returncode:
+            raise SystemExit(f"vLLM did not run:\n{done.stderr[-3000:]}")
         *steps, last = [json.loads(line) for line in found.read_text(encoding="utf-8").splitlines()]
     return steps, last
 
 
-def ours(settings: dict[str, Any], asked: list[dict[str, Any]]) -> tuple[list[Step], Step]:
+def ours(settings: dict[str, Any], requests: list[dict[str, Any]]) -> tuple[list[Step], Step]:
     """The same of an engine of this package."""
     given = {name: value for name, value in settings.items() if name != "blocks"}
     config = EngineConfig(
@@ -103,7 +103,7 @@ def ours(settings: dict[str, Any], asked: list[dict[str, Any]]) -> tuple[list[St
     )
     steps = list[Step]()
     with Engine(load_model(str(MODEL)), config) as engine:
-        for one in asked:
+        for one in requests:
             sampling = SamplingParams(max_tokens=one["max_tokens"], ignore_eos=True, temperature=0.0)
             engine.add_request(one["prompt"], sampling, priority=one["priority"])
         while engine.has_unfinished():
@@ -121,7 +121,7 @@ def ours(settings: dict[str, Any], asked: list[dict[str, Any]]) -> tuple[list[St
                     }
                 )
         finished = log.state_now().sequences
-        outputs = {str(seq): state.token_ids[len(asked[seq]["prompt"]) :] for seq, state in finished.items()}
+        outputs = {str(seq): state.token_ids[len(requests[seq]["prompt"]) :] for seq, state in finished.items()}
     return steps, {"outputs": outputs}
 
 
@@ -137,8 +137,8 @@ def compared(python: str, name: str, number: int, seed: int, keep: Path | None) 
     """Compare one case. `keep`: a folder for vLLM's steps, as the fixture of
     `tests/unit/scheduling/test_beside_vllm.py`.
     """
-    settings, asked = DEFAULTS | CASES[name], requests(number, seed)
-    (here, here_last), (there, there_last) = ours(settings, asked), theirs(python, settings, asked)
+    settings, wanted = DEFAULTS | CASES[name], requests(number, seed)
+    (here, here_last), (there, there_last) = ours(settings, wanted), theirs(python, settings, wanted)
     if keep:
         lines = [json.dumps(plain(step), sort_keys=True) for step in there]
         path = keep / f"{name.replace(', ', '-').replace(' ', '_')}.jsonl.gz"

@@ -105,8 +105,8 @@ def hold_class(browser: Browser, url: str, options: argparse.Namespace) -> dict[
         wall.wait_for_timeout(300)
         if wall.locator(".lesson-over").count():
             break
-        asked = wall.evaluate(CLASS + "s.classState.value.poll)")
-        if wall.locator("#lesson-answer").count() and not (asked and asked["phase"] != "shown"):
+        poll = wall.evaluate(CLASS + "s.classState.value.poll)")
+        if wall.locator("#lesson-answer").count() and not (poll and poll["phase"] != "shown"):
             more, found = question(options, wall, phones, chance, len(asked_of))
             back += more
             asked_of.append(found)
@@ -175,10 +175,10 @@ def question(
 
 
 def vote(
-    options: argparse.Namespace, wall: Page, phones: list[Page], chance: random.Random, asked: tuple[int, int]
+    options: argparse.Namespace, wall: Page, phones: list[Page], chance: random.Random, question: tuple[int, int]
 ) -> list[float]:
     """Hold one round of a question. A third of the phones are disturbed before or after they answer."""
-    poll, in_round = asked
+    poll, in_round = question
     unlucky = [i for i in range(len(phones)) if chance.random() < 1 / 3]
     disturbed = {i: chance.choice(["reload", "lock", "off"]) for i in unlucky}
     early = {i for i in disturbed if chance.random() < 0.5}
@@ -191,13 +191,13 @@ def vote(
         back_after = until(page, lambda now: (now["poll"], now["phase"]) == (poll, phase), f"phone {i} is asked")
         if i in early:
             back.append(back_after)
-        page.locator(".class-option").nth(choice(page, i, asked)).click(timeout=30_000)
-        until(page, lambda now: has_answered(now, asked), f"phone {i} has answered round {in_round}")
+        page.locator(".class-option").nth(choice(page, i, question)).click(timeout=30_000)
+        until(page, lambda now: has_answered(now, question), f"phone {i} has answered round {in_round}")
     for i in disturbed.keys() - early:
         disturb(phones[i], disturbed[i])
         phones[i].context.set_offline(False)
     for i in disturbed.keys() - early:
-        back.append(until(phones[i], lambda now: has_answered(now, asked), f"phone {i} is back with its answer"))
+        back.append(until(phones[i], lambda now: has_answered(now, question), f"phone {i} is back with its answer"))
     answered, began = 0, time.monotonic()
     while answered != len(phones) and time.monotonic() - began < 10:
         answered = wall.evaluate(CLASS + "s.attendance.value.answered)")
@@ -207,15 +207,15 @@ def vote(
     return back
 
 
-def choice(page: Page, number: int, asked: tuple[int, int]) -> int:
+def choice(page: Page, number: int, question: tuple[int, int]) -> int:
     """Return the option that a phone gives: half keep theirs in the second round, the others take the next one."""
-    poll, in_round = asked
+    poll, in_round = question
     page.locator(".class-option").first.wait_for(timeout=30_000)
     return (number + poll + (in_round if number % 2 else 0)) % page.locator(".class-option").count()
 
 
-def has_answered(now: dict[str, Any], asked: tuple[int, int]) -> bool:
-    poll, in_round = asked
+def has_answered(now: dict[str, Any], question: tuple[int, int]) -> bool:
+    poll, in_round = question
     return now["poll"] == poll and any(
         one["poll"] == poll and one["has"][in_round] for one in now["given"] or [] if len(one["has"]) > in_round
     )
@@ -250,8 +250,8 @@ def shoot(options: argparse.Namespace, wall: Page, phones: list[Page], name: str
     if options.pictures is None:
         return
     options.pictures.mkdir(parents=True, exist_ok=True)
-    for who, page in (("wall", wall), *((f"phone{i}", page) for i, page in enumerate(phones[:3]))):
-        page.screenshot(path=options.pictures / f"{name}-{who}.png")
+    for role, page in (("wall", wall), *((f"phone{i}", page) for i, page in enumerate(phones[:3]))):
+        page.screenshot(path=options.pictures / f"{name}-{role}.png")
 
 
 def main() -> None:

@@ -77,7 +77,7 @@ class Follower(Viewer):
             self._given = {one["poll"] for one in ack["mine"]["answers"]}
             self._theater = ack["state"]["theater"]
             self.join()
-            self.told("class", ack["state"])
+            self.received("class", ack["state"])
         elif number == ANSWERED:
             if ack["ok"]:
                 self._given = {one["poll"] for one in ack["answers"]}
@@ -86,15 +86,15 @@ class Follower(Viewer):
         else:
             super().answered(number, ack, now)
 
-    def told(self, event: str, data: dict[str, Any]) -> None:
+    def received(self, event: str, data: dict[str, Any]) -> None:
         if event != "class":
             return
         self.views += 1
         poll = data["poll"]
-        asked = (poll["id"], poll["round"]) if poll and poll["phase"] == "open" else None
-        if asked != self._poll and asked is not None and asked[0] not in self._given:
+        question = (poll["id"], poll["round"]) if poll and poll["phase"] == "open" else None
+        if question != self._poll and question is not None and question[0] not in self._given:
             self._later.append((time.monotonic() + random.uniform(0.1, THINK), self))
-        self._poll = asked
+        self._poll = question
 
     def drop(self) -> None:
         super().drop()
@@ -170,7 +170,7 @@ class Workers:
             command = [sys.executable, "-m", "app", "worker", "--message-queue", redis.url, "--port", "0"]
             worker = Process(command)
             self._workers.append(worker)
-            self.ports.append(int(worker.said().rstrip("/\n").rpartition(":")[2]))
+            self.ports.append(int(worker.first_line().rstrip("/\n").rpartition(":")[2]))
 
     def come(self, path: str) -> None:
         """Wait until each has found the server."""
@@ -299,16 +299,16 @@ class Lesson:
         """Turns until the end of the part; a question that is open then is waited for."""
         next_poll = time.monotonic() + 1.0
         next_drop = time.monotonic() + self._given.drop_every
-        asked: float | None = None
-        while (now := time.monotonic()) < end or asked is not None:
-            if asked is None and now >= next_poll and end - now > THINK:
+        opened_at: float | None = None
+        while (now := time.monotonic()) < end or opened_at is not None:
+            if opened_at is None and now >= next_poll and end - now > THINK:
                 self._presenter.begin_poll()
-                asked = now
-            elif asked is not None and self._presenter.answered == len(self._crowd.viewers):
-                self.all_answered.append(now - asked)
+                opened_at = now
+            elif opened_at is not None and self._presenter.answered == len(self._crowd.viewers):
+                self.all_answered.append(now - opened_at)
                 self._presenter.end_poll()
-                asked, next_poll = None, now + ASK_EVERY
-            assert asked is None or now - asked < SETTLE, f"{self._presenter.answered} have answered"
+                opened_at, next_poll = None, now + ASK_EVERY
+            assert opened_at is None or now - opened_at < SETTLE, f"{self._presenter.answered} have answered"
             if drops and now >= next_drop:
                 self._crowd.drop(self._given.drops)
                 next_drop += self._given.drop_every

@@ -130,7 +130,7 @@ class Viewer:
                 self.num_records += 1
 
         elif kind == EVENT and data:
-            self.told(data[0], data[1])
+            self.received(data[0], data[1])
 
     def came(self) -> None:
         """It is connected."""
@@ -147,7 +147,7 @@ class Viewer:
             assert ack["from"] == self.num_records, ack
             self.joined_at = now
 
-    def told(self, event: str, data: dict[str, Any]) -> None:
+    def received(self, event: str, data: dict[str, Any]) -> None:
         """Something that is no record."""
 
     def ask(self, number: int, event: str, body: dict[str, Any]) -> None:

@@ -118,10 +118,11 @@ def measure(name: str, file: Path, *options: str) -> None:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     taken = time.monotonic() - began
-    told = next((line for line in shown.splitlines() if " requests of " in line), shown[:200])
+    summary = next((line for line in shown.splitlines() if " requests of " in line), shown[:200])
     used = usage.ru_utime + usage.ru_stime
     print(
-        f"{name}: {taken:.1f} s, {used:.1f} s of CPU, {usage.ru_maxrss / (1 << 20):.2f} GiB at most; {told}", flush=True
+        f"{name}: {taken:.1f} s, {used:.1f} s of CPU, {usage.ru_maxrss / (1 << 20):.2f} GiB at most; {summary}",
+        flush=True,
     )
 
 
@@ -131,11 +132,11 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=100_000)
     parser.add_argument("--sessions", type=int, default=10)
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write the day here, and leave it")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        file = asked.keep or Path(folder) / "day.jsonl"
-        write_day(file, asked.requests, asked.tokens, asked.sessions)
-        print(f"{asked.requests} requests, {file.stat().st_size / (1 << 20):.0f} MiB", flush=True)
+        file = arguments.keep or Path(folder) / "day.jsonl"
+        write_day(file, arguments.requests, arguments.tokens, arguments.sessions)
+        print(f"{arguments.requests} requests, {file.stat().st_size / (1 << 20):.0f} MiB", flush=True)
         measure("part by part", file)
         tokenizer = folder_with_template(Path(folder))
         measure("as a chat template renders them", file, "--tokenizer", str(tokenizer))

@@ -45,14 +45,14 @@ def measure(api: Api, through: str, count: int) -> None:
             if number >= 10:  # those before are for warmth
                 found[way].append(taken)
     for place, what in enumerate(("first byte", "last byte")):
-        told = []
+        parts = []
         at: dict[str, tuple[float, float]] = {}
         for way, figures in found.items():
             cuts = statistics.quantiles([one[place] * 1000 for one in figures], n=20)
             at[way] = cuts[9], cuts[18]
-            told.append(f"{way} {cuts[9]:.2f} / {cuts[18]:.2f} ms")
+            parts.append(f"{way} {cuts[9]:.2f} / {cuts[18]:.2f} ms")
         more = [at["proxy"][i] - at["direct"][i] for i in (0, 1)]
-        print(f"{what}, p50 / p95: {', '.join(told)}; added {more[0]:.2f} / {more[1]:.2f} ms")
+        print(f"{what}, p50 / p95: {', '.join(parts)}; added {more[0]:.2f} / {more[1]:.2f} ms")
 
 
 @contextlib.contextmanager
@@ -81,7 +81,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=400)
     parser.add_argument("--follow", action="store_true")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with served_api() as api, tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "app", "proxy", "--upstream", api.url, "--port", "0"]
         output = str(Path(folder) / "traffic.jsonl")
@@ -90,14 +90,12 @@ def main() -> int:
             try:
                 url = process.stdout.readline().split()[-1]
                 with contextlib.ExitStack() as stack:
-                    reports = stack.enter_context(followed(Path(output))) if asked.follow else []
+                    reports = stack.enter_context(followed(Path(output))) if options.follow else []
                     before = psutil.Process(process.pid).cpu_times()
-                    measure(api, url, asked.requests)
+                    measure(api, url, options.requests)
                     after = psutil.Process(process.pid).cpu_times()
                 used = after.user + after.system - before.user - before.system
-                print(
-                    f"CPU of the proxy: {1000 * used / (asked.requests + 10):.2f} ms a request; {len(reports)} reports"
-                )
+                print(f"proxy CPU: {1000 * used / (options.requests + 10):.2f} ms a request; {len(reports)} reports")
             finally:
                 process.terminate()
     return 0

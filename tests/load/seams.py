@@ -229,8 +229,8 @@ class Instances(Round):
 
     @property
     def is_busy(self) -> bool:  # type: ignore[override]
-        said = any(self.stage[index].num_said for index in range(len(self.stage)))
-        return said or self.stage.cluster.num_unfinished > 0
+        is_busy = any(self.stage[index].num_said for index in range(len(self.stage)))
+        return is_busy or self.stage.cluster.num_unfinished > 0
 
     def submit(self, spec: RequestSpec) -> None:
         self.stage.cluster.send([spec])

@@ -49,9 +49,9 @@ def start(model: str, cache: Path) -> Start:
         )  # fmt: skip
         try:
             assert server.stdout is not None
-            said = server.stdout.readline()
-            found = re.search(r"http://\S+", said)
-            assert found, said
+            line = server.stdout.readline()
+            found = re.search(r"http://\S+", line)
+            assert found, line
             return _followed(found[0], began)
         finally:
             server.send_signal(signal.SIGTERM)

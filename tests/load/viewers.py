@@ -56,7 +56,7 @@ class Process(Figures):
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         super().__init__(self._process.pid)
 
-    def said(self) -> str:
+    def first_line(self) -> str:
         """Its next line."""
         assert self._process.stdout is not None
         return self._process.stdout.readline()
@@ -75,7 +75,7 @@ class Server(Process):
     def __init__(self, *arguments: str) -> None:
         """`arguments`: of tests.load.served."""
         super().__init__([sys.executable, "-m", "tests.load.served", *arguments])
-        self.port = int(self.said().split()[1])
+        self.port = int(self.first_line().split()[1])
         self.url = f"http://127.0.0.1:{self.port}"
         self.appended: list[float] = []  # CLOCK_MONOTONIC of each record
         threading.Thread(target=self._listen, daemon=True).start()

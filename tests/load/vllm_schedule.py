@@ -52,17 +52,17 @@ def telling(base: type, steps: list[dict[str, Any]]) -> type:
 
 
 def main() -> None:
-    asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     steps: list[dict[str, Any]] = []
     scheduler = telling(Scheduler, steps)
-    llm = LLM(**asked["engine"], scheduler_cls=scheduler, async_scheduling=False, disable_log_stats=True)
-    prompts = [{"prompt_token_ids": one["prompt"]} for one in asked["requests"]]
+    llm = LLM(**job["engine"], scheduler_cls=scheduler, async_scheduling=False, disable_log_stats=True)
+    prompts = [{"prompt_token_ids": one["prompt"]} for one in job["requests"]]
     sampling = [
         SamplingParams(temperature=0.0, max_tokens=one["max_tokens"], ignore_eos=True, detokenize=False)
-        for one in asked["requests"]
+        for one in job["requests"]
     ]
-    by_rank = asked["engine"]["scheduling_policy"] == "priority"
-    ranks = [one["priority"] for one in asked["requests"]] if by_rank else None
+    by_rank = job["engine"]["scheduling_policy"] == "priority"
+    ranks = [one["priority"] for one in job["requests"]] if by_rank else None
     answers = llm.generate(prompts, sampling, use_tqdm=False, priority=ranks)
     outputs = {one.request_id: list(one.outputs[0].token_ids) for one in answers}
     with Path(sys.argv[2]).open("w", encoding="utf-8") as file:

@@ -115,8 +115,8 @@ def test_a_model_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
         assert other.stdin is not None and other.stdout is not None
         other.stdin.write(json.dumps(task).encode() + b"\n")
         other.stdin.flush()
-        said = other.stdout.read().decode()
-    assert other.returncode == 1 and "there is no folder /nowhere/at/all" in said
+        output = other.stdout.read().decode()
+    assert other.returncode == 1 and "there is no folder /nowhere/at/all" in output
 
 
 def test_a_process_that_is_not_this_programs_compiles_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

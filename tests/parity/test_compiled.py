@@ -31,6 +31,7 @@ from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module, load_model
 from engine.model.served_check import check_compiled
+from engine.model.thread_count import ThreadCount
 from engine.trace import codec
 from engine.trace.records import StepRecord
 from tests.parity.harness import TOLERANCE, Driver, mixed_schedule, random_prompt
@@ -130,49 +131,70 @@ def test_layers_attend_without_python(
     compile_once: Compiled,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The same bits as where Python attends in every layer, which it does for prefills whose arrays are wanted; no
-    tensor that Python was given or gave back outlives its step.
-    """
+    """The same bits as where Python attends in every layer, arrays included."""
     model, forward = compile_once(family)
     assert forward.kernel is not None
-    calls: list[int] = []
-    memory: list[torch.UntypedStorage] = []
-
-    def noted(context: StepContext, call: Any, *tensors: torch.Tensor) -> torch.Tensor:
-        calls.append(call.layer)
-        out = attend(context, call, *tensors)
-        memory.extend(tensor.untyped_storage() for tensor in (*tensors, out) if isinstance(tensor, torch.Tensor))
-        return out
-
-    attend = StepContext.attend
-    monkeypatch.setattr(StepContext, "attend", noted)
+    memory = storages_of_attention(monkeypatch)
     found = []
     for way in (forward, dataclasses.replace(forward, kernel=None)):
-        calls.clear()
+        memory.clear()
         driver = Driver(model, 4, 16, policy=policy)
         driver.runner.compiled = way
         results = mixed_schedule(driver, SEQUENCES, request_for)
-        found.append((driver.logits, [codec.encode(result.layers) for result in results], len(calls)))
-    (logits, arrays, in_python), (expected, expected_arrays, all_calls) = found
+        found.append((driver.logits, [codec.encode(result.layers) for result in results], len(memory)))
+    (logits, arrays, in_python), (expected, expected_arrays, in_every_layer) = found
     assert all(torch.equal(logits[key], expected[key]) for key in expected) and arrays == expected_arrays
-    assert all_calls == len(results) * model.facts.num_layers
-    assert in_python == (3 * model.facts.num_layers if request_for else 0)  # three steps have prefills
-    del results, driver
-    gc.collect()
-    alone = torch.ones(1).untyped_storage()
-    assert {storage_uses(storage) for storage in memory} == {storage_uses(alone)}
+    assert in_every_layer == 4 * len(results) * model.facts.num_layers and in_python == 0
 
 
-def test_what_c_does_not_read_python_attends_to(compile_once: Compiled) -> None:
-    """A store of another dtype gives what it gives without C; what Python raises there is raised as it is."""
+def test_a_pass_says_what_time_it_took(compile_once: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds of the clock and of the thread that runs it, from the first layer to the last."""
     model, forward = compile_once("gemma2")
-    logits = []
+    found: list[tuple[float, float]] = []
+    monkeypatch.setattr(ThreadCount, "end", lambda self, wall, cpu: found.append((wall, cpu)))
+    driver = Driver(model, 4, 16)
+    driver.runner.compiled = forward
+    began, cpu_began = time.perf_counter(), time.thread_time()
+    mixed_schedule(driver, SEQUENCES)
+    wall, cpu = time.perf_counter() - began, time.thread_time() - cpu_began
+    assert all(min(times) > 0 for times in found)
+    assert sum(times[0] for times in found) < wall and sum(times[1] for times in found) < cpu
+
+
+def storages_of_attention(monkeypatch: pytest.MonkeyPatch) -> list[torch.UntypedStorage]:
+    """Return a list to which each layer in which Python attends adds the memory of q, k, v and its output."""
+    found: list[torch.UntypedStorage] = []
+    attend = StepContext.attend
+
+    def noted(context: StepContext, call: Any, *tensors: torch.Tensor) -> torch.Tensor:
+        out = attend(context, call, *tensors)
+        found.extend(tensor.untyped_storage() for tensor in (*tensors, out))
+        return out
+
+    monkeypatch.setattr(StepContext, "attend", noted)
+    return found
+
+
+@pytest.mark.parametrize("request_for", [None, CaptureRequest(outputs=True)])
+def test_what_c_does_not_read_python_attends_to(
+    request_for: CaptureRequest | None, compile_once: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store of another dtype gives what it gives without C; no tensor that Python was given or gave back outlives its
+    step; what Python raises there is raised as it is.
+    """
+    model, forward = compile_once("gemma2")
+    memory, found = storages_of_attention(monkeypatch), []
     for way in (forward, dataclasses.replace(forward, kernel=None)):
         driver = Driver(model, 4, 16, kv_cache_dtype="int8")
         driver.runner.compiled = way
-        mixed_schedule(driver, SEQUENCES)
-        logits.append(driver.logits)
-    assert all(torch.equal(logits[0][key], logits[1][key]) for key in logits[1])
+        results = mixed_schedule(driver, SEQUENCES, request_for)
+        found.append((driver.logits, [codec.encode(result.layers) for result in results]))
+    (logits, arrays), (expected, expected_arrays) = found
+    assert all(torch.equal(logits[key], expected[key]) for key in expected) and arrays == expected_arrays
+    assert len(memory) == 2 * 4 * len(results) * model.facts.num_layers
+    del results, driver
+    gc.collect()
+    assert {storage_uses(storage) for storage in memory} == {storage_uses(torch.ones(1).untyped_storage())}
 
     class Full(AttentionBackend):
         def forward(self, *_: Any) -> Any:
@@ -269,8 +291,8 @@ def test_a_failed_compilation_leaves_the_eager_path(
         compilation = compile_in_background(model)
         compilation.join(60)
     assert model.compiled is None and compilation.error == "RuntimeError: no C++ compiler was found"
-    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert said == ["in-memory was not compiled and is served eagerly: RuntimeError: no C++ compiler was found"]
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == ["in-memory was not compiled and is served eagerly: RuntimeError: no C++ compiler was found"]
     outputs, records = run(model, EngineConfig(block_size=4, num_blocks=16), [[5, 6, 7]])
     assert len(outputs[0]) == 6 and not any(record.timing.compiled for record in records)
 

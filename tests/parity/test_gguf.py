@@ -44,8 +44,8 @@ def test_the_same_logits_as_from_safetensors(family: str, is_quantized: bool, tm
     assert given.tokenizer.encode(text) == expected.tokenizer.encode(text)
     assert given.tokenizer.encode("this") == [gguf_files.FIRST_UNUSED, *expected.tokenizer.encode("is")]
     assert given.tokenizer_facts.eos_token_ids == [256]
-    said = given.tokenizer.chat([{"role": "user", "content": "Hi"}])
-    assert b"".join(map(given.tokenizer.token_bytes, said)) == b"<user>Hi"
+    token_ids = given.tokenizer.chat([{"role": "user", "content": "Hi"}])
+    assert b"".join(map(given.tokenizer.token_bytes, token_ids)) == b"<user>Hi"
     form, each = ("Q8_0", 34 / 32) if is_quantized else ("F32", 4)  # 32 weights, and a scale of two bytes
     assert given.stored is not None and given.stored.form == f"GGUF {form}"
     weights = given.facts.num_params
@@ -111,10 +111,10 @@ class Hub:
 def test_a_file_of_the_hub_is_named_by_its_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hub is not reachable from the tests: its listing and its download are put in place of the client's."""
     gguf_files.write("qwen3", tmp_path / FILES[1], True)
-    asked = []
+    downloads = []
 
     def downloaded(repository: str, name: str, revision: str | None = None) -> str:
-        asked.append((repository, name, revision))
+        downloads.append((repository, name, revision))
         return str(tmp_path / name)
 
     monkeypatch.setattr(gguf_hub, "HfApi", Hub)
@@ -122,7 +122,7 @@ def test_a_file_of_the_hub_is_named_by_its_form(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     model = load_model("owner/tiny-GGUF:q8_0", device="cpu")
     assert model.facts.name == "owner/tiny-GGUF:q8_0" and model.stored is not None
-    assert model.stored.form == "GGUF Q8_0" and asked == [("owner/tiny-GGUF", FILES[1], None)]
+    assert model.stored.form == "GGUF Q8_0" and downloads == [("owner/tiny-GGUF", FILES[1], None)]
     with pytest.raises(ModelError, match=r"has no GGUF file 'Q5_0'; it has Q8_0, Q4_K_M$"):
         load_model("owner/tiny-GGUF:Q5_0", device="cpu")
     with pytest.raises(ModelError, match="no GGUF file of owner/other was found"):

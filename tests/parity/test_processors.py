@@ -25,10 +25,10 @@ def test_shipped_recordings_come_again_and_fork(processor: str, capsys: pytest.C
             cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, timeout=240,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-2000:]
-        said = done.stdout
+        output = done.stdout
     else:
         rerun_shipped.main()
-        said = capsys.readouterr().out
-    found = re.findall(r"([\w-]+): (\d+) tokens, log probabilities within (\S+)", said)
+        output = capsys.readouterr().out
+    found = re.findall(r"([\w-]+): (\d+) tokens, log probabilities within (\S+)", output)
     assert {name for name, *_ in found} >= {"moon", "prefix", "preemption", "samples"}
     assert all(int(count) >= 8 and float(worst) <= TOLERANCE for _, count, worst in found)

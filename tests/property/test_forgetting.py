@@ -85,7 +85,7 @@ def test_preemption_and_chunks_change_nothing(policy: PolicyName, every: int, tm
     tight = replace(roomy, num_blocks=13, max_num_batched_tokens=8, max_num_seqs=3)
     with Engine(tiny_llama(), roomy) as plain:
         play(plain, prompts)
-        said, forgotten = texts(plain), [gone(plain, f"r{i}") for i in range(3)]
+        generated, forgotten = texts(plain), [gone(plain, f"r{i}") for i in range(3)]
     assert any(forgotten)
     for mode in ("recompute", "swap"):
         path = tmp_path / f"{mode}.kvtrace"
@@ -93,7 +93,7 @@ def test_preemption_and_chunks_change_nothing(policy: PolicyName, every: int, tm
             records = play(engine, prompts)
             preempts = any(isinstance(op, Preempt) for record in records for op in record.ops)
             assert preempts or (policy, every) == ("window", 1)  # whose blocks go at once: there is room
-            assert texts(engine) == said
+            assert texts(engine) == generated
             assert [gone(engine, f"r{i}") for i in range(3)] == forgotten
         assert not list(check(path))
 
@@ -106,14 +106,14 @@ def test_preempted_forks_say_and_forget_the_same(policy: PolicyName, sampling: S
     tight = replace(roomy, num_blocks=16 if sampling is BEAMS else 12, max_num_batched_tokens=32, max_num_seqs=6)
     with Engine(tiny_llama(), roomy) as plain:
         play(plain, prompts, sampling)
-        said, forgotten = texts(plain), [gone(plain, f"r{i}") for i in range(3)]
+        generated, forgotten = texts(plain), [gone(plain, f"r{i}") for i in range(3)]
     for mode in ("recompute", "swap"):
         path = tmp_path / f"{mode}.kvtrace"
         with Engine(tiny_llama(), replace(tight, preemption_mode=mode), log_path=path) as engine:
             records = play(engine, prompts, sampling)
             ops = {type(op) for record in records for op in record.ops}
             assert {Preempt, Fork, Forget} <= ops
-            assert (texts(engine), [gone(engine, f"r{i}") for i in range(3)]) == (said, forgotten)
+            assert (texts(engine), [gone(engine, f"r{i}") for i in range(3)]) == (generated, forgotten)
         assert not list(check(path))
 
 
@@ -306,7 +306,7 @@ def test_what_cannot_be_kept_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"strategy": "none"}, "strategy"),
         ({"attention_window": 8}, "attention_window"),
@@ -317,10 +317,10 @@ def test_what_cannot_be_kept_is_refused() -> None:
         ({"forget_policy": None}, "forget_budget means something only beside forget_policy"),
     ],
 )
-def test_what_does_not_go_with_it_is_refused(settings: dict[str, Any], said: str) -> None:
+def test_what_does_not_go_with_it_is_refused(settings: dict[str, Any], message: str) -> None:
     from engine.setup.resolve import resolve
 
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         resolve(replace(BASE, **{"forget_policy": "h2o", **settings}), 256)
 
 

@@ -57,7 +57,7 @@ def test_all_that_fits_alone_ends(kind: str, mode: str, cache: str) -> None:
             swap_space=rng.choice([2, 9, 40]) if mode == "swap" else None,
             scheduling_policy=rng.choice(["fcfs", "fcfs", "priority"]),
         )
-        said, count = play(tight, requests)
+        generated, count = play(tight, requests)
         num_preemptions += count
-        assert said == play(roomy, requests)[0]
+        assert generated == play(roomy, requests)[0]
     assert num_preemptions

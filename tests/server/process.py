@@ -40,9 +40,9 @@ class Process:
         self, data: Path, within: Sequence[str] = (), errors: Path = Path(os.devnull), **environment: str
     ) -> None:
         """`within`: a command that runs it. `errors`: where what it says on standard error goes."""
-        with errors.open("wb") as said:
+        with errors.open("wb") as file:
             self.process = subprocess.Popen(
-                [*within, sys.executable, "-c", SERVE, str(data)], cwd=ROOT, stdout=subprocess.PIPE, stderr=said,
+                [*within, sys.executable, "-c", SERVE, str(data)], cwd=ROOT, stdout=subprocess.PIPE, stderr=file,
                 text=True, env={**os.environ, **environment},
             )  # fmt: skip
         assert self.process.stdout is not None

@@ -42,6 +42,6 @@ class Running:
     def stop(self) -> str:
         """Return what it printed."""
         self.process.send_signal(signal.SIGINT)
-        said, _ = self.process.communicate(timeout=20)
-        assert self.process.returncode == 0, said
-        return str(said)
+        output, _ = self.process.communicate(timeout=20)
+        assert self.process.returncode == 0, output
+        return str(output)

@@ -38,7 +38,7 @@ class Logged:
         app = create_app(Models(ModelEntry(self.model)), ServerSettings(token=token, api=api), access_log=self.log)
 
         @app.route("/v1/told", methods=["POST"])
-        def told() -> str:
+        def note() -> str:
             from flask import request
 
             tell(request.environ, client="grader", request_id="cmpl-1", prompt_tokens=3, model="x" * 500)
@@ -87,10 +87,10 @@ def test_each_request_is_a_line(logged: Logged) -> None:
 def test_an_endpoint_adds_what_it_knows_and_no_more(logged: Logged) -> None:
     requests.post(f"{logged.url}/v1/told", headers={"Authorization": "Bearer sk-secret"})
     requests.get(f"{logged.url}/api/health")
-    told, plain = logged.wait_for_lines(2)
-    assert set(told) == FOR_EACH | {"client", "request_id", "prompt_tokens", "model"}
-    assert (told["client"], told["request_id"], told["prompt_tokens"]) == ("grader", "cmpl-1", 3)
-    assert told["model"] == "x" * 200
+    served, plain = logged.wait_for_lines(2)
+    assert set(served) == FOR_EACH | {"client", "request_id", "prompt_tokens", "model"}
+    assert (served["client"], served["request_id"], served["prompt_tokens"]) == ("grader", "cmpl-1", 3)
+    assert served["model"] == "x" * 200
     assert set(plain) == FOR_EACH
 
 
@@ -104,12 +104,12 @@ def test_a_request_to_a_model_says_whose_it_was_and_its_tokens(tmp_path: Path, s
         answer = requests.post(f"{server.url}/v1/completions", json=body, headers={"Authorization": f"Bearer {key}"})
         assert answer.status_code == 200, answer.text
         assert requests.post(f"{server.url}/v1/completions", json=body).status_code == 401
-        told, refused = server.wait_for_lines(2)
+        served, refused = server.wait_for_lines(2)
         known = {"client", "request_id", "model", "theater", "prompt_tokens", "cached_tokens", "completion_tokens"}
-        assert set(told) == FOR_EACH | known
-        assert (told["client"], told["model"]) == ("grader", "fake")
-        assert (told["prompt_tokens"], told["cached_tokens"], told["completion_tokens"]) == (5, 0, 3)
-        assert told["request_id"] == answer.headers["X-Request-Id"]
+        assert set(served) == FOR_EACH | known
+        assert (served["client"], served["model"]) == ("grader", "fake")
+        assert (served["prompt_tokens"], served["cached_tokens"], served["completion_tokens"]) == (5, 0, 3)
+        assert served["request_id"] == answer.headers["X-Request-Id"]
         assert set(refused) == FOR_EACH
         assert "secret" not in server.file.read_text("utf-8")
     finally:

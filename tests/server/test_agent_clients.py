@@ -87,19 +87,19 @@ def text_of(content: Any) -> str:
 def test_langchain_calls_a_tool_whole_streamed_and_in_parallel(api: Api, run: Run, shape: str) -> None:
     tool = Tool()
     model = chat_model(api, shape).bind_tools([langchain_tool(tool)])
-    said = model.invoke(QUESTION)
-    assert text_of(said.content).rstrip() == "".join(LOOK).rstrip()
-    assert [(call["name"], call["args"]) for call in said.tool_calls] == [("read", {"path": "a.txt"})]
+    reply = model.invoke(QUESTION)
+    assert text_of(reply.content).rstrip() == "".join(LOOK).rstrip()
+    assert [(call["name"], call["args"]) for call in reply.tool_calls] == [("read", {"path": "a.txt"})]
     whole = None
     for chunk in model.stream(QUESTION):
         whole = chunk if whole is None else whole + chunk
-    assert whole is not None and text_of(whole.content).rstrip() == text_of(said.content).rstrip()
+    assert whole is not None and text_of(whole.content).rstrip() == text_of(reply.content).rstrip()
     assert [call["args"] for call in whole.tool_calls] == [{"path": "a.txt"}]
-    assert whole.usage_metadata["output_tokens"] == said.usage_metadata["output_tokens"]
+    assert whole.usage_metadata["output_tokens"] == reply.usage_metadata["output_tokens"]
 
     messages: Any = importlib.import_module("langchain_core.messages")
-    result = messages.ToolMessage(FILE, tool_call_id=said.tool_calls[0]["id"])
-    history = [messages.HumanMessage(QUESTION), said, result]
+    result = messages.ToolMessage(FILE, tool_call_id=reply.tool_calls[0]["id"])
+    history = [messages.HumanMessage(QUESTION), reply, result]
 
     async def several() -> list[Any]:
         return await asyncio.gather(*(model.ainvoke(history) for _ in range(4)))

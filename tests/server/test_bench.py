@@ -86,9 +86,9 @@ def test_a_trace_opens_on_the_stage_at_the_step_that_its_point_is_about(make_ser
 
     def at(query: str) -> str | None:
         answer = requests.get(f"{url}/stage{query}", allow_redirects=False)
-        asked = parse_qs(urlsplit(answer.headers["Location"]).query)
-        assert answer.status_code == 302 and asked["recording"] == [urlsplit(url).path.lstrip("/")]
-        return asked.get("step", [None])[0]
+        parameters = parse_qs(urlsplit(answer.headers["Location"]).query)
+        assert answer.status_code == 302 and parameters["recording"] == [urlsplit(url).path.lstrip("/")]
+        return parameters.get("step", [None])[0]
 
     assert (at(""), at("?step=1"), at("?step=7"), at("?step=700")) == ("2", "1", "7", None)
 
@@ -160,30 +160,30 @@ def test_where_there_is_no_model_nothing_is_measured(tmp_path):
 
 
 def follow(server: Server) -> tuple[Client, list[dict[str, Any]]]:
-    heard: list[dict[str, Any]] = []
+    statuses: list[dict[str, Any]] = []
     client = server.client()
-    client.io.on("bench_progress", heard.append)
+    client.io.on("bench_progress", statuses.append)
     client.do("bench_follow")
-    return client, heard
+    return client, statuses
 
 
 def test_a_run_is_followed_and_watched_and_leaves_a_record(make_server, tmp_path):
     server = make_server(data_dir=tmp_path)
-    client, heard = follow(server)
+    client, received = follow(server)
     assert client.do("bench_run", scenario="guard", rounds=1, quiet_seconds=0)["status"]["state"] == "running"
     assert client.refused("bench_run", scenario="guard")["code"] == "busy"
-    wait_for(lambda: any(status["theater"] for status in heard), "something to watch", SECONDS)
-    theater = next(status["theater"] for status in heard if status["theater"])
+    wait_for(lambda: any(status["theater"] for status in received), "something to watch", SECONDS)
+    theater = next(status["theater"] for status in received if status["theater"])
     joined = client.do("join", theater=theater)
     assert codec.decode(joined["header"], Header).format and joined["epoch"] >= 0
     assert client.refused("step", theater=theater)["code"] == "refused"
-    wait_for(lambda: heard[-1]["state"] == "done", "the end", SECONDS)
+    wait_for(lambda: received[-1]["state"] == "done", "the end", SECONDS)
     assert client.batches and all(batch["theater"] == theater for batch in client.batches)
     wait_for(lambda: client.closed, "word that it is over")
     assert client.refused("join", theater=theater)["code"] == "unknown_theater"
-    assert {"warm-up", "round"} <= {status["phase"] for status in heard}
+    assert {"warm-up", "round"} <= {status["phase"] for status in received}
     listed = requests.get(server.url + "/api/bench").json()["records"]
-    record = next(record for record in listed if record["id"] == heard[-1]["run"])
+    record = next(record for record in listed if record["id"] == received[-1]["run"])
     assert record["complete"] and record["rounds"] == 1 and len(record["traces"]) == 6
     trace = requests.get(f"{server.url}/api/bench/records/{record['id']}/traces/{record['traces'][0]}")
     assert trace.content.startswith(codec.MAGIC)
@@ -204,22 +204,22 @@ def test_a_run_of_the_same_second_as_another_has_a_folder_of_its_own(tmp_path, m
 
 def test_a_run_that_is_stopped_before_its_first_round_leaves_nothing(make_server, tmp_path):
     server = make_server(data_dir=tmp_path)
-    client, heard = follow(server)
+    client, received = follow(server)
     client.do("bench_run", scenario="guard", quiet_seconds=0)
-    wait_for(lambda: any(status["phase"] == "warm-up" for status in heard), "the warm-up", SECONDS)
+    wait_for(lambda: any(status["phase"] == "warm-up" for status in received), "the warm-up", SECONDS)
     assert client.do("bench_stop")["status"]["state"] in ("stopping", "failed")
-    wait_for(lambda: heard[-1]["state"] == "failed", "the end", SECONDS)
-    assert "stopped" in heard[-1]["error"]
+    wait_for(lambda: received[-1]["state"] == "failed", "the end", SECONDS)
+    assert "stopped" in received[-1]["error"]
     assert list((tmp_path / "bench").iterdir()) == []
     assert client.do("bench_stop")["status"]["state"] == "failed"  # nothing runs: nothing happens
 
 
 def test_a_server_that_ends_takes_its_run_with_it(tmp_path):
     server = Server(data_dir=tmp_path)
-    client, heard = follow(server)
+    client, received = follow(server)
     client.do("bench_run", scenario="guard", quiet_seconds=0)
     process = server.theaters._logs_of("bench-")._process
-    assert process is not None and heard
+    assert process is not None and received
     server.close()
     assert process.poll() is not None
     shutil.rmtree(tmp_path)

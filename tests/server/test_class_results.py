@@ -32,7 +32,7 @@ def table(room: Room, name: str, language: str = "en", kept: bool = False) -> li
     return list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"))))
 
 
-def asked(room: Room, followers: list[Member]) -> None:
+def open_question(room: Room, followers: list[Member]) -> None:
     """Ask two questions: one in two rounds with a missing answer, one without a known answer."""
     ask(room, kind="choice", text="Which?", options=["=1+1", "b"])
     for one, given in zip(followers, (0, 1), strict=False):
@@ -54,7 +54,7 @@ def test_a_row_for_each_student_question_and_round(room: Room) -> None:
     followers = [room.follower()[0] for _ in range(3)]
     for one, name in zip(followers, ("Ada", "@SUM(A1)", "月"), strict=True):
         one.do("class_rename", name=name)
-    asked(room, followers)
+    open_question(room, followers)
     rows = table(room, "answers")
     assert len(rows) == 9
     got = [(r["Student"], r["Question"], r["Round"], r["Answer"], r["Right"]) for r in rows]
@@ -65,7 +65,7 @@ def test_a_row_for_each_student_question_and_round(room: Room) -> None:
 
 
 def test_what_was_answered_to_each_question(room: Room) -> None:
-    asked(room, [room.follower()[0] for _ in range(3)])
+    open_question(room, [room.follower()[0] for _ in range(3)])
     rows = table(room, "questions")
     got = [(r["Question"], r["Round"], r["Answer"], r["Answers"], r["Share"], r["Right"], r["Answered"]) for r in rows]
     assert got == [
@@ -117,7 +117,7 @@ def test_only_the_presenter_has_them(room: Room) -> None:
 def test_the_page_says_it_without_a_script(room: Room) -> None:
     room.on_stage()
     followers = [room.follower()[0] for _ in range(3)]
-    asked(room, followers)
+    open_question(room, followers)
     followers[0].do("class_lost", lost=True)
     page = fetch(room, f"/api/class/{room.id}/page.html").read().decode()
     results, frame, run = page.partition("<iframe")

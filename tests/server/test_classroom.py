@@ -166,9 +166,9 @@ def test_two_rounds_and_then_what_everybody_said(room: Room) -> None:
     assert followers[0].refused("class_answer", poll=poll, round=1, given=1)["code"] == "refused"
 
 
-def counts(told: dict[str, Any]) -> list[list[int]]:
+def counts(answer: dict[str, Any]) -> list[list[int]]:
     """How many gave each option, by round."""
-    return [[one["count"] for one in tally["answers"]] for tally in told["tallies"]]
+    return [[one["count"] for one in tally["answers"]] for tally in answer["tallies"]]
 
 
 @pytest.mark.parametrize(

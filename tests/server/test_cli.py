@@ -308,10 +308,10 @@ def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
 ) -> None:
     from app.models import live_model
 
-    said: list[str] = []
+    seen: list[str] = []
 
     def load(*_: object) -> None:
-        said.append(capsys.readouterr().err)
+        seen.append(capsys.readouterr().err)
         raise ValueError("nobody answers")
 
     monkeypatch.setattr(live_model, "load", load)
@@ -320,7 +320,7 @@ def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
     for name in ("nobody/nothing", "./nothing"):
         status, out, err = run(capsys, "info", name)
         assert (status, out) == (2, "") and "nobody answers" in err
-    assert said == ["kvtheater: nobody/nothing is not a folder here; asking the Hugging Face hub\n", ""]
+    assert seen == ["kvtheater: nobody/nothing is not a folder here; asking the Hugging Face hub\n", ""]
     assert "HF_HUB_OFFLINE" not in os.environ
 
 
@@ -343,18 +343,18 @@ def test_what_takes_time_before_the_model_is_there_is_told_as_it_begins(
     """Without a terminal, as under make, there is a line before torch is imported, and one for each stage."""
     from app.models import live_model
 
-    said: list[list[str]] = []
+    seen: list[list[str]] = []
 
     def load(*arguments: Any) -> None:
-        said.append(capsys.readouterr().err.splitlines())
+        seen.append(capsys.readouterr().err.splitlines())
         arguments[4]("weights")
-        said.append(capsys.readouterr().err.splitlines())
+        seen.append(capsys.readouterr().err.splitlines())
         raise ValueError("that was enough")
 
     monkeypatch.setattr(live_model, "load", load)
     status, out, err = run(capsys, "serve", "--port", "0")
     assert (status, out, err) == (2, "", "kvtheater: that was enough\n")
-    assert said == [["kvtheater: loading bundled: starting torch"], ["kvtheater: loading bundled: reading its weights"]]
+    assert seen == [["kvtheater: loading bundled: starting torch"], ["kvtheater: loading bundled: reading its weights"]]
 
 
 def test_an_interrupted_command_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,10 +382,10 @@ def test_a_server_that_is_stopped_while_its_model_is_compiled_ends_at_once(tmp_p
         time.sleep(2)  # the compiler is at work
         server.send_signal(signal.SIGINT)
         lines = [server.stdout.readline() for _ in range(2)]
-        said = time.monotonic()
+        stopped_at = time.monotonic()
         assert server.wait(30) == 0
         assert lines[0].startswith("stopping: ") and lines[1] == "stopped\n"
-        assert time.monotonic() - said < 10  # compiling takes longer
+        assert time.monotonic() - stopped_at < 10  # compiling takes longer
 
 
 def test_a_limit_is_told_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:

@@ -220,11 +220,11 @@ def test_while_a_run_is_made_again_others_go_on_and_nothing_comes_in(server, cli
 
     monkeypatch.setattr(Rerun, "advance", slowly)
     made = client.do("fork", theater=theater, at=6, change={"kind": "abort", "request_id": "a"})["theater"]
-    told = [s for s in client.statuses if s["theater"] == made]
+    statuses = [s for s in client.statuses if s["theater"] == made]
     assert (
-        told and not told[0]["fork"]["forked"] and told[0]["fork"]["active"]
+        statuses and not statuses[0]["fork"]["forked"] and statuses[0]["fork"]["active"]
     )  # 6 records at 0.15 s: reported at 0.25 s
-    done = [s["num_records"] for s in told]
+    done = [s["num_records"] for s in statuses]
     assert done == sorted(done) and len(set(done)) > 1  # a quarter of a second may bring nothing on a busy machine
     assert client.refused("submit", theater=made, prompts=[{"text": "x"}])["code"] == "busy"
     assert client.refused("abort", theater=made, request_id="b")["code"] == "busy"

@@ -43,9 +43,9 @@ def test_a_start_that_is_interrupted(number: signal.Signals, statuses: tuple[int
         )
         time.sleep(delay)
         process.send_signal(number)
-        said, _ = process.communicate(timeout=60)
-        if str(ROOT / "app") in said or "Traceback" not in said:  # else Python itself was still starting
-            assert process.returncode in statuses and "Traceback" not in said, (delay, process.returncode, said)
+        output, _ = process.communicate(timeout=60)
+        if str(ROOT / "app") in output or "Traceback" not in output:  # else Python itself was still starting
+            assert process.returncode in statuses and "Traceback" not in output, (delay, process.returncode, output)
         until = time.monotonic() + GONE_SECONDS
         while (left := of_session(process.pid)) and time.monotonic() < until:
             time.sleep(0.05)

@@ -105,16 +105,16 @@ def test_a_lesson_has_tiers_of_its_own_and_none_of_the_servers(model: LoadedMode
     tiers = Tiers(1 << 22)
     with serving(model, tiers, folder) as url:
         client = Client(url)
-        told = client.do("lesson_open", lesson="outside", language="en")
-        asked: list[list[str]] = []
+        lesson = client.do("lesson_open", lesson="outside", language="en")
+        verdicts: list[list[str]] = []
         for _ in range(9):
-            told = client.do("lesson_go", theater=told["theater"], item=told["progress"]["at"])
+            lesson = client.do("lesson_go", theater=lesson["theater"], item=lesson["progress"]["at"])
             ops = ops_of(url, tmp_path)
             if ops:
-                asked.append([op.verdict for op in ops if isinstance(op, LookupExternal)])
+                verdicts.append([op.verdict for op in ops if isinstance(op, LookupExternal)])
                 media = [op.medium for op in ops if isinstance(op, Load)]
-                assert set(media) == ({"disk"} if len(asked) == 4 else set()), len(asked)
-        assert asked == [[], [], ["miss"], ["load"], []]
+                assert set(media) == ({"disk"} if len(verdicts) == 4 else set()), len(verdicts)
+        assert verdicts == [[], [], ["miss"], ["load"], []]
         assert [figures.blocks for figures in tiers.figures()] == [0]
         client.io.disconnect()
 
@@ -156,5 +156,5 @@ def test_what_cannot_be_kept_is_refused_in_a_sentence(
     options: list[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--port", "0", *options]) == 2
-    said = capsys.readouterr().err
-    assert why in said and "Traceback" not in said
+    output = capsys.readouterr().err
+    assert why in output and "Traceback" not in output

@@ -23,64 +23,64 @@ def learner(live_server: str) -> Iterator[Client]:
 
 def opened(learner: Client, **more: Any) -> dict[str, Any]:
     """The lesson, its theater joined."""
-    told = learner.do("lesson_open", lesson=LESSON, language="zh", **more)
-    learner.do("join", theater=told["theater"])
-    return told
+    lesson = learner.do("lesson_open", lesson=LESSON, language="zh", **more)
+    learner.do("join", theater=lesson["theater"])
+    return lesson
 
 
-def go(learner: Client, told: dict[str, Any]) -> dict[str, Any]:
-    return learner.do("lesson_go", theater=told["theater"], item=told["progress"]["at"])
+def go(learner: Client, lesson: dict[str, Any]) -> dict[str, Any]:
+    return learner.do("lesson_go", theater=lesson["theater"], item=lesson["progress"]["at"])
 
 
-def to_question(learner: Client, told: dict[str, Any]) -> dict[str, Any]:
-    while told["items"][-1]["kind"] != "ask":
-        told = go(learner, told)
-    return told
+def to_question(learner: Client, lesson: dict[str, Any]) -> dict[str, Any]:
+    while lesson["items"][-1]["kind"] != "ask":
+        lesson = go(learner, lesson)
+    return lesson
 
 
 def everything(server: str, learner: Client, theater: str) -> tuple[int, bytes]:
     """How many records anything that is served tells of, and all its bytes."""
-    heard = [batch for batch in learner.batches if batch["theater"] == theater]
-    told = [json.dumps(learner.statuses).encode(), *(record for batch in heard for record in batch["records"])]
-    most = max([0, *(batch["first"] + len(batch["records"]) for batch in heard)])
+    batches = [batch for batch in learner.batches if batch["theater"] == theater]
+    sent = [json.dumps(learner.statuses).encode(), *(record for batch in batches for record in batch["records"])]
+    most = max([0, *(batch["first"] + len(batch["records"]) for batch in batches)])
     most = max([most, *(s["num_records"] for s in learner.statuses if s["theater"] == theater)])
     joined = learner.do("join", theater=theater)
     read = learner.do("read", theater=theater, **{"from": 0, "to": 256, "captures": True})
     most = max(most, joined["num_records"], len(read["records"]), joined["status"]["num_records"])
-    told += [msgspec.msgpack.encode(read), json.dumps(joined["status"]).encode()]
+    sent += [msgspec.msgpack.encode(read), json.dumps(joined["status"]).encode()]
     base = f"{server}/api/theaters/{theater}"
     trace = requests.get(f"{base}/trace").content
-    told += [trace, requests.get(f"{base}/export.html").content]
+    sent += [trace, requests.get(f"{base}/export.html").content]
     listed = next(t for t in requests.get(f"{server}/api/theaters").json()["theaters"] if t["theater"] == theater)
     most = max(most, listed["summary"]["num_records"], listed["status"]["num_records"])
-    told.append(json.dumps(listed).encode())
+    sent.append(json.dumps(listed).encode())
     index = 0
     while (answer := requests.get(f"{base}/records/{index}")).ok:
-        told += [answer.content, requests.get(f"{base}/records/{index}/capture").content]
+        sent += [answer.content, requests.get(f"{base}/records/{index}/capture").content]
         index += 1
-    return max(most, index), b"".join(told)
+    return max(most, index), b"".join(sent)
 
 
 def test_no_answer_before_it_is_given(live_server: str, learner: Client) -> None:
-    told = to_question(learner, opened(learner))
-    theater = told["theater"]
+    lesson = to_question(learner, opened(learner))
+    theater = lesson["theater"]
     while True:
-        question = told["items"][-1]
-        shown = [item["moment"]["records"] for item in told["items"] if item["kind"] == "do" and item["moment"]]
+        question = lesson["items"][-1]
+        shown = [item["moment"]["records"] for item in lesson["items"] if item["kind"] == "do" and item["moment"]]
         before = max(shown, default=_shown(learner, theater))
         assert question["right"] is None and question["evidence"] is None
         assert all(option.keys() == question["options"][0].keys() for option in question["options"])
         placed = [option["place"]["kind"] for option in question["options"] if option["place"]]
         assert len(placed) != 1 and len(set(placed)) <= 1, "a place of its own would give an answer away"
         assert everything(live_server, learner, theater)[0] == before
-        told = learner.do("lesson_answer", theater=theater, item=question["index"], given=None)
-        answered = told["items"][0]
+        lesson = learner.do("lesson_answer", theater=theater, item=question["index"], given=None)
+        answered = lesson["items"][0]
         assert answered["over"] and answered["right"] is not None
-        if told["items"][-1]["kind"] != "ask":
+        if lesson["items"][-1]["kind"] != "ask":
             break
     evidence = answered["evidence"]["record"]
     assert everything(live_server, learner, theater)[0] <= evidence, "the record comes with the action"
-    go(learner, told)
+    go(learner, lesson)
     wait_for(lambda: everything(live_server, learner, theater)[0] > evidence, "the record")
 
 
@@ -89,8 +89,8 @@ def _shown(learner: Client, theater: str) -> int:
 
 
 def test_the_run_is_the_lessons_until_the_lesson_is_over(live_server: str, learner: Client) -> None:
-    told = to_question(learner, opened(learner))
-    theater = told["theater"]
+    lesson = to_question(learner, opened(learner))
+    theater = lesson["theater"]
     commands: dict[str, dict[str, Any]] = {
         "step": {},
         "prefill": {},
@@ -104,26 +104,26 @@ def test_the_run_is_the_lessons_until_the_lesson_is_over(live_server: str, learn
     }
     for event, more in commands.items():
         assert "belongs to a lesson" in learner.refused(event, theater=theater, **more)["message"]
-    assert "no answer yet" in learner.refused("lesson_go", theater=theater, item=told["progress"]["at"])["message"]
-    while not told["progress"]["over"]:
-        if told["items"][-1]["kind"] == "ask":
-            told = learner.do("lesson_answer", theater=theater, item=told["progress"]["at"], given=None)
+    assert "no answer yet" in learner.refused("lesson_go", theater=theater, item=lesson["progress"]["at"])["message"]
+    while not lesson["progress"]["over"]:
+        if lesson["items"][-1]["kind"] == "ask":
+            lesson = learner.do("lesson_answer", theater=theater, item=lesson["progress"]["at"], given=None)
         else:
-            told = go(learner, told)
+            lesson = go(learner, lesson)
     learner.do("submit", theater=theater, prompts=[{"text": "春"}])
     learner.do("step", theater=theater)
 
 
 def test_one_goes_on_where_one_was_on_the_same_run_and_on_a_new_one(learner: Client) -> None:
-    told = to_question(learner, opened(learner))
-    at = told["progress"]["at"]
-    told = learner.do("lesson_answer", theater=told["theater"], item=at, given=0)
-    again = learner.do("lesson_open", lesson=LESSON, language="zh", theater=told["theater"])
-    assert again["theater"] == told["theater"] and again["progress"] == told["progress"]
-    asked = next(item for item in again["items"] if item["index"] == at)
-    assert asked["given"] == [0]
+    lesson = to_question(learner, opened(learner))
+    at = lesson["progress"]["at"]
+    lesson = learner.do("lesson_answer", theater=lesson["theater"], item=at, given=0)
+    again = learner.do("lesson_open", lesson=LESSON, language="zh", theater=lesson["theater"])
+    assert again["theater"] == lesson["theater"] and again["progress"] == lesson["progress"]
+    question = next(item for item in again["items"] if item["index"] == at)
+    assert question["given"] == [0]
     new = learner.do("lesson_open", lesson=LESSON, language="zh", at=at, answers={str(at): [0]})
-    assert new["theater"] != told["theater"] and new["progress"] == again["progress"]
+    assert new["theater"] != lesson["theater"] and new["progress"] == again["progress"]
     assert [item["kind"] for item in new["items"]] == [item["kind"] for item in again["items"]]
     assert next(item for item in new["items"] if item["index"] == at)["given"] == [0]
 
@@ -142,9 +142,9 @@ do: submit
     (tmp_path / "seen.md").write_text(text, encoding="utf-8")
     server = make_server(lessons=tmp_path)
     client = server.client()
-    told = client.do("lesson_open", lesson="seen", language="en")
-    client.do("join", theater=told["theater"])
-    client.do("lesson_go", theater=told["theater"], item=0)
+    lesson = client.do("lesson_open", lesson="seen", language="en")
+    client.do("join", theater=lesson["theater"])
+    client.do("lesson_go", theater=lesson["theater"], item=0)
     wait_for(lambda: client.batches, "the submission")
     record = msgspec.msgpack.decode(client.batches[0]["records"][0])
     assert bytes(record["ops"][0]["prompt_token_ids"]) == b"a,b"
@@ -155,8 +155,8 @@ def test_two_lessons_do_not_disturb_each_other(learner: Client) -> None:
     assert one["theater"] != two["theater"]
     at = one["progress"]["at"]
     learner.do("lesson_answer", theater=one["theater"], item=at, given=None)
-    told = learner.do("lesson_open", lesson=LESSON, language="en", theater=two["theater"])
-    assert told["progress"]["at"] == at and told["items"][-1]["given"] == []
+    message = learner.do("lesson_open", lesson=LESSON, language="en", theater=two["theater"])
+    assert message["progress"]["at"] == at and message["items"][-1]["given"] == []
 
 
 def test_what_there_is_no_lesson_for_is_said(learner: Client, live_server: str) -> None:
@@ -172,14 +172,14 @@ def test_what_there_is_no_lesson_for_is_said(learner: Client, live_server: str) 
 
 
 def test_a_mending_that_is_none_is_refused_in_a_sentence_and_changes_nothing(learner: Client) -> None:
-    told = learner.do("lesson_open", lesson="why-did-it-miss", language="en")
-    theater = told["theater"]
-    while told["items"][-1]["kind"] != "mend":
-        if told["items"][-1]["kind"] == "ask":
-            told = learner.do("lesson_answer", theater=theater, item=told["progress"]["at"], given=None)
+    lesson = learner.do("lesson_open", lesson="why-did-it-miss", language="en")
+    theater = lesson["theater"]
+    while lesson["items"][-1]["kind"] != "mend":
+        if lesson["items"][-1]["kind"] == "ask":
+            lesson = learner.do("lesson_answer", theater=theater, item=lesson["progress"]["at"], given=None)
         else:
-            told = go(learner, told)
-    at, move = told["progress"]["at"], {"part": "Time", "before": None}
+            lesson = go(learner, lesson)
+    at, move = lesson["progress"]["at"], {"part": "Time", "before": None}
     before = learner.do("lesson_look", theater=theater, language="en")
     shown = learner.do("join", theater=theater)["num_records"]
     hostile: list[Any] = [
@@ -195,25 +195,25 @@ def test_a_mending_that_is_none_is_refused_in_a_sentence_and_changes_nothing(lea
         after = learner.do("lesson_look", theater=theater, language="en")
         assert (after["items"], after["progress"]) == (before["items"], before["progress"]), given
         assert learner.do("join", theater=theater)["num_records"] == shown
-    told = learner.do("lesson_answer", theater=theater, item=at, given={"moves": [move]})
-    assert len(told["items"][0]["given"]) == 1 and not told["items"][0]["over"]
+    lesson = learner.do("lesson_answer", theater=theater, item=at, given={"moves": [move]})
+    assert len(lesson["items"][0]["given"]) == 1 and not lesson["items"][0]["over"]
 
 
 def test_a_class_that_is_asked_is_not_answered_for(live_server: str, learner: Client) -> None:
     """Neither the driver's own answer nor going on gives a lesson's question away; showing it to all does."""
     opened_class = learner.do("class_open", title="", names="none", base=live_server)
     class_id = opened_class["presenting"]["state"]["id"]
-    told = to_question(learner, opened(learner))
-    theater = told["theater"]
+    lesson = to_question(learner, opened(learner))
+    theater = lesson["theater"]
     learner.do("class_cast", id=class_id, theater=theater, view={})
     learner.do("class_ask", id=class_id, kind="lesson")
-    at = told["progress"]["at"]
+    at = lesson["progress"]["at"]
     assert learner.refused("lesson_answer", theater=theater, item=at, given=None)["code"] == "refused"
     assert learner.refused("lesson_go", theater=theater, item=at)["code"] == "refused"
     looked = learner.do("lesson_look", theater=theater, language="en")
     assert looked["items"][-1]["kind"] == "ask" and looked["items"][-1]["right"] is None
     learner.do("class_poll", id=class_id, poll=0, to="shown")
     looked = learner.do("lesson_look", theater=theater, language="en")
-    asked = next(item for item in looked["items"] if item["index"] == at)
-    assert asked["over"] and asked["right"] is not None
+    question = next(item for item in looked["items"] if item["index"] == at)
+    assert question["over"] and question["right"] is not None
     learner.do("class_end", id=class_id)

@@ -84,8 +84,8 @@ def test_a_signal_ends_the_server_cleanly() -> None:
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=20)
         # where loading takes long, it says what it does
-        told = [line for line in err.splitlines() if not line.startswith("kvtheater: loading ")]
-        assert process.returncode == 0 and told == []
+        lines = [line for line in err.splitlines() if not line.startswith("kvtheater: loading ")]
+        assert process.returncode == 0 and lines == []
         kept, *rest = out.splitlines()  # the compiled pass may be there already, and says so
         assert kept == "4 layers keep keys and values, 2,048 bytes a token"
         assert rest[-2:] == ["stopping: closing 1 session with 1 viewer; once more to stop at once", "stopped"]

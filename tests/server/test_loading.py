@@ -138,14 +138,14 @@ def test_who_is_connected_hears_each_stage_in_its_order_and_can_begin(early: Ear
     early.served.have(FakeModel())
     early.served.compiled("under_way")
     early.served.compiled("failed", "there is no compiler")
-    told = early.viewer.models
-    wait_for(lambda: len(told) == 1 + len(LOADING_STAGES) + 3, "everything")
-    assert [m["stage"] for m in told] == [None, *LOADING_STAGES, None, None, None]
-    assert [m["state"] for m in told] == ["loading"] * (1 + len(LOADING_STAGES)) + ["ready"] * 3
-    assert [m["compiled"] for m in told[-3:]] == ["off", "under_way", "failed"]
-    assert {m["name"] for m in told[:-3]} == {"held"} and told[-1]["name"] == "fake"  # as the header will have it
-    assert told[-1]["error"] == "there is no compiler" and told[-1]["stages"] == list(LOADING_STAGES)
-    assert told[0]["seconds"] <= told[-2]["seconds"] == told[-1]["seconds"]
+    sent = early.viewer.models
+    wait_for(lambda: len(sent) == 1 + len(LOADING_STAGES) + 3, "everything")
+    assert [m["stage"] for m in sent] == [None, *LOADING_STAGES, None, None, None]
+    assert [m["state"] for m in sent] == ["loading"] * (1 + len(LOADING_STAGES)) + ["ready"] * 3
+    assert [m["compiled"] for m in sent[-3:]] == ["off", "under_way", "failed"]
+    assert {m["name"] for m in sent[:-3]} == {"held"} and sent[-1]["name"] == "fake"  # as the header will have it
+    assert sent[-1]["error"] == "there is no compiler" and sent[-1]["stages"] == list(LOADING_STAGES)
+    assert sent[0]["seconds"] <= sent[-2]["seconds"] == sent[-1]["seconds"]
     facts = early.get("/api/model").json()
     assert facts["live"] is True and facts["model"]["name"] == "fake"
     theater = early.viewer.do("create")["theater"]
@@ -291,18 +291,18 @@ def test_the_address_is_printed_and_answers_while_the_model_is_on_its_way(comman
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "said", "sentence"),
+    ("options", "message", "sentence"),
     [
         ([], "fail it has no safetensors", "it has no safetensors"),
         (["--num-blocks", "7"], "ready", "num_blocks 7 is none of the numbers that work"),
     ],
 )
 def test_a_load_that_fails_ends_the_command_and_its_viewers_hear_why(
-    command: Callable[..., Command], options: list[str], said: str, sentence: str
+    command: Callable[..., Command], options: list[str], message: str, sentence: str
 ) -> None:
     serve = command(*options)
     viewer = StatusViewer(serve.address)
-    serve.say(said)
+    serve.say(message)
     wait_for(lambda: viewer.models and viewer.models[-1]["state"] == "failed", "the reason")
     assert viewer.models[-1]["error"] == sentence
     status, out, err = serve.end()

@@ -16,7 +16,7 @@ from tests.server.apis import Api, served_api
 from tests.server.scripted import BLOCK, LOOK, PATH, SAYS, scripted_api
 
 TOOLS = [{"name": "read", "description": "Reads a file.", "input_schema": PATH}]
-ASKED: dict[str, Any] = {
+BODY: dict[str, Any] = {
     "model": "scripted",
     "max_tokens": 50,
     "system": [{"type": "text", "text": "You read files.", "cache_control": {"type": "ephemeral"}}],
@@ -35,7 +35,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 
 def post(api: Api, path: str = "/v1/messages", **fields: Any) -> requests.Response:
-    return requests.post(api.url + path, json=ASKED | fields, headers={"x-api-key": "me"}, timeout=60)
+    return requests.post(api.url + path, json=BODY | fields, headers={"x-api-key": "me"}, timeout=60)
 
 
 def events(answer: requests.Response) -> list[dict[str, Any]]:
@@ -47,9 +47,9 @@ def events(answer: requests.Response) -> list[dict[str, Any]]:
     return found
 
 
-def put_together(told: list[dict[str, Any]]) -> dict[str, Any]:
+def put_together(events: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the message that a client has when the stream is over."""
-    first, *rest, last = told
+    first, *rest, last = events
     assert (first["type"], last["type"]) == ("message_start", "message_stop")
     message: dict[str, Any] = first["message"]
     is_open = False
@@ -136,7 +136,7 @@ def test_errors_are_anthropics(api: Api) -> None:
     assert refused(post(api, model="other")) == (404, "not_found_error")
     assert refused(post(api, "/v1/messages/batches")) == (404, "not_found_error")
     with served_api(ApiSettings(keys={digest("right"): Policy(name=ANONYMOUS)})) as guarded:
-        asked = ASKED | {"model": "bundled", "tools": [], "max_tokens": 2}
+        body = BODY | {"model": "bundled", "tools": [], "max_tokens": 2}
         url = f"{guarded.url}/v1/messages"
         for headers, status in (
             ({"x-api-key": "right"}, 200),
@@ -144,7 +144,7 @@ def test_errors_are_anthropics(api: Api) -> None:
             ({"x-api-key": "wrong"}, 401),
             ({}, 401),
         ):
-            answer = requests.post(url, json=asked, headers=headers, timeout=60)
+            answer = requests.post(url, json=body, headers=headers, timeout=60)
             assert answer.status_code == status
             assert status == 200 or refused(answer) == (401, "authentication_error")
 
@@ -153,31 +153,31 @@ def test_errors_are_anthropics(api: Api) -> None:
 def test_anthropics_client_calls_a_tool_and_sends_back_what_it_said(api: Api) -> None:
     anthropic: Any = importlib.import_module("anthropic")
     client = anthropic.Anthropic(base_url=api.url, api_key="me", max_retries=0)
-    said = client.messages.create(**ASKED)
-    text, use = said.content
+    reply = client.messages.create(**BODY)
+    text, use = reply.content
     assert text.text == "".join(LOOK).rstrip() and (use.name, use.input) == ("read", {"path": "a.txt"})
-    with client.messages.stream(**ASKED) as stream:
+    with client.messages.stream(**BODY) as stream:
         assert "".join(stream.text_stream) == text.text
         assert stream.get_final_message().content[1].input == use.input
     result = {"type": "tool_result", "tool_use_id": use.id, "content": "春江."}
-    more = [{"role": "assistant", "content": said.content}, {"role": "user", "content": [result]}]
+    more = [{"role": "assistant", "content": reply.content}, {"role": "user", "content": [result]}]
 
     async def several() -> list[Any]:
         async with anthropic.AsyncAnthropic(base_url=api.url, auth_token="me", max_retries=0) as one:
-            asked = ASKED | {"messages": ASKED["messages"] + more}
-            return await asyncio.gather(*(one.messages.create(**asked) for _ in range(4)))
+            body = BODY | {"messages": BODY["messages"] + more}
+            return await asyncio.gather(*(one.messages.create(**body) for _ in range(4)))
 
     with ThreadPoolExecutor(1) as thread:  # a test that drives a browser leaves a running loop in this one
         found = thread.submit(asyncio.run, several()).result()
     for answer in found:
         assert (answer.content[0].text, answer.stop_reason) == ("".join(SAYS), "end_turn")
         assert answer.usage.cache_read_input_tokens > 0
-    assert client.messages.count_tokens(**{k: v for k, v in ASKED.items() if k != "max_tokens"}).input_tokens > 0
+    assert client.messages.count_tokens(**{k: v for k, v in BODY.items() if k != "max_tokens"}).input_tokens > 0
     for fields, error in (
         ({"max_tokens": 0}, anthropic.BadRequestError),
         ({"model": "other"}, anthropic.NotFoundError),
         ({"tool_choice": {"type": "any"}}, anthropic.BadRequestError),
     ):
         with pytest.raises(error) as refused:
-            client.messages.create(**ASKED | fields)
+            client.messages.create(**BODY | fields)
         assert refused.value.body["error"]["message"]

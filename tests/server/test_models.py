@@ -359,8 +359,8 @@ def test_each_model_has_its_own_settings_on_the_page_and_for_the_api() -> None:
         facts = requests.get(f"{server.url}/api/model?model=one").json()
         assert facts["config"]["block_size"] == 2
         for model, status in (("first", 200), ("one", 400)):
-            asked = {"model": model, "prompt": "x" * 50, "max_tokens": 1}
-            assert requests.post(f"{server.url}/v1/completions", json=asked).status_code == status
+            body = {"model": model, "prompt": "x" * 50, "max_tokens": 1}
+            assert requests.post(f"{server.url}/v1/completions", json=body).status_code == status
         theaters = requests.get(f"{server.url}/api/theaters").json()["theaters"]
         blocks = {one["model"]: one["config"]["num_blocks"] for one in theaters if one["name"] == "API"}
         assert blocks == {"first": 64, "one": 40}

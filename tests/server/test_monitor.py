@@ -109,8 +109,8 @@ def test_the_command_refuses_in_a_sentence_what_cannot_be(
 ) -> None:
     common = ["attach", "--events", "tcp://127.0.0.1:1", "--port", "0", "--data-dir", str(tmp_path)]
     assert main([*common, *arguments]) == 2
-    said = capsys.readouterr().err
-    assert sentence in said and said.count("\n") == 1, said
+    output = capsys.readouterr().err
+    assert sentence in output and output.count("\n") == 1, output
 
 
 def test_without_pyzmq_one_sentence_says_what_to_install(

@@ -75,8 +75,8 @@ def test_usage_so_far_stands_in_each_chunk_where_it_is_asked_for(api: Api) -> No
         stream=True,
         stream_options={"include_usage": True, "continuous_usage_stats": True},  # vLLM's
     )
-    said = [chunk.usage.completion_tokens if chunk.usage else 0 for chunk in stream]
-    assert said[0] >= 1 and said == sorted(said) and said[-1] == said[-2] == 24
+    counts = [chunk.usage.completion_tokens if chunk.usage else 0 for chunk in stream]
+    assert counts[0] >= 1 and counts == sorted(counts) and counts[-1] == counts[-2] == 24
 
 
 def test_chunks_are_what_the_tokens_bytes_come_to_and_no_character_is_split(api: Api) -> None:

@@ -217,8 +217,8 @@ def test_at_the_stated_depth_a_client_is_told_to_wait_and_another_is_not(capsys:
     with served_api(
         ApiSettings(default=Policy(name=ANONYMOUS, max_waiting=3)), config=replace(CONFIG, max_num_seqs=1)
     ) as api:
-        asked = {"prompt": STORY, "max_tokens": 900, "ignore_eos": True, "stream": True}
-        held = [api.open(**asked) for _ in range(20)]
+        body = {"prompt": STORY, "max_tokens": 900, "ignore_eos": True, "stream": True}
+        held = [api.open(**body) for _ in range(20)]
         wait_for(lambda: api.served.engine.status()["waiting"].get(ANONYMOUS) == 3, "a full lane")
         lane = 'kvtheater:lane_requests_waiting{client="anonymous",engine="0",model_name="bundled"} 3.0'
         assert lane in requests.get(f"{api.url}/metrics", timeout=30).text
@@ -238,18 +238,18 @@ def test_at_the_stated_depth_a_client_is_told_to_wait_and_another_is_not(capsys:
 
 def test_one_clients_many_do_not_starve_anothers_one() -> None:
     with served_api(config=replace(CONFIG, max_num_seqs=2)) as api:
-        asked = {"model": "bundled", "prompt": STORY, "max_tokens": 40, "temperature": 0, "ignore_eos": True}
+        body = {"model": "bundled", "prompt": STORY, "max_tokens": 40, "temperature": 0, "ignore_eos": True}
         ended: list[float] = []
 
         def greedy() -> None:
-            requests.post(f"{api.url}/v1/completions", json=asked, headers={"Authorization": "Bearer g"}, timeout=120)
+            requests.post(f"{api.url}/v1/completions", json=body, headers={"Authorization": "Bearer g"}, timeout=120)
             ended.append(time.monotonic())
 
         threads = [threading.Thread(target=greedy) for _ in range(40)]
         for thread in threads:
             thread.start()
         wait_for(lambda: sum(api.served.engine.status()["waiting"].values()) > 25, "a long lane")
-        requests.post(f"{api.url}/v1/completions", json=asked, headers={"Authorization": "Bearer m"}, timeout=120)
+        requests.post(f"{api.url}/v1/completions", json=body, headers={"Authorization": "Bearer m"}, timeout=120)
         modest = time.monotonic()
         for thread in threads:
             thread.join()
@@ -340,7 +340,7 @@ def test_private_means_that_nothing_said_is_anywhere(tmp_path: Path) -> None:
         theater = api.served.session
         with theater.run.reading() as log:
             assert log.num_captures == 0
-            told = b"".join([log.header_bytes, *(log.record_bytes(i) for i in range(len(log)))])
+            log_bytes = b"".join([log.header_bytes, *(log.record_bytes(i) for i in range(len(log)))])
             ids = {id for i in range(len(log)) for entry in log.record(i).batch for id in entry.token_ids}
             assert ids == {0} and any(log.record(i).memory.blocks_held for i in range(len(log)))
         shown = requests.get(f"{api.url}/api/theaters").content + requests.get(f"{api.url}/metrics").content
@@ -349,9 +349,9 @@ def test_private_means_that_nothing_said_is_anywhere(tmp_path: Path) -> None:
         file = tmp_path / "private.kvtrace"
         file.write_bytes(trace)
         assert list(check(file)) == [], "what is left is a whole trace"
-        said = answers[0]["choices"][0]["text"]
-        for secret in (words.encode(), b"marmalade", b"zyx", said.encode(), said[:12].encode()):
-            assert secret not in told and secret not in shown
+        text = answers[0]["choices"][0]["text"]
+        for secret in (words.encode(), b"marmalade", b"zyx", text.encode(), text[:12].encode()):
+            assert secret not in log_bytes and secret not in shown
 
 
 def test_a_run_is_not_begun_anew_under_its_clients(api: Api) -> None:

@@ -28,11 +28,11 @@ def api() -> Iterator[Api]:
 def test_llm_comply_objects_to_nothing_but_what_is_not_there(api: Api) -> None:
     program = Path(sys.executable).parent / "llm-comply"
     arguments = ["--format", "openai-chat", "-u", f"{api.url}/v1", "-k", "x", "-m", "bundled"]
-    said = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=120).stdout
-    passed = set(re.findall(r"✓ (.+?) \(", said))
-    objections = re.findall(r"└─ (?!⚠)(.+)", said)
-    assert passed >= PASSED, said
-    assert objections and all(KNOWN.match(one) for one in objections), said
+    output = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=120).stdout
+    passed = set(re.findall(r"✓ (.+?) \(", output))
+    objections = re.findall(r"└─ (?!⚠)(.+)", output)
+    assert passed >= PASSED, output
+    assert objections and all(KNOWN.match(one) for one in objections), output
 
 
 def test_no_body_of_openais_schema_makes_it_fail(api: Api) -> None:

@@ -59,8 +59,8 @@ def test_a_client_that_takes_a_little_at_a_time_gets_all_of_it(api: Api, monkeyp
             self.socket = green
 
     monkeypatch.setattr(HttpConnection, "send_now", send_now)
-    asked: dict[str, Any] = {"prompt": STORY, "max_tokens": 60, "ignore_eos": True, "n": 3, "seed": 7}
-    with api.open(**asked, stream=True) as connection:
+    body: dict[str, Any] = {"prompt": STORY, "max_tokens": 60, "ignore_eos": True, "n": 3, "seed": 7}
+    with api.open(**body, stream=True) as connection:
         answer = b""
         while not answer.endswith(b"\r\n0\r\n\r\n"):
             piece = connection.recv(1 << 16)
@@ -69,7 +69,7 @@ def test_a_client_that_takes_a_little_at_a_time_gets_all_of_it(api: Api, monkeyp
     assert answer.startswith(b"HTTP/1.1 200") and len(taken) > 10
     found = events(answer)
     assert {event["id"] for event in found} == {found[0]["id"]}
-    expected = [choice["text"] for choice in api.post(**asked).json()["choices"]]
+    expected = [choice["text"] for choice in api.post(**body).json()["choices"]]
     for index in range(3):
         own = [choice for event in found for choice in event["choices"] if choice["index"] == index]
         assert "".join(choice["text"] for choice in own) == expected[index]

@@ -25,13 +25,13 @@ def test_who_leaves_takes_nothing_along_and_is_counted_once(tmp_path: Path) -> N
         load = [sys.executable, "-m", "tests.load.api_client", str(api.port), "16", "1.0", "0.4", "7"]
         done = subprocess.run(load, capture_output=True, text=True, timeout=120, cwd=ROOT)
         assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
+        report = json.loads(done.stdout)
         wait_for(lambda: api.served.engine.num_active == 0 and not api.served.session.is_working, "the last abort")
         file = tmp_path / "api.kvtrace"
         file.write_bytes(requests.get(f"{api.url}/api/theaters/{api.served.session.session_id}/trace").content)
         metrics = requests.get(f"{api.url}/metrics").text
-        seen = Clients(requests=told["requests"], left=told["left"], tokens=told["tokens"])
-        assert told["errors"] == 0 and seen.left > 0
+        seen = Clients(requests=report["requests"], left=report["left"], tokens=report["tokens"])
+        assert report["errors"] == 0 and seen.left > 0
         assert differences(seen, file, metrics) == []
         for wrong in (replace(seen, requests=seen.requests + 1), replace(seen, tokens=seen.tokens - 1)):
             assert differences(wrong, file, metrics), "and what does not add up is said"
@@ -43,11 +43,11 @@ def test_the_same_is_so_of_an_engine_in_a_process_of_its_own(tmp_path: Path) -> 
     server = Server(8, 64, False, str(tmp_path), ["--mixed", "1"])
     try:
         assert server.turn(1.5, 0.4, 7)["errors"] == 0
-        (told,) = server.told
+        (report,) = server.told
         wait_for(server.is_idle, "the last abort")
         file = tmp_path / "api.kvtrace"
         server.save_log(file)
-        seen = Clients(requests=told["requests"], left=told["left"], tokens=told["tokens"])
+        seen = Clients(requests=report["requests"], left=report["left"], tokens=report["tokens"])
         assert seen.left > 0 and seen.tokens > 0
         assert differences(seen, file, server.metrics()) == []
         with TraceReader(file) as log:

@@ -35,15 +35,15 @@ def curl(api: Api, *arguments: str) -> str:
     program = shutil.which("curl")
     if program is None:
         pytest.skip("curl is not installed")
-    asked = [program, "--silent", "--show-error", "--no-buffer", "--max-time", "60", *arguments]
-    return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=90).stdout
+    command = [program, "--silent", "--show-error", "--no-buffer", "--max-time", "60", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=90).stdout
 
 
 def test_curl_streams_and_is_told_what_is_wrong(api: Api) -> None:
     body = {"model": "bundled", "prompt": STORY, "max_tokens": 5, "temperature": 0, "stream": True}
     completions = f"{api.url}/v1/completions"
-    told = curl(api, completions, "--json", json.dumps(body | {"stream_options": {"include_usage": True}}))
-    *events, last = [line.removeprefix("data: ") for line in told.split("\n") if line]
+    lines = curl(api, completions, "--json", json.dumps(body | {"stream_options": {"include_usage": True}}))
+    *events, last = [line.removeprefix("data: ") for line in lines.split("\n") if line]
     chunks = [json.loads(event) for event in events]
     whole = json.loads(curl(api, completions, "--json", json.dumps(body | {"stream": False})))
     assert last == "[DONE]" and chunks[-1]["usage"]["completion_tokens"] == 5

@@ -37,10 +37,10 @@ def test_a_stream_at_a_worker_is_the_servers(api: Api, worker: Worker) -> None:
 
     texts = []
     for url in (api.url, worker.url):
-        said = at(url).chat.completions.create(
+        completion = at(url).chat.completions.create(
             model="bundled", messages=[{"role": "user", "content": STORY}], max_tokens=30, temperature=0, stream=True
         )
-        chunks = list(said)
+        chunks = list(completion)
         assert len(chunks) > 1 and chunks[-1].choices[0].finish_reason
         texts.append("".join(chunk.choices[0].delta.content or "" for chunk in chunks))
     assert texts[0] and texts[0] == texts[1]
@@ -48,8 +48,8 @@ def test_a_stream_at_a_worker_is_the_servers(api: Api, worker: Worker) -> None:
 
 
 def test_it_is_told_as_it_comes_and_who_leaves_there_has_left_here(api: Api, worker: Worker) -> None:
-    asked = {"model": "bundled", "prompt": STORY, "max_tokens": 900, "ignore_eos": True, "stream": True}
-    with requests.post(f"{worker.url}/v1/completions", json=asked, stream=True, headers=OWNER, timeout=60) as answer:
+    body = {"model": "bundled", "prompt": STORY, "max_tokens": 900, "ignore_eos": True, "stream": True}
+    with requests.post(f"{worker.url}/v1/completions", json=body, stream=True, headers=OWNER, timeout=60) as answer:
         assert next(answer.iter_lines()).startswith(b"data: {") and api.served.engine.num_active == 1
     wait_for(lambda: api.served.engine.num_active == 0 and api.held() == 0, "its blocks")
     assert any(record.kind == "abort" for record in api.records())
@@ -60,15 +60,15 @@ def test_refusals_at_a_worker_have_the_apis_shape(api: Api, worker: Worker, monk
         answer = requests.post(f"{worker.url}/v1/completions", data=data, headers=OWNER, timeout=20)
         return answer.status_code, answer.json()["error"]
 
-    asked = b'{"model": "nobody", "prompt": "x"}'
-    status, error = ask(asked)
+    body = b'{"model": "nobody", "prompt": "x"}'
+    status, error = ask(body)
     assert (status, error["code"]) == (404, "model_not_found")
     status, error = ask(b" " * (MAX_BYTES + 1))
     assert (status, error["type"]) == (413, "invalid_request_error")
 
-    def nobody(*_: object) -> None:
+    def refuse(*_: object) -> None:
         raise ConnectionRefusedError
 
-    monkeypatch.setattr("gevent.socket.create_connection", nobody)
-    status, error = ask(asked)
+    monkeypatch.setattr("gevent.socket.create_connection", refuse)
+    status, error = ask(body)
     assert (status, error["code"]) == (503, "loading")

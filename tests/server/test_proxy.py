@@ -34,7 +34,7 @@ STORY = "Once upon a time"
 USUAL: dict[str, Any] = {"model": "bundled", "temperature": 0}
 CHAT = [{"role": "user", "content": STORY}]
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
-ASKED: list[tuple[str, dict[str, Any]]] = [
+CALLS: list[tuple[str, dict[str, Any]]] = [
     ("/v1/completions", USUAL | {"prompt": STORY, "max_tokens": 5}),
     ("/v1/completions", USUAL | STREAMED | {"prompt": STORY, "max_tokens": 5}),
     ("/v1/chat/completions", USUAL | {"messages": CHAT, "max_tokens": 5}),
@@ -121,10 +121,10 @@ def test_bodies_headers_and_targets_pass_as_they_are(proxy: Running) -> None:
     headers = {"X-Api-Key": KEY, "Accept-Encoding": "br, gzip;q=0.5", "X-Odd": "a, b", "Content-Encoding": "gzip"}
     answer = requests.post(f"{proxy.url}/v1/echo?a=%2Fb&c=d+e", data=sent, headers=headers, timeout=30, stream=True)
     assert raw(answer) == sent and answer.status_code == 200
-    method, path, told, body = Upstream.seen[-1]
+    method, path, sent_headers, body = Upstream.seen[-1]
     assert (method, path, body) == ("POST", "/below/v1/echo?a=%2Fb&c=d+e", sent)
-    assert (told["x-api-key"], told["x-odd"], told["content-encoding"]) == (KEY, "a, b", "gzip")
-    assert told["accept-encoding"] == "gzip;q=0.5" and told["host"] != proxy.url.removeprefix("http://")
+    assert (sent_headers["x-api-key"], sent_headers["x-odd"], sent_headers["content-encoding"]) == (KEY, "a, b", "gzip")
+    assert sent_headers["accept-encoding"] == "gzip;q=0.5" and sent_headers["host"] != proxy.url.removeprefix("http://")
     answer = requests.put(f"{proxy.url}/odd", data=b"", timeout=30, stream=True)
     assert raw(answer) == Upstream.last and answer.status_code == 418
     assert answer.headers["Content-Encoding"] == "gzip" and answer.headers["X-A"] == "1, 2"
@@ -211,9 +211,9 @@ def tapped(port: int) -> Iterator[tuple[str, list[Sent]]]:
 def test_what_the_server_sent_is_what_a_client_has(tmp_path: Path) -> None:
     with served_api() as api, tapped(api.port) as (address, sent):
         through = Running(address, tmp_path / "traffic.jsonl", "--keep-bodies")
-        for path, body in ASKED[:1] * 2:
+        for path, body in CALLS[:1] * 2:
             api.post(path, **body)
-        answers = [requests.post(through.url + path, json=body, timeout=60) for path, body in ASKED]
+        answers = [requests.post(through.url + path, json=body, timeout=60) for path, body in CALLS]
         through.stop()
         lines = through.lines()
     had = [answer.content for answer in answers]
@@ -221,7 +221,7 @@ def test_what_the_server_sent_is_what_a_client_has(tmp_path: Path) -> None:
         one.seek(0)
     assert sorted(body for one in sent for body in one.bodies()) == sorted(had) and all(had)
     assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 200, 400]
-    assert [(one["path"], one["request"]) for one in lines] == ASKED
+    assert [(one["path"], one["request"]) for one in lines] == CALLS
     whole = [answers[at].json()["usage"] for at in (0, 2)]
     assert [lines[at]["usage"] for at in (0, 2)] == whole and whole[0]["prompt_tokens_details"]["cached_tokens"] > 0
     for at, output in ((1, "completion_tokens"), (3, "output_tokens"), (4, "output_tokens")):
@@ -285,8 +285,8 @@ def test_no_dump_of_its_memory_can_be_made(upstream: str, tmp_path: Path) -> Non
     try:
         limits = Path(f"/proc/{running.process.pid}/limits").read_text()
         assert re.search(r"Max core file size +0 +0", limits)
-        asked = "from app.proxy.dumps import *; forbid_dumps(); print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
-        command = [sys.executable, "-c", asked]  # PR_GET_DUMPABLE
+        program = "from app.proxy.dumps import *; forbid_dumps(); print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+        command = [sys.executable, "-c", program]  # PR_GET_DUMPABLE
         assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == "0\n"
     finally:
         running.stop()

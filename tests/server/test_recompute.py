@@ -48,11 +48,11 @@ def test_it_is_answered_between_the_steps_of_a_running_theater(server, client, t
 
 
 def test_projections_of_heads_that_are_not_there_and_of_models_without_them(client, theater):
-    asked = {"theater": theater, "layer": 0, "part": "k"}
-    error = client.refused("projection", **asked, head=1)
+    message = {"theater": theater, "layer": 0, "part": "k"}
+    error = client.refused("projection", **message, head=1)
     assert error == {"code": "bad_request", "message": "head: 1 is not among 0..0"}
-    assert client.refused("projection", **asked | {"layer": 2}, head=0)["code"] == "bad_request"
-    assert client.refused("projection", **asked, head=0) == {"code": "refused", "message": "the fake has no weights"}
+    assert client.refused("projection", **message | {"layer": 2}, head=0)["code"] == "bad_request"
+    assert client.refused("projection", **message, head=0) == {"code": "refused", "message": "the fake has no weights"}
 
 
 @pytest.fixture
@@ -101,16 +101,16 @@ def test_the_live_models_residual_stream_ends_in_the_token_that_greedy_sampling_
     performed = viewer.do("step", theater=theater, count=20)["performed"]
     wait_for(lambda: len(viewer.records()) == 1 + performed)
     tokens = viewer.do("recompute", theater=theater, seq_id=0, layer=1)["token_ids"]
-    asked = {"theater": theater, "seq_id": 0, "layer": 1, "heads": [0], "num_tokens": len(tokens) - 2}
-    answer = viewer.do("recompute", **asked, residual=1)
+    message = {"theater": theater, "seq_id": 0, "layer": 1, "heads": [0], "num_tokens": len(tokens) - 2}
+    answer = viewer.do("recompute", **message, residual=1)
     stream = codec.decode(answer["residual"]["stream"], ResidualStream)
     assert stream.position == len(tokens) - 3 and not stream.missing
     assert stream.lens[-1][0].token_id == tokens[-2]
     arrays = codec.decode(answer["arrays"], LayerCapture)  # with the layer itself, of every position
-    assert arrays.k.shape[0] == len(tokens) - 2 and "residual" not in viewer.do("recompute", **asked)
+    assert arrays.k.shape[0] == len(tokens) - 2 and "residual" not in viewer.do("recompute", **message)
     assert answer["residual"]["linear_flops"] > answer["residual"]["attention_flops"] > 0
-    assert "one layer" in viewer.refused("recompute", **{**asked, "layer": None}, residual=1)["message"]
-    asked = {"theater": theater, "layer": 1, "part": "v", "head": 1}  # and the matrix that makes a value of it
-    weights = codec.decode(viewer.do("projection", **asked)["projection"], Projection)
+    assert "one layer" in viewer.refused("recompute", **{**message, "layer": None}, residual=1)["message"]
+    message = {"theater": theater, "layer": 1, "part": "v", "head": 1}  # and the matrix that makes a value of it
+    weights = codec.decode(viewer.do("projection", **message)["projection"], Projection)
     made = weights.weight @ stream.vectors["attention_in"] + weights.bias
     np.testing.assert_allclose(made, arrays.v[-1, 1], atol=1e-4)

@@ -59,20 +59,20 @@ def test_no_answer_before_it_is_given(learner: Client, url: str, folder: Path) -
         records = [log.record_bytes(index) for index in range(len(log))]
         captures = [log.capture_bytes(index) for index in range(len(log))]
     for index in map(int, transcript.keys):
-        told = retell(learner, 10_000, answers)
-        assert told["progress"]["at"] == index and told["items"][-1]["index"] == index
-        assert told["items"][-1]["right"] is None and told["items"][-1]["evidence"] is None
-        everything = msgspec.msgpack.encode(told)
-        count = told["num_records"]
-        assert told["records"] == records[:count] and count < len(records)
+        retold = retell(learner, 10_000, answers)
+        assert retold["progress"]["at"] == index and retold["items"][-1]["index"] == index
+        assert retold["items"][-1]["right"] is None and retold["items"][-1]["evidence"] is None
+        everything = msgspec.msgpack.encode(retold)
+        count = retold["num_records"]
+        assert retold["records"] == records[:count] and count < len(records)
         for hidden in [*records[count:], *filter(None, captures[count:])]:
             assert hidden not in everything
         wrong = next(k for k in range(len(transcript.keys[str(index)].whys)) if k != transcript.keys[str(index)].right)
         once = retell(learner, 10_000, answers | {str(index): [wrong]})
         assert once["num_records"] == count and once["items"][index]["right"] is None, "there is a second try"
         answers[str(index)] = [None]
-    told = retell(learner, 10_000, answers)
-    assert told["progress"]["over"] and told["records"] == records and told["captures"] == captures
+    retold = retell(learner, 10_000, answers)
+    assert retold["progress"]["over"] and retold["records"] == records and retold["captures"] == captures
     name = run_name(LESSON, "zh", 0)
     for address in (f"/lessons/{name}", f"/static/lessons/{name}", f"/api/lessons/{name}", f"/api/lessons/{LESSON}.zh"):
         assert requests.get(url + address).status_code == 404
@@ -97,12 +97,12 @@ def test_a_lesson_of_several_runs_goes_from_one_to_the_next(learner: Client) -> 
     runs: list[int] = []
     at = -1
     while True:
-        told = retell(learner, at, answers, lesson="pages")
-        if told["run"] not in runs:
-            runs.append(told["run"])
-        if told["progress"]["over"]:
+        retold = retell(learner, at, answers, lesson="pages")
+        if retold["run"] not in runs:
+            runs.append(retold["run"])
+        if retold["progress"]["over"]:
             break
-        at = told["progress"]["at"] + 1
+        at = retold["progress"]["at"] + 1
     assert runs == [0, 1, 2]
 
 

@@ -31,9 +31,9 @@ def subject(facts: ModelFacts = FACTS, *, is_here: bool = False, is_recorded: bo
     return Subject(facts, ROOF, is_here, is_recorded, [], [])
 
 
-def refused(of: Any, **asked: str) -> str:
+def refused(of: Any, **query: str) -> str:
     with pytest.raises(AppError) as found:
-        of(MultiDict(asked))
+        of(MultiDict(query))
     return found.value.message
 
 
@@ -101,7 +101,7 @@ def test_a_rate_beyond_one_gpu_leaves_the_others():
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("query", "says"),
     [
         ({"rate": "fast"}, "rate is not a number: 'fast'"),
         ({"rate": "nan"}, "rate lies from 0 to"),
@@ -114,8 +114,8 @@ def test_a_rate_beyond_one_gpu_leaves_the_others():
         ({"output_tokens": "1"}, "output_tokens lies from 2"),
     ],
 )
-def test_what_no_queue_can_be_is_a_sentence(asked: dict[str, str], says: str) -> None:
-    assert says in refused(queues, **asked)
+def test_what_no_queue_can_be_is_a_sentence(query: dict[str, str], says: str) -> None:
+    assert says in refused(queues, **query)
 
 
 ENDS = {
@@ -140,15 +140,15 @@ def test_at_every_end_of_a_range_there_is_an_answer_or_a_sentence_in_both_langua
             try:
                 found = of(MultiDict({name: value}))
             except AppError as error:
-                assert error.said and "zh" in error.said, f"{name}={value}: {error.message}"
+                assert error.translations and "zh" in error.translations, f"{name}={value}: {error.message}"
                 continue
             for way in found.get("ways", []):
                 assert way["placement"] or "zh" in way["refused"], f"{name}={value}: {way['refused']}"
 
 
 def test_a_card_that_nobody_measured_this_model_on_is_said() -> None:
-    asked = MultiDict({"model": "llama-3.1-8b", "prefill_gpu": "h100-80gb", "decode_gpu": "h100-80gb"})
-    for way in placements(asked)["ways"]:
+    query = MultiDict({"model": "llama-3.1-8b", "prefill_gpu": "h100-80gb", "decode_gpu": "h100-80gb"})
+    for way in placements(query)["ways"]:
         assert "the layers of Llama 3.1 8B were not measured on H100" in (way["refused"] or {})["en"]
 
 
@@ -171,11 +171,11 @@ def test_rooflines_over_http_stand_under_the_measured_roofs(server):
 def test_a_card_multiplies_faster_in_narrower_dtypes_and_then_reads_narrower_weights(server):
     """H100: 1,979e12 instead of 989.5e12 a second, and a byte for each weight; K and V stay in two."""
 
-    def asked(**choices: str) -> Any:
+    def answer_of(**choices: str) -> Any:
         chosen = {"model": "llama-3.1-8b", "batch": "1", "context": "1", "contexts": "4096", **choices}
         return requests.get(f"{server.url}/api/scale/roofline", chosen).json()
 
-    half, byte = asked(gpu="h100-80gb"), asked(gpu="h100-80gb", dtype="float8")
+    half, byte = answer_of(gpu="h100-80gb"), answer_of(gpu="h100-80gb", dtype="float8")
     assert (half["dtype"], byte["dtype"]) == ("float16", "float8")
     assert byte["ridge"]["value"] == 2 * half["ridge"]["value"] == 1979e12 / 3350e9
     steps = [one["chosen"]["decode"]["step"] for one in (half, byte)]
@@ -183,21 +183,21 @@ def test_a_card_multiplies_faster_in_narrower_dtypes_and_then_reads_narrower_wei
     limits = [one["decode"][0]["crossing"]["limit"]["value"] for one in (half, byte)]
     # of ever more sequences: what the keys and values of each allow, and the embedding of its token
     assert limits[0] == pytest.approx(limits[1], rel=1e-4)
-    assert "T4 16GB has no rate in float8; choose from float32, float16, int8" in asked(gpu="t4", dtype="float8")[
+    assert "T4 16GB has no rate in float8; choose from float32, float16, int8" in answer_of(gpu="t4", dtype="float8")[
         "error"
     ]["message"]  # fmt: skip
-    own = asked(model=HERE, gpu="a100-80gb", contexts="4")
+    own = answer_of(model=HERE, gpu="a100-80gb", contexts="4")
     assert (own["dtype"], own["roof"]["flops_per_second"]) == ("float32", 19.5e12)
 
 
 def test_a_card_carries_the_error_of_layers_that_were_measured_on_it_or_on_others(server) -> None:
     """An A100's own; a T4's are those of other cards. A crossing lies where the roofs that were reached meet."""
 
-    def asked(gpu: str) -> Any:
+    def answer_of(gpu: str) -> Any:
         given = {"model": "llama-2-7b", "gpu": gpu, "contexts": "1,4096", "batch": "16", "context": "256"}
         return requests.get(f"{server.url}/api/scale/roofline", given).json()
 
-    own, others = asked("a100-80gb"), asked("t4")
+    own, others = answer_of("a100-80gb"), answer_of("t4")
     assert own["error_source"] == {"kind": "card", "on": "A100 SXM 80GB"}
     assert others["error_source"] == {"kind": "cards", "on": "A100 SXM 80GB, H100 SXM 80GB"}
     error, step = own["errors"]["decode"], own["chosen"]["decode"]["step"]
@@ -239,8 +239,8 @@ def test_a_crossing_and_the_formula_with_its_numbers(tmp_path: Path) -> None:
 
 def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_shown(tmp_path: Path) -> None:
     """Bandwidth and bounds need no error; a time does. It is there as soon as a record of step-time is."""
-    asked: MultiDict[str, str] = MultiDict()
-    before = roofline(subject(), tmp_path, asked)
+    query: MultiDict[str, str] = MultiDict()
+    before = roofline(subject(), tmp_path, query)
     assert before["errors"] == {"prefill": None, "decode": None} and before["error_source"] is None
     assert {line["expected"] for line in before["decode"] + before["prefill"]} == {None}
     assert before["saturation"] is None
@@ -255,28 +255,28 @@ def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_show
     kept = record({"none": {"seconds": [1.0]}})
     kept = replace(kept, scenario=find_scenario("step-time"), points=[Point(at=32, variant="batch-1", figures=figures)])
     write_record(kept, tmp_path / "step-time.json")
-    after = roofline(subject(), tmp_path, asked)
+    after = roofline(subject(), tmp_path, query)
     error = after["errors"]["decode"]
     assert error is not None and (error.median, error.least, error.most) == (1.5, 1.5, 1.5)
     for point in (point for line in after["decode"] for point in line["points"]):
         assert point["seconds"] and point["expected"] == pytest.approx((1.5 * point["seconds"], 1.5 * point["seconds"]))
     assert after["dots"] == [] and after["measured_on"] == {"step-time": kept.environment.machine.processor}
-    dots = roofline(subject(replace(FACTS, name="bundled"), is_recorded=True), tmp_path, asked)["dots"]
+    dots = roofline(subject(replace(FACTS, name="bundled"), is_recorded=True), tmp_path, query)["dots"]
     assert [(dot["phase"], dot["batch"], dot["tokens"]) for dot in dots] == [("prefill", 1, 32), ("decode", 1, 32)]
     work = StepTimes(FACTS, ROOF).prefill(1, 32).work
     assert dots[0]["flops_per_second"] == work.flops / 3.0  # as measured, not as predicted
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("query", "says"),
     [
         ({"context": "5000"}, "context lies from 1 to 1024"),
         ({"contexts": ",".join(["1"] * 13)}, "at most 12 values"),
         ({"batch": "4096", "context": "1024"}, "more than one step holds"),
     ],
 )
-def test_what_no_step_can_be_is_a_sentence(tmp_path: Path, asked: dict[str, str], says: str) -> None:
-    assert says in refused(lambda given: roofline(subject(is_here=True), tmp_path, given), **asked)
+def test_what_no_step_can_be_is_a_sentence(tmp_path: Path, query: dict[str, str], says: str) -> None:
+    assert says in refused(lambda given: roofline(subject(is_here=True), tmp_path, given), **query)
 
 
 def test_what_is_not_here_is_chosen_from_lists(server):
@@ -294,19 +294,19 @@ def test_what_is_not_here_is_chosen_from_lists(server):
 
 
 def test_a_placement_over_http_and_its_trial(server):
-    asked = "model=llama-2-7b&rate=20&prompt_tokens=256&output_tokens=16&ttft=0.3&tpot=0.1&nodes=1&node_gpus=4"
-    found = requests.get(f"{server.url}/api/scale/placement?{asked}").json()
+    query = "model=llama-2-7b&rate=20&prompt_tokens=256&output_tokens=16&ttft=0.3&tpot=0.1&nodes=1&node_gpus=4"
+    found = requests.get(f"{server.url}/api/scale/placement?{query}").json()
     assert [one["way"] for one in found["ways"]] == ["apart", "on_one_node", "together"]
     first = found["ways"][0]["placement"]
     assert [one["kind"] for one in first["options"]] == ["prefill", "decode"] and first["gpus"] == 2
     assert {one["id"] for one in found["gpus"]} == {"a100-80gb", "h100-80gb"} and "vidur" in found["times_source"]
-    tried = requests.get(f"{server.url}/api/scale/tried?{asked}&way=apart").json()
+    tried = requests.get(f"{server.url}/api/scale/tried?{query}&way=apart").json()
     assert tried["way"] == "apart" and tried["tried"]["num_requests"] == 300
     assert 0.9 < tried["tried"]["within_both"] <= 1
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("query", "says"),
     [
         ({"model": "gpt2"}, "no layer times of model 'gpt2'; there are some of llama-2-7b, "),
         ({"prefill_gpu": "t4"}, "no layer times of prefill_gpu 't4'"),
@@ -315,8 +315,8 @@ def test_a_placement_over_http_and_its_trial(server):
         ({"rate": "nan"}, "rate lies from"),
     ],
 )
-def test_what_no_placement_can_be_is_a_sentence(asked: dict[str, str], says: str) -> None:
-    assert says in refused(placements, **asked)
+def test_what_no_placement_can_be_is_a_sentence(query: dict[str, str], says: str) -> None:
+    assert says in refused(placements, **query)
 
 
 def test_a_trial_is_small_and_one_at_a_time() -> None:
@@ -348,5 +348,5 @@ def test_sizes_of_a_posted_configuration_over_http(server):
 )
 def test_what_is_no_configuration_is_refused_in_both_languages(server, body, english, chinese):
     answered = requests.post(f"{server.url}/api/scale/size", data=body)
-    said = answered.json()["error"]
-    assert answered.status_code == 400 and english in said["message"] and chinese in said["said"]["zh"]
+    error = answered.json()["error"]
+    assert answered.status_code == 400 and english in error["message"] and chinese in error["said"]["zh"]

@@ -60,13 +60,13 @@ def receiver() -> Iterator[Receiver]:
     found.close()
 
 
-def asked(endpoint: str | None) -> argparse.Namespace:
+def arguments_of(endpoint: str | None) -> argparse.Namespace:
     return argparse.Namespace(otlp_traces_endpoint=endpoint)
 
 
 def test_a_request_comes_as_a_tree_in_its_callers_trace(receiver: Receiver) -> None:
     """Sent at the end, if not before: nothing is lost when the server stops."""
-    with request_spans(asked(receiver.url)) as spans:
+    with request_spans(arguments_of(receiver.url)) as spans:
         settings = ServerSettings(api=ApiSettings())
         listener = Listener(create_app(Models(ModelEntry(FakeModel())), settings, spans=spans), bind("127.0.0.1", 0))
         answer = requests.post(
@@ -90,7 +90,7 @@ def test_a_request_comes_as_a_tree_in_its_callers_trace(receiver: Receiver) -> N
 
 
 def test_without_an_endpoint_there_are_no_spans() -> None:
-    with request_spans(asked(None)) as spans:
+    with request_spans(arguments_of(None)) as spans:
         assert spans is None
 
 
@@ -98,11 +98,11 @@ def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
     """gRPC is chosen by its port, and its exporter is not among our dependencies."""
     with (
         pytest.raises(UserError, match="opentelemetry-exporter-otlp-proto-grpc"),
-        request_spans(asked("http://localhost:4317")),
+        request_spans(arguments_of("http://localhost:4317")),
     ):
         pass
     for name in [name for name in sys.modules if name.startswith(("app.metrics.otlp", "app.metrics.spans"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)
-    with pytest.raises(UserError, match=r"kvtheater\[otlp\]"), request_spans(asked("http://localhost:4318")):
+    with pytest.raises(UserError, match=r"kvtheater\[otlp\]"), request_spans(arguments_of("http://localhost:4318")):
         pass

@@ -78,9 +78,9 @@ def test_run_at_a_speed_and_pause_at_once(server, client, theater):
     assert client.do("run", theater=theater, speed=40)["status"]["mode"] == "running"
     wait_for(lambda: len(client.records()) >= 13)
     assert time.monotonic() - started >= 10 / 40  # 12 steps at 40 a second, with room for the first ones
-    asked = time.monotonic()
+    requested_at = time.monotonic()
     status = client.do("pause", theater=theater)["status"]
-    assert time.monotonic() - asked < 5
+    assert time.monotonic() - requested_at < 5
     assert status["mode"] == "paused"
     count = status["num_records"]
     time.sleep(0.1)

@@ -41,25 +41,25 @@ def post(api: Api, path: str, **body: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_familys_calls_and_reasoning_are_told_in_each_apis_shape(family: str, tmp_path: Path) -> None:
     texts, special, _ = FAMILIES[family]
-    asked = [{"role": "user", "content": "What does a.txt say?"}]
-    thought, said = ("Hm." if "qwen" in family else None), ("" if family == "llama" else "I look.")
+    messages = [{"role": "user", "content": "What does a.txt say?"}]
+    thought, spoken = ("Hm." if "qwen" in family else None), ("" if family == "llama" else "I look.")
     start = FAMILIES[family][2] if family == "qwen-thinking" else "user"
     with scripted_api(tmp_path / "scripted", {start: texts}, template_of(family), special) as api:
         function = {"type": "function", "function": TOOL | {"parameters": PATH}}
-        message = post(api, "chat/completions", messages=asked, tools=[function])["choices"][0]["message"]
+        message = post(api, "chat/completions", messages=messages, tools=[function])["choices"][0]["message"]
         called = message["tool_calls"][0]["function"]
         assert (called["name"], json.loads(called["arguments"])) == ("read", {"path": "a.txt"})
-        assert (message.get("reasoning_content"), message["content"] or "") == (thought, said)
+        assert (message.get("reasoning_content"), message["content"] or "") == (thought, spoken)
 
-        told = post(api, "messages", messages=asked, tools=[TOOL | {"input_schema": PATH}], max_tokens=50)
-        blocks = {block["type"]: block for block in told["content"]}
+        reply = post(api, "messages", messages=messages, tools=[TOOL | {"input_schema": PATH}], max_tokens=50)
+        blocks = {block["type"]: block for block in reply["content"]}
         assert (blocks["tool_use"]["name"], blocks["tool_use"]["input"]) == ("read", {"path": "a.txt"})
-        assert [blocks.get("thinking", {}).get("thinking"), blocks.get("text", {}).get("text", "")] == [thought, said]
+        assert [blocks.get("thinking", {}).get("thinking"), blocks.get("text", {}).get("text", "")] == [thought, spoken]
 
-        told = post(api, "responses", input=asked, tools=[TOOL | {"type": "function", "parameters": PATH}])
-        items = {item["type"]: item for item in told["output"]}
+        reply = post(api, "responses", input=messages, tools=[TOOL | {"type": "function", "parameters": PATH}])
+        items = {item["type"]: item for item in reply["output"]}
         assert json.loads(items["function_call"]["arguments"]) == {"path": "a.txt"}
         texts_of = {kind: items[kind]["content"][0]["text"] for kind in ("reasoning", "message") if kind in items}
-        assert (texts_of.get("reasoning"), texts_of.get("message", "")) == (thought, said)
+        assert (texts_of.get("reasoning"), texts_of.get("message", "")) == (thought, spoken)
         num_reasoning_tokens = {"qwen": 2, "qwen-thinking": 1}.get(family, 0)
-        assert told["usage"]["output_tokens_details"]["reasoning_tokens"] == num_reasoning_tokens
+        assert reply["usage"]["output_tokens_details"]["reasoning_tokens"] == num_reasoning_tokens

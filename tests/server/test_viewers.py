@@ -191,11 +191,11 @@ def test_who_joins_again_in_the_middle_of_a_round_gets_nothing_of_what_it_was_se
 
 def test_viewers_at_the_same_record_are_sent_one_message(one_round: Round) -> None:
     """Three stand at record 0 and one at record 1: two messages, not four."""
-    told: list[tuple[int, list[str]]] = []
+    sent: list[tuple[int, list[str]]] = []
 
     def emit(event: str, data: dict[str, Any], sids: Sequence[str], *_: Any, **__: Any) -> None:
         if event == "records":
-            told.append((data["first"], sorted(sids)))
+            sent.append((data["first"], sorted(sids)))
 
     one_round.engine.step()
     broadcast = Broadcast("theater", cast(Emit, emit), lambda: SAYS_NOTHING)
@@ -203,8 +203,8 @@ def test_viewers_at_the_same_record_are_sent_one_message(one_round: Round) -> No
     for viewer in begin:
         viewer()
     broadcast.follow(one_round.run)
-    wait_for(lambda: len(told) == 2)
-    assert sorted(told) == [(0, ["a", "b", "c"]), (1, ["d"])]
+    wait_for(lambda: len(sent) == 2)
+    assert sorted(sent) == [(0, ["a", "b", "c"]), (1, ["d"])]
     broadcast.close(Closing("over"))
 
 

@@ -107,17 +107,17 @@ def test_a_batch_goes_once_to_each_worker(room: Room, make_worker: Any, monkeypa
         follower.do("join", theater=theater, captures=False)
     bus = room.server.app.extensions["kvtheater.relays"]._bus
     send = bus.send
-    said: list[bytes] = []
+    sent: list[bytes] = []
 
     def noted(channel: str, data: bytes) -> None:
-        said.append(data)
+        sent.append(data)
         send(channel, data)
 
     monkeypatch.setattr(bus, "send", noted)
     count = grow(room, theater, 40)
     for follower in followers:
         has(follower, count)
-    frames = [frame for data in said if (frame := wire.read_down(data))]
+    frames = [frame for data in sent if (frame := wire.read_down(data))]
     packets = [one for frame in frames for one in frame.messages if isinstance(one, wire.Say)]
     last = followers[0].records()[-1]
     assert [len(one.clients or ()) for one in packets if last in one.packet] == [8, 8]
@@ -180,8 +180,8 @@ def test_without_redis_the_class_goes_on_and_workers_come_back(
     count = grow(room, theater, 5)
     has(here, count)
     here.do("class_answer", poll=0, round=0, given=8)
-    said = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING and r.name == "app.relay.relays"]
-    assert len(said) == 1 and redis_server.url in said[0] and "\n" not in said[0]
+    warnings = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING and r.name == "app.relay.relays"]
+    assert len(warnings) == 1 and redis_server.url in warnings[0] and "\n" not in warnings[0]
     redis_server.start()
     worker.linked()
     again, entered = comes_in(room, worker.url, ticket)
@@ -240,12 +240,12 @@ def test_what_is_no_frame_is_nothing(room: Room, make_worker: Any, redis_server:
     worker = make_worker()
     follower, _ = comes_in(room, worker.url, room.ticket())
     stranger = redis.Redis.from_url(redis_server.url)
-    asked = wire.EventPacket(1, 1, b"\x80")
+    packet = wire.EventPacket(1, 1, b"\x80")
     for data in (
         b"",
         pickle.dumps({"method": "emit"}),
-        wire.encode(wire.UpFrame("nobody", 1, 0, [asked])),
-        wire.encode(wire.UpFrame(worker.link._name, 0, 5, [asked])),
+        wire.encode(wire.UpFrame("nobody", 1, 0, [packet])),
+        wire.encode(wire.UpFrame(worker.link._name, 0, 5, [packet])),
     ):
         assert stranger.publish(server_channel(redis_server.url), data) == 1
     follower.do("class_lost", lost=True)
@@ -347,10 +347,10 @@ def test_a_worker_of_another_version_is_sent_away(
 @pytest.mark.parametrize("command", ["serve", "worker"])
 def test_no_message_queue_is_said_in_one_sentence(command: str, capsys: Any) -> None:
     pytest.importorskip("redis")
-    for url, said in (("redis://127.0.0.1:1", "no Redis answers"), ("http://x", "is no address of a Redis")):
+    for url, message in (("redis://127.0.0.1:1", "no Redis answers"), ("http://x", "is no address of a Redis")):
         assert main([command, "--message-queue", url, "--port", "0"]) == 2
         error = capsys.readouterr().err
-        assert said in error and "Traceback" not in error and error.count("\n") <= 2
+        assert message in error and "Traceback" not in error and error.count("\n") <= 2
     assert main([command, "--message-queue", "redis://user:hush@127.0.0.1:1", "--port", "0"]) == 2
     assert "hush" not in capsys.readouterr().err
 
@@ -364,5 +364,5 @@ def test_two_servers_cannot_have_one_queue(room: Room, redis_server: RedisServer
 def test_a_worker_is_small() -> None:
     """It has neither torch nor a model: so many megabytes less, and there at once."""
     code = "import sys, app.server.worker; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
-    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "[]"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

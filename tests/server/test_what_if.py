@@ -17,9 +17,9 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "samples-0.2.0.kvtrace"
 OBSERVED = GOLDEN.with_name("observed.kvtrace")
 
 
-def waited(asked: WhatIfs, run: OpenLog, times: float) -> WhatIfAnswer:
+def waited(what_ifs: WhatIfs, run: OpenLog, times: float) -> WhatIfAnswer:
     for _ in range(600):
-        answer = asked.answer(run, times)
+        answer = what_ifs.answer(run, times)
         if "found" in answer:
             return answer
         time.sleep(0.05)
@@ -29,39 +29,39 @@ def waited(asked: WhatIfs, run: OpenLog, times: float) -> WhatIfAnswer:
 def test_the_answer_is_the_replays(tmp_path: Path) -> None:
     path = tmp_path / "pressed.kvtrace"
     write(path, Shape(blocks=700, requests=60, steps=600))
-    run, asked = OpenLog(0, TraceReader(path)), WhatIfs()
-    answer = waited(asked, run, 2.0)
+    run, what_ifs = OpenLog(0, TraceReader(path)), WhatIfs()
+    answer = waited(what_ifs, run, 2.0)
     with TraceReader(path) as log:
         expected = what_if(log)
     assert answer["found"]["other"]["preemptions"] == expected.other.preemptions < expected.log.preemptions
     assert answer["found"]["differs_in"] is None
-    asked.close()
+    what_ifs.close()
     run.retire()
 
 
 def test_no_more_is_replayed_than_is_shown_and_a_log_needs_no_name() -> None:
-    run, asked = OpenLog(0, TraceReader(GOLDEN)), WhatIfs()
-    whole = waited(asked, run, 2.0)["found"]["num_records"]
+    run, what_ifs = OpenLog(0, TraceReader(GOLDEN)), WhatIfs()
+    whole = waited(what_ifs, run, 2.0)["found"]["num_records"]
     other = OpenLog(0, TraceReader(GOLDEN))
     other.hold_back(whole - 3)
     assert other.log.path is None  # its file holds more
-    assert waited(asked, other, 2.0)["found"]["num_records"] == whole - 3
-    asked.close()
+    assert waited(what_ifs, other, 2.0)["found"]["num_records"] == whole - 3
+    what_ifs.close()
 
 
 def test_one_at_a_time_and_reasons_are_sentences() -> None:
-    run, asked = OpenLog(0, TraceReader(GOLDEN)), WhatIfs()
-    assert asked.answer(run, 2.0)["done"] == 0.0
+    run, what_ifs = OpenLog(0, TraceReader(GOLDEN)), WhatIfs()
+    assert what_ifs.answer(run, 2.0)["done"] == 0.0
     with pytest.raises(AppError, match="another replay"):
-        asked.answer(run, 3.0)
-    waited(asked, run, 2.0)
+        what_ifs.answer(run, 3.0)
+    waited(what_ifs, run, 2.0)
     with pytest.raises(AppError, match="at most 64"):
-        asked.answer(run, 65.0)
+        what_ifs.answer(run, 65.0)
     watched = OpenLog(0, TraceReader(OBSERVED))
-    asked.answer(watched, 2.0)
+    what_ifs.answer(watched, 2.0)
     with pytest.raises(AppError, match="a watched server does not say"):
-        waited(asked, watched, 2.0)
-    asked.close()
+        waited(what_ifs, watched, 2.0)
+    what_ifs.close()
 
 
 def test_over_http(server) -> None:

@@ -30,8 +30,8 @@ INSTANCES = ["-m", "pytest", "-n", "0", "-q", f"{ROOT}/tests/unit/cluster/test_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("arguments", "said"), [(GENERATE, "海上明月"), (INSTANCES, "passed")], ids=["one", "several"])
-def test_it_runs_without_calls_of_linux(tmp_path: Path, arguments: list[str], said: str) -> None:
+@pytest.mark.parametrize(("arguments", "text"), [(GENERATE, "海上明月"), (INSTANCES, "passed")], ids=["one", "several"])
+def test_it_runs_without_calls_of_linux(tmp_path: Path, arguments: list[str], text: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(WITHOUT)
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = subprocess.run(
@@ -42,4 +42,4 @@ def test_it_runs_without_calls_of_linux(tmp_path: Path, arguments: list[str], sa
         text=True,
         check=False,
     )
-    assert done.returncode == 0 and said in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and text in done.stdout, done.stdout + done.stderr

@@ -107,6 +107,7 @@ def test_workflows_and_forms_are_yaml() -> None:
 IMPORTED = re.compile(r"^from ((?:app|engine|tests)[\w.]*) import ([\w, ]+)$", re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_programs_in_strings_name_what_is_there(tmp_path: Path) -> None:
     """Tests run such programs in processes of their own, where no checker reads them."""
     programs = set[str]()

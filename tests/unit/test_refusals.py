@@ -7,7 +7,7 @@ from string import Formatter
 
 import pytest
 
-from app.ground.errors import AppError, one_sentence, refuse, refused, said, sentence_of
+from app.ground.errors import AppError, app_sentence, one_sentence, refuse, refused, sentence_of
 from app.ground.plain import to_json
 from app.page.words import languages
 from engine.model.errors import ModelError
@@ -82,22 +82,24 @@ def test_no_refusal_of_the_application_has_words_of_one_language() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "names", "place"), [(said, ("refuse", "said"), 1), (sentence, ("sentence",), 0)], ids=["app", "engine"]
+    ("file", "names", "place"),
+    [(app_sentence, ("refuse", "app_sentence"), 1), (sentence, ("sentence",), 0)],
+    ids=["app", "engine"],
 )
 def test_each_key_is_said_and_each_that_is_said_is_there(file: Sentences, names: tuple[str, ...], place: int) -> None:
     known = file.texts
     code = "\n".join(path.read_text(encoding="utf-8") for path in FILES)
     used = {
-        literal(call.args[0 if call.func.id == "said" else place])  # type: ignore[attr-defined]
+        literal(call.args[0 if call.func.id == "app_sentence" else place])  # type: ignore[attr-defined]
         for where, call in calls(*names)
-        if call.args and where.startswith("app/") == (file is said)
+        if call.args and where.startswith("app/") == (file is app_sentence)
     }
     assert {key for key in used if key} <= known.keys()
     made = re.findall(r'f"([a-z_]+\.)\{', code)  # keys of a kind, put together
     assert [key for key in known if f'"{key}"' not in code and not key.startswith(tuple(made))] == []
 
 
-@pytest.mark.parametrize("known", [said.texts, sentence.texts], ids=["app", "engine"])
+@pytest.mark.parametrize("known", [app_sentence.texts, sentence.texts], ids=["app", "engine"])
 def test_each_sentence_is_there_in_each_language(known: dict[str, dict[str, str]]) -> None:
     for key, by_language in known.items():
         assert sorted(by_language) == languages(), key
@@ -113,17 +115,17 @@ def test_a_refusal_goes_through_others_in_its_language() -> None:
     inner = RequestError(sentence("request.empty"))
     outer = refuse("refused", "lesson.wrong", error=inner)
     assert outer.message == "the lesson does not hold: the prompt is empty: it needs at least one token"
-    assert outer.said and outer.said["zh"].endswith("提示词是空的：至少需要一个词元")
-    assert refused(inner).said == inner.said
+    assert outer.translations and outer.translations["zh"].endswith("提示词是空的：至少需要一个词元")
+    assert refused(inner).translations == inner.translations
     assert AppError("refused", Sentence.of({"en": "no", "zh": "不"})).as_map()["error"]["said"] == {"zh": "不"}
-    assert Refused("no").said == {}
+    assert Refused("no").translations == {}
 
 
 def test_a_failure_in_one_line_keeps_its_languages() -> None:
     failed = sentence_of(ModelError(sentence("model.no_folder", name="./mine")))
-    assert isinstance(failed, Sentence) and failed.said == {"zh": "没有文件夹 ./mine"}
+    assert isinstance(failed, Sentence) and failed.translations == {"zh": "没有文件夹 ./mine"}
     assert type(one_sentence(ModelError(failed))) is str
-    assert said("step.failed", error=failed).said == {"zh": "这一步失败了：没有文件夹 ./mine"}
+    assert app_sentence("step.failed", error=failed).translations == {"zh": "这一步失败了：没有文件夹 ./mine"}
 
 
 def test_a_sentence_in_json_is_its_english_text() -> None:

@@ -84,8 +84,8 @@ def test_a_server_asks_for_its_token_and_ends_with_its_notebook() -> None:
     assert port is not None
     end = time.monotonic() + 30
     while time.monotonic() < end:
-        with socket.socket() as asked:
-            if asked.connect_ex(("127.0.0.1", port)):
+        with socket.socket() as sock:
+            if sock.connect_ex(("127.0.0.1", port)):
                 return
         time.sleep(0.2)
     pytest.fail("the server goes on without its notebook")

@@ -36,5 +36,5 @@ def test_a_lesson_too(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
         read_lesson(file)
     assert not isinstance(refused.value, RecursionError)
     assert main(["lesson", "check", str(file)]) in (1, 2)
-    said = "".join(capsys.readouterr())
-    assert "deep.md" in said and "Traceback" not in said
+    outputL = "".join(capsys.readouterr())
+    assert "deep.md" in outputL and "Traceback" not in outputL

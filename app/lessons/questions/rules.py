@@ -160,12 +160,12 @@ def choice(
     `why`: wrong answers with an explanation; `whys`: explanations that depend on the right answer; `of_options`:
     additional placeholders of an option; `places`: positions in the picture.
     """
-    said, keys = {**{key: key for key in why}, **whys}, few(all_of, right)
+    reasons, keys = {**{key: key for key in why}, **whys}, few(all_of, right)
     options = [
         Option(
             text=f"question.{name}.answer.{key}",
             values={**values, **of_options.get(key, {})},
-            why=said.get(key) if key != right else None,
+            why=reasons.get(key) if key != right else None,
             place=places.get(key),
         )
         for key in keys

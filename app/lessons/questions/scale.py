@@ -202,9 +202,9 @@ def sides(scene: Scene, prefill: int, decode: int) -> Question:
     one, other = prefill / 10, decode / 10
     served = {name: goodput_per_gpu(a * one, a, b * other, b) for name, (a, b) in RATIOS.items()}
     right = max(served, key=lambda name: served[name])
-    told = {name: round(rate, 2) for name, rate in served.items()}
+    rates = {name: round(rate, 2) for name, rate in served.items()}
     evidence = Evidence(record=0, figure="min(a · prefill, b · decode) / (a + b)")
-    values: dict[str, Value] = {**told, "prefill": one, "decode": other, "best": told[right]}
+    values: dict[str, Value] = {**rates, "prefill": one, "decode": other, "best": rates[right]}
     return replace(choice("sides", right, RATIOS, evidence, why=RATIOS), values=values)
 
 

@@ -103,13 +103,13 @@ def diverges_at(scene: Scene, seq: int) -> Question:
 @rule
 def loaded_from(scene: Scene, seq: int) -> Question:
     """Ask for the source of most of a prompt's keys and values: the pool, a tier outside it, or computation."""
-    asked, pool = _outside(scene, seq), _lookup(scene, seq).op
+    external, pool = _outside(scene, seq), _lookup(scene, seq).op
     size, tokens = scene.block_size, pool.num_tokens
-    blocks = Counter[str](asked.op.media if asked.op.verdict == "load" else [])
+    blocks = Counter[str](external.op.media if external.op.verdict == "load" else [])
     found = {"pool": pool.num_hit_tokens, **{medium: count * size for medium, count in blocks.items()}}
     found["computed"] = tokens - sum(found.values())
     right = max(found, key=found.__getitem__)
-    evidence = by(asked, "lookup_external.media")
+    evidence = by(external, "lookup_external.media")
     all_of = ["pool", "cpu", "disk", "computed"]
     return choice("loaded_from", right, all_of, evidence, why=all_of, seq=seq)
 

@@ -51,13 +51,13 @@ class Peer(ABC):
         """Release the model."""
 
 
-def refuse_arrivals(asks: list[Ask], who: str) -> None:
+def refuse_arrivals(asks: list[Ask], peer: str) -> None:
     """Raise PeerError unless all requests arrive at the beginning."""
     if any(ask.at > 0 or ask.at_step or ask.after is not None for ask in asks):
-        raise PeerError(f"{who} takes all requests at once; here some arrive later")
+        raise PeerError(f"{peer} takes all requests at once; here some arrive later")
 
 
-def refuse_sampling(sampling: SamplingParams, who: str) -> None:
+def refuse_sampling(sampling: SamplingParams, peer: str) -> None:
     """Raise PeerError unless decoding is greedy with one output; other samples cannot be compared."""
     if sampling.temperature != 0 or sampling.num_sequences > 1:
-        raise PeerError(f"{who} is compared under greedy decoding only")
+        raise PeerError(f"{peer} is compared under greedy decoding only")

@@ -68,12 +68,12 @@ class ProcessPeer(Peer):
         """Run the requests. Times are measured by the peer and exclude the communication with it."""
         refuse_arrivals(asks, "this peer")
         refuse_sampling(sampling, "this peer")
-        asked = sum(len(ask.prompt) + ask.output_tokens for ask in asks)
+        num_tokens = sum(len(ask.prompt) + ask.output_tokens for ask in asks)
         found = self._ask(
             {
                 "prompts": [ask.prompt for ask in asks],
                 "lengths": [ask.output_tokens for ask in asks],
-                "num_slots": (config.num_blocks or 0) * config.block_size or asked,
+                "num_slots": (config.num_blocks or 0) * config.block_size or num_tokens,
                 "max_num_seqs": config.max_num_seqs,
                 "max_num_batched_tokens": config.max_num_batched_tokens,
                 "prompt_logprobs": sampling.prompt_logprobs is not None,

@@ -30,7 +30,7 @@ DropReason = Literal[
     "closed",  # the server stopped before it was written
 ]
 
-KEPT_DROPS = 64  # most recent ones, for the page
+MAX_DROPS = 64  # most recent ones, for the page
 
 
 class Drop(NamedTuple):
@@ -73,7 +73,7 @@ class TierBook:
         self._loaded_bytes = self._stored_bytes = 0
         self._load_seconds = self._store_seconds = 0.0
         self._reasons: Counter[DropReason] = Counter()
-        self._drops: deque[Drop] = deque(maxlen=KEPT_DROPS)
+        self._drops: deque[Drop] = deque(maxlen=MAX_DROPS)
 
     def hit(self, num_bytes: int, seconds: float) -> None:
         with self._lock:
@@ -102,7 +102,7 @@ class TierBook:
             self._drops.append(Drop(number, self.tier, reason, key.hex(), detail, self._clock()))
 
     def drops(self) -> list[Drop]:
-        """Return the last drops, at most KEPT_DROPS, oldest first."""
+        """Return the last drops, at most MAX_DROPS, oldest first."""
         with self._lock:
             return list(self._drops)
 

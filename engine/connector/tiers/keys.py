@@ -80,7 +80,7 @@ def layout_digest(facts: LayoutFacts) -> bytes:
     Raises:
         TypeError: a fact is not what JSON can say.
     """
-    said = {
+    facts_by_name = {
         "format": FORMAT_VERSION,
         "weights": facts.weights.hex(),
         "config": facts.config,
@@ -90,7 +90,7 @@ def layout_digest(facts: LayoutFacts) -> bytes:
         "groups": [[list(g.layers), [list(r) for r in g.reaches], g.bytes_per_block] for g in facts.groups],
     }
     # NaN and infinity are written as words, which is as good as a number for telling two configurations apart
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(facts_by_name, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=DIGEST_BYTES, person=b"kvt-layout").digest()
 
 

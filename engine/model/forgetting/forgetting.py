@@ -1,6 +1,6 @@
 """Forgotten tokens of sequences: the query position from which a KV head of a layer no longer sees a key.
 
-    gone_at[layer][head, j] = the first query position that does not see key j; KEPT: all later ones do
+    gone_at[layer][head, j] = the first query position that does not see key j; NOT_FORGOTTEN: all later ones do
 
 A key j is visible to the query at p iff j <= p < gone_at[head, j]. So a sequence that is computed again after a
 preemption, in any chunks, sees what it saw the first time. It is a property of the sequence, not of a block: forks get
@@ -32,7 +32,7 @@ from engine.options.refusal import Sentence, sentence
 from engine.trace.operations import Finish, Forget, Fork, Keep, Op
 from engine.trace.records import KeyScores
 
-KEPT = 1 << 30
+NOT_FORGOTTEN = 1 << 30
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class Forgetting:
                 if forgotten is None:
                     continue
                 before = memory.gone_at.get(layer)
-                gone_at = visible.new_full(visible.shape, KEPT, dtype=torch.int64)
+                gone_at = visible.new_full(visible.shape, NOT_FORGOTTEN, dtype=torch.int64)
                 if before is not None:
                     gone_at[:, : before.shape[1]] = before
                 for head, positions in enumerate(forgotten.positions):
@@ -199,7 +199,7 @@ class Forgetting:
             return sentence("keep.position", seq_id=seq_id, position=position, last=num_tokens - 1)
         if position in memory.pinned:
             return sentence("keep.kept", seq_id=seq_id, position=position)
-        if any(bool((x[:, position : position + 1] < KEPT).any()) for x in memory.gone_at.values()):
+        if any(bool((x[:, position : position + 1] < NOT_FORGOTTEN).any()) for x in memory.gone_at.values()):
             return sentence("keep.forgotten", seq_id=seq_id, position=position)
         if len(memory.pinned) >= own.budget - own.sinks - own.recent:
             return sentence("keep.budget", budget=own.budget)
@@ -242,7 +242,7 @@ class Remembered(Forgetting):
         self._memories, self._due, self._pending, self.scores = {}, {}, {}, {}
         memory = self._memories[seq_id] = _Memory()
         for op in forgotten:
-            gone_at = torch.full((len(op.positions), op.at), KEPT, dtype=torch.int64, device=self.device)
+            gone_at = torch.full((len(op.positions), op.at), NOT_FORGOTTEN, dtype=torch.int64, device=self.device)
             before = memory.gone_at.get(op.layer)
             if before is not None:
                 gone_at[:, : before.shape[1]] = before

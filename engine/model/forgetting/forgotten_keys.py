@@ -1,4 +1,4 @@
-"""Which keys of a head stay within a budget, and which are forgotten, by their scores."""
+"""Selection of the keys of a head that are forgotten beyond a budget, by their scores."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Policy(ABC):
 
 
 class Window(Policy):
-    """The newest keys stay, and the sinks: what `attention_window` does by itself, to compare the others with."""
+    """Keeps the newest keys and the sinks, as `attention_window` does: the baseline of the other policies."""
 
     needs_weights = False
 
@@ -174,7 +174,7 @@ class ExpectedAttention(Policy):
 
 
 class Random(Policy):
-    """Random numbers, drawn anew each time: the control."""
+    """Random scores, drawn at each decision: the control."""
 
     needs_weights = False
 

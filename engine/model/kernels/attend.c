@@ -1,9 +1,11 @@
-/* Attention as compiled code calls it, layer by layer: keys and values of the step's tokens are written to their slots,
- * then every query attends. What is known before the forward pass (where the pool lies, which slots, which keys) Python
- * lays out as numbers; a layer itself needs no interpreter, which other threads have meanwhile.
+/* Attention of compiled code, layer by layer: the keys and values of the step's tokens are written to their slots, then
+ * every query attends. Python lays out what is known before the forward pass (addresses of the pool, slots, keys) as
+ * numbers, so a layer does not need the interpreter, which other threads use meanwhile.
  *
- * What was not laid out, or is not float32, goes to Python as before (`otherwise`).
+ * Layers of a step that was not laid out, or that are not float32, call Python (`otherwise`).
  */
+#include <time.h>
+
 #include "attention.h"
 #include "tensors.h"
 #include "vectors.h"
@@ -15,20 +17,20 @@ typedef struct {
     int64_t keys_row;         /* its stride */
     const uint8_t *mask;      /* [n, L] or NULL */
     int64_t length;           /* L */
-    int64_t window, kept;     /* keys that a query sees before and with its own, 0 = all; and at the beginning */
+    int64_t window, kept;     /* keys that a query sees: the last ones, 0 = all; and the first ones */
     const Span *spans;
 } Reach;
 
 typedef struct {
     float *keys, *values; /* [slots, Hkv, D], [slots, Hkv, Dv] */
     int64_t num_kv_heads, width, v_width;
-    int64_t window; /* that the model gives for the layer, -1 = none */
+    int64_t window; /* of the model's layer, -1 = none */
     int64_t reach;
 } Layer;
 
 typedef struct {
     uint8_t *to; /* where the layer's arrays are written, NULL = nowhere */
-    const int64_t *form;
+    const Form *form;
 } Captured;
 
 typedef struct {
@@ -36,13 +38,14 @@ typedef struct {
     const Layer *layers;
     const Reach *reaches;
     const int64_t *decode_tokens; /* [n], or NULL: every token decodes */
-    float *weights;               /* room for n * Hq * L of any layer */
-    int64_t num_weights;          /* so much */
-    const Captured *captured;     /* of each layer of a step that only decodes, or NULL */
+    float *weights;               /* space for n * Hq * L of any layer */
+    int64_t num_weights;          /* its size */
+    const Captured *captured;     /* of each layer, or NULL */
 } Step;
 
-static _Thread_local const Step *step; /* that this thread computes */
+static _Thread_local const Step *step; /* of this thread */
 static _Thread_local int64_t num_called;
+static _Thread_local int64_t spent[2]; /* nanoseconds from the first layer to the last: of the clock, of this thread */
 
 typedef int32_t Otherwise(tensor, tensor, tensor, int64_t, double, const int64_t *, const double *, const tensor *,
                           tensor *);
@@ -50,12 +53,21 @@ static Otherwise *otherwise;
 
 void attend_otherwise(Otherwise *in_python) { otherwise = in_python; }
 
-void begin_step(const Step *laid_out) { step = laid_out, num_called = 0; }
+void begin_step(const Step *laid_out) { step = laid_out, num_called = spent[0] = spent[1] = 0; }
 
-/* Returns how many layers attended. */
-int64_t end_step(void) {
+/* Returns how many layers attended; `time_spent`, 2 numbers, are 0 unless all did. */
+int64_t end_step(int64_t *time_spent) {
+    int whole = step && num_called == step->num_layers;
+    for (int i = 0; i < 2; i++) time_spent[i] = whole ? spent[i] : 0;
     step = 0;
     return num_called;
+}
+
+static void add_time(int sign) {
+    struct timespec now[2];
+    clock_gettime(CLOCK_MONOTONIC, now);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, now + 1);
+    for (int i = 0; i < 2; i++) spent[i] += sign * (now[i].tv_sec * 1000000000LL + now[i].tv_nsec);
 }
 
 typedef struct {
@@ -63,7 +75,7 @@ typedef struct {
     const int64_t *sizes, *strides;
 } View;
 
-/* A float32 tensor [T, H, W] whose rows are dense. Returns 0, or 1: it is something else. */
+/* View of a float32 tensor [T, H, W] whose rows are dense. Returns 0, or 1 for any other tensor. */
 static int viewed(tensor x, View *view) {
     int64_t dims, *sizes, *strides;
     int32_t kind;
@@ -85,7 +97,7 @@ static void write_rows(View x, const int64_t *slots, float *pool, int threads) {
 
 static int threads_for(int64_t numbers) { return numbers >= SERIAL_BELOW ? (int)step->num_threads : 1; }
 
-/* What compiled code calls for `kvtheater::attend`: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] -> out [T, Hq, Dv].
+/* `kvtheater::attend` of compiled code: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] -> out [T, Hq, Dv].
  * Returns 0, or an error.
  */
 int32_t aoti_torch_cpu_attend(tensor q_in, tensor k_in, tensor v_in, int64_t number, double scaling,
@@ -95,6 +107,7 @@ int32_t aoti_torch_cpu_attend(tensor q_in, tensor k_in, tensor v_in, int64_t num
     int known = step && number >= 0 && number < step->num_layers && !viewed(q_in, &q) && !viewed(k_in, &k) &&
                 !viewed(v_in, &v) && step->layers[number].window == (window ? *window : -1);
     if (!known) return otherwise(q_in, k_in, v_in, number, scaling, window, softcap, sinks_in, out);
+    if (!num_called) add_time(-1);
     const Layer *layer = step->layers + number;
     const Reach *reach = step->reaches + layer->reach;
     int64_t tokens = step->num_tokens, heads = q.sizes[1], kv_heads = layer->num_kv_heads;
@@ -102,28 +115,30 @@ int32_t aoti_torch_cpu_attend(tensor q_in, tensor k_in, tensor v_in, int64_t num
     if (q.sizes[0] != tokens || q.sizes[2] != layer->width || heads % kv_heads) return 1;
     if (k.sizes[0] != tokens || k.sizes[1] != kv_heads || k.sizes[2] != layer->width) return 1;
     if (v.sizes[0] != tokens || v.sizes[1] != kv_heads || v.sizes[2] != layer->v_width) return 1;
-    int64_t shape[3] = {tokens, heads, layer->v_width}, strides[3] = {heads * layer->v_width, layer->v_width, 1};
-    if (make_empty(3, shape, strides, FLOAT32, CPU, 0, out) || get_data(*out, &to)) return 1;
+    int64_t shape[3] = {tokens, heads, layer->v_width}, dense[3] = {heads * layer->v_width, layer->v_width, 1};
+    if (make_empty(3, shape, dense, FLOAT32, CPU, 0, out) || get_data(*out, &to)) return 1;
     if (sinks_in && get_data(*sinks_in, &sinks)) return 1;
     write_rows(k, reach->new_slots, layer->keys, threads_for(tokens * kv_heads * layer->width));
     write_rows(v, reach->new_slots, layer->values, threads_for(tokens * kv_heads * layer->v_width));
     float cap = softcap ? *softcap : 0;
+    const Captured *captured = step->captured && step->captured[number].to ? step->captured + number : 0;
+    const Form *form = captured ? captured->form : 0;
+    if (form && (form->num_tokens != tokens || form->num_heads != heads || form->longest != reach->length)) return 1;
     if (step->num_spans &&
         prefill_spans(q.data, q.strides[0], q.strides[1], layer->keys, layer->values, reach->spans, step->num_spans,
-                      sinks, to, 0, reach->window, reach->kept, heads, kv_heads, layer->width, layer->v_width, scaling,
-                      cap, step->num_threads))
+                      sinks, to, captured ? captured->to : 0, form, reach->window, reach->kept, heads, kv_heads,
+                      layer->width, layer->v_width, scaling, cap, step->num_threads))
         return 1;
     if (step->num_decodes)
         decode_attention(q.data, q.strides[0], q.strides[1], step->decode_tokens, layer->keys, layer->values,
                          reach->keys, reach->keys_row, reach->mask, sinks, to, step->weights, step->num_decodes, heads,
                          kv_heads, layer->width, layer->v_width, reach->length, scaling, cap,
                          threads_for(step->num_decodes * heads * reach->length * layer->width));
-    const Captured *kept = step->captured ? step->captured + number : 0;
-    if (kept && kept->to) {
-        if (kept->form[0] != tokens || kept->form[1] != heads || kept->form[5] != reach->length) return 1;
-        const int64_t of_all[6] = {q.strides[0], q.strides[1], k.strides[0], k.strides[1], v.strides[0], v.strides[1]};
-        store_decode(q.data, k.data, v.data, step->weights, to, kept->to, kept->form, of_all);
+    if (form) {
+        const int64_t strides[6] = {q.strides[0], q.strides[1], k.strides[0], k.strides[1], v.strides[0], v.strides[1]};
+        store_layer(q.data, k.data, v.data, step->weights, to, captured->to, form, strides,
+                    threads_for(tokens * heads * layer->width));
     }
-    num_called++;
+    if (++num_called == step->num_layers) add_time(1);
     return 0;
 }

@@ -3,14 +3,14 @@
 #include "vectors.h"
 
 #define AHEAD 12 /* keys */
-#define ROWS 8   /* queries that share what they read */
+#define ROWS 8   /* queries that share the keys and values that they read */
 
-/* Ask for the vector of a key that comes later: blocks lie anywhere, so the processor cannot guess it. */
+/* Prefetches the vector of a later key: blocks lie anywhere, so the processor cannot predict its address. */
 static inline void fetch(const float *x, int64_t width) {
     for (int64_t i = 0; i < width; i += LANES) __builtin_prefetch(x + i);
 }
 
-/* out [heads] = scaling times the products of `heads` queries, a constant where this is inlined, with one key */
+/* out [heads] = scaling times the products of `heads` queries, a constant after inlining, with one key */
 static inline __attribute__((always_inline)) void score(int64_t heads, const float *q, int64_t q_head, const float *key,
                                                         int64_t width, float scaling, float *out, int64_t out_head) {
     vector sums[4] = {0};
@@ -27,7 +27,7 @@ static inline __attribute__((always_inline)) void score(int64_t heads, const flo
 }
 
 /* out [heads, 16 parts] = weights [heads, count] times as many columns of the values in these slots; the sums stay in
- * registers. `heads` and `parts` are constants where this is inlined, at most 4 and 2.
+ * registers. `heads` and `parts` are constants after inlining, at most 4 and 2.
  */
 static inline __attribute__((always_inline)) void mix(int64_t heads, int64_t parts, const float *weights,
                                                       int64_t weights_head, const float *values, int64_t stride,
@@ -35,7 +35,7 @@ static inline __attribute__((always_inline)) void mix(int64_t heads, int64_t par
                                                       float *out, int64_t out_head) {
     vector sums[4][2] = {0};
     for (int64_t j = 0; j < count; j++) {
-        if (hidden && hidden[j]) continue; /* nothing is read: the slot may belong to nobody */
+        if (hidden && hidden[j]) continue; /* not read: the slot may be free */
         const float *value = values + slots[j] * stride;
         if (j + AHEAD < count) fetch(values + slots[j + AHEAD] * stride, parts * LANES);
         for (int64_t h = 0; h < heads; h++)
@@ -46,7 +46,7 @@ static inline __attribute__((always_inline)) void mix(int64_t heads, int64_t par
         for (int64_t p = 0; p < parts; p++) *(vector *)(out + h * out_head + p * LANES) = sums[h][p];
 }
 
-/* scores [L] become weights; the sum of e^(score - max) includes the sink's */
+/* Replaces scores [L] by weights; the sum of e^(score - max) includes the sink's. */
 static void softmax(float *scores, int64_t length, const float *sink) {
     float largest = sink ? *sink : HIDDEN;
     vector sums = {0}, part, lanes = largest - sums;
@@ -72,11 +72,11 @@ static void softmax(float *scores, int64_t length, const float *sink) {
 
 /* Attention of sequences with one new token each.
  *
- *     scores  = softcap(q k^T * scaling), left out where a key is hidden
- *     weights = softmax(scores), a sink's logit among them if there is one
+ *     scores  = softcap(q k^T * scaling), without hidden keys
+ *     weights = softmax(scores), including a sink's logit if there is one
  *     out     = weights v
  *
- * Keys and values are read where they lie, slot by slot: nothing is gathered. A task is one sequence and one KV head,
+ * Keys and values are read in place, slot by slot. A task is one sequence and one KV head,
  * whose query heads share each key.
  *
  * q [T, Hq, D] with strides, of which sequence i has the token tokens[i] (NULL: T = n, in order); k_pool [slots, Hkv, D],
@@ -145,7 +145,7 @@ void decode_attention(const float *q, int64_t q_token, int64_t q_head, const int
 }
 
 /* scores [ROWS, 16 parts] = scaling times the products of ROWS queries with the keys of as many panels [D, 16]. `parts`,
- * a constant where this is inlined, is at most 2; so many sums stay in registers.
+ * a constant after inlining, is at most 2, so that the sums stay in registers.
  */
 static inline __attribute__((always_inline)) void score_rows(int64_t parts, const float *const *queries,
                                                              const float *panels, int64_t width, float scaling,
@@ -161,7 +161,7 @@ static inline __attribute__((always_inline)) void score_rows(int64_t parts, cons
 }
 
 /* out of each row, 16 parts numbers = its weights [count] times as many columns of the values in these slots. `parts` is
- * a constant where this is inlined, at most 2.
+ * a constant after inlining, at most 2.
  */
 static inline __attribute__((always_inline)) void mix_rows(int64_t parts, const float *weights, int64_t stride,
                                                            const float *values, int64_t values_stride,
@@ -179,32 +179,32 @@ static inline __attribute__((always_inline)) void mix_rows(int64_t parts, const 
         for (int64_t p = 0; p < parts; p++) *(vector *)(out[r] + p * LANES) = sums[r][p];
 }
 
-/* Attention of one sequence's `tokens` queries, the first of which is key number `first` of `length`. A query sees the
- * keys up to its own; under a window (0 = none) the last `window` of them and those before `kept`. What it does not see
- * may be read, and must be numbers.
+/* Attention of one sequence's queries, the first of which is key number `first`. A query sees the keys up to its own;
+ * under a window (0 = none) the last `window` of them and those before `kept`. Other keys may be read, and must be numbers.
  *
- * Keys are turned once into panels [D, 16]; a task is ROWS queries of one head, which share every key that they read.
+ * Keys are transposed once into panels [D, 16]; a task is ROWS queries of one head, which share the keys that they read.
  *
- * q [tokens, Hq, D] with strides; pools as above; slots [length]; sinks [Hq] or NULL; out [tokens, Hq, Dv];
- * weights [Hq, tokens, length], or NULL where nobody wants them. Returns 0, or 1 where memory was refused.
+ * q [t, Hq, D] with strides; pools as above; slots [C]; sinks [Hq] or NULL; out [t, Hq, Dv]. Weights of the rows that
+ * `captured_row` places are written there, none if `form` is NULL. Returns 0, or 1 if memory was refused.
  */
 static int prefill_attention(const float *q, int64_t q_token, int64_t q_head, const float *k_pool, const float *v_pool,
-                             const int64_t *slots, const float *sinks, float *out, float *weights, int64_t tokens,
-                             int64_t first, int64_t length, int64_t window, int64_t kept, int64_t num_heads,
-                             int64_t num_kv_heads, int64_t width, int64_t v_width, float scaling, float softcap,
-                             int num_threads) {
+                             const int64_t *slots, const float *sinks, float *out, uint8_t *to, const Form *form,
+                             const CapturedSlice *slice, int64_t first, int64_t window, int64_t kept,
+                             int64_t num_heads, int64_t num_kv_heads, int64_t width, int64_t v_width, float scaling,
+                             float softcap, int num_threads) {
+    int64_t tokens = slice->num_tokens, length = slice->length;
     int64_t num_panels = (length + LANES - 1) / LANES, stride = num_panels * LANES, group = num_heads / num_kv_heads;
     int64_t tiles = (tokens + ROWS - 1) / ROWS;
     int failed = 0;
-    float *turned = malloc(sizeof(float) * num_kv_heads * stride * width);
-    if (!turned) return 1;
+    float *panels_of_keys = malloc(sizeof(float) * num_kv_heads * stride * width);
+    if (!panels_of_keys) return 1;
     (void)num_threads;
 #pragma omp parallel num_threads(num_threads) if (num_threads > 1)
     {
 #pragma omp for schedule(static)
         for (int64_t task = 0; task < num_kv_heads * num_panels; task++) {
             int64_t kv_head = task / num_panels, begin = task % num_panels * LANES;
-            float *panel = turned + task * width * LANES;
+            float *panel = panels_of_keys + task * width * LANES;
             for (int64_t lane = 0; lane < LANES; lane++) {
                 int64_t j = begin + lane < length ? begin + lane : length - 1;
                 const float *key = k_pool + (slots[j] * num_kv_heads + kv_head) * width;
@@ -220,7 +220,7 @@ static int prefill_attention(const float *q, int64_t q_token, int64_t q_head, co
             int64_t rows = tokens - begin < ROWS ? tokens - begin : ROWS, end = first + begin + rows;
             int64_t unseen = window && !kept && first + begin >= window ? first + begin - window + 1 : 0;
             int64_t lo = unseen / LANES * LANES, panel = lo / LANES, last = (end + LANES - 1) / LANES;
-            const float *queries[ROWS], *panels = turned + head / group * num_panels * width * LANES;
+            const float *queries[ROWS], *panels = panels_of_keys + head / group * num_panels * width * LANES;
             float *results[ROWS];
             for (int64_t r = 0; r < ROWS; r++) {
                 int64_t token = begin + (r < rows ? r : rows - 1);
@@ -240,11 +240,11 @@ static int prefill_attention(const float *q, int64_t q_token, int64_t q_head, co
                     for (int64_t j = lo > kept ? lo : kept; j < count - window; j++) own[j] = HIDDEN;
                 softmax(own + lo, count - lo, sinks ? sinks + head : 0);
                 memset(own + count, 0, 4 * (end - count));
-                if (weights) {
-                    float *row = weights + (head * tokens + begin + r) * length;
-                    memset(row, 0, 4 * lo);
-                    memcpy(row + lo, own + lo, 4 * (end - lo));
-                    memset(row + end, 0, 4 * (length - end));
+                uint8_t *row = form ? captured_row(form, slice, to, head, begin + r) : 0;
+                if (row) {
+                    int64_t size = form->as_half ? 2 : 4;
+                    memset(row, 0, size * lo);
+                    memset(store_numbers(own + lo, end - lo, row + size * lo, form->as_half), 0, size * (length - end));
                 }
             }
             for (int64_t r = rows; r < ROWS; r++) memset(scores + r * stride + lo, 0, 4 * (end - lo));
@@ -269,19 +269,20 @@ static int prefill_attention(const float *q, int64_t q_token, int64_t q_head, co
         }
         free(scores);
     }
-    free(turned);
+    free(panels_of_keys);
     return failed;
 }
 
-/* Attention of several sequences: long ones by all threads, short ones each by one. q [T, Hq, D] with strides; pools as
- * above; sinks [Hq] or NULL; out [T, Hq, Dv]; weights of span after span [Hq, tokens, length], or NULL where they are not
- * wanted. Returns 0, or 1 where memory was refused.
+/* Attention of several sequences: long ones by all threads, short ones by one thread each. q [T, Hq, D] with strides;
+ * pools as above; sinks [Hq] or NULL; out [T, Hq, Dv]. Softmax weights go to `to`: as `form` places them, or without a form as
+ * float32, span after span [Hq, t, C]; NULL: nowhere. Returns 0, or 1 if memory was refused.
  */
 int prefill_spans(const float *q, int64_t q_token, int64_t q_head, const float *k_pool, const float *v_pool,
-                  const Span *spans, int64_t num_spans, const float *sinks, float *out, float *weights, int64_t window,
-                  int64_t kept, int64_t num_heads, int64_t num_kv_heads, int64_t width, int64_t v_width, float scaling,
-                  float softcap, int num_threads) {
+                  const Span *spans, int64_t num_spans, const float *sinks, float *out, uint8_t *to, const Form *form,
+                  int64_t window, int64_t kept, int64_t num_heads, int64_t num_kv_heads, int64_t width, int64_t v_width,
+                  float scaling, float softcap, int num_threads) {
     int failed = 0;
+    const Form float32 = {.num_full = num_heads}; /* every row, heads in order */
     for (int all = 1; all >= 0; all--) {
         int64_t total = 0;
         for (int64_t i = 0; i < num_spans; i++) total += num_heads * (spans[i].end - spans[i].begin) * spans[i].length;
@@ -290,11 +291,13 @@ int prefill_spans(const float *q, int64_t q_token, int64_t q_head, const float *
             const Span *span = spans + i;
             int64_t tokens = span->end - span->begin;
             if ((num_heads * tokens * span->length >= SERIAL_BELOW) != all) continue;
+            int64_t offset = 4 * num_heads * span->before;
+            CapturedSlice dense = {tokens, span->length, offset, offset};
             failed |= prefill_attention(q + span->begin * q_token, q_token, q_head, k_pool, v_pool, span->slots, sinks,
-                                        out + span->begin * num_heads * v_width,
-                                        weights ? weights + num_heads * span->before : 0, tokens, span->first,
-                                        span->length, window, kept, num_heads, num_kv_heads, width, v_width, scaling,
-                                        softcap, all ? num_threads : 1);
+                                        out + span->begin * num_heads * v_width, to, form ? form : to ? &float32 : 0,
+                                        form ? form->slices + span->slice : &dense, span->first, window, kept,
+                                        num_heads, num_kv_heads, width, v_width, scaling, softcap,
+                                        all ? num_threads : 1);
         }
     }
     return failed;

@@ -1,20 +1,20 @@
 /* Attention over the paged pool, as attend.c and Python call it. */
-#include <stdint.h>
+#include "capture.h"
 
-#define SERIAL_BELOW (1 << 17) /* numbers to read; waking the other threads takes longer than so few */
+#define SERIAL_BELOW (1 << 17) /* numbers to read; waking the other threads takes longer */
 
-/* All numbers are int64; the address is, too. */
+/* A sequence with several new tokens. All numbers are int64; the address is, too. */
 typedef struct {
-    int64_t begin, end;    /* packed tokens of a sequence with several new ones */
-    int64_t first, length; /* the key that is the first token's own, and how many are seen */
+    int64_t begin, end;    /* packed tokens */
+    int64_t first, length; /* index of the first token's own key, and number of keys */
     const int64_t *slots;  /* [length] */
-    int64_t before;        /* weights of a head in the spans before */
+    int64_t before;        /* weights of a head in the preceding spans */
+    int64_t slice;         /* index of the sequence in the step */
 } Span;
 
 void decode_attention(const float *, int64_t, int64_t, const int64_t *, const float *, const float *, const int64_t *,
                       int64_t, const uint8_t *, const float *, float *, float *, int64_t, int64_t, int64_t, int64_t,
                       int64_t, int64_t, float, float, int);
 int prefill_spans(const float *, int64_t, int64_t, const float *, const float *, const Span *, int64_t, const float *,
-                  float *, float *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float, float, int);
-void store_decode(const float *, const float *, const float *, const float *, const float *, uint8_t *, const int64_t *,
-                  const int64_t *);
+                  float *, uint8_t *, const Form *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float, float,
+                  int);

@@ -1,15 +1,14 @@
-/* A decode step's layers as the log's bytes, with gaps where the numbers will be: msgpack, arrays as engine/trace/codec.py
- * has them.
- */
-#include <stdint.h>
+/* Layers of a step as bytes of the log, with gaps for the numbers: msgpack, with arrays as in engine/trace/codec.py. */
 #include <string.h>
 
-/* What is the same in every layer, as engine/trace/encoded.py gives it: `bytes` are followed by what their name says. */
+#include "capture.h"
+
+/* Bytes that are the same in every layer, from engine/trace/encoded.py; each is followed by what its name says. */
 typedef struct {
     const uint8_t *bytes;
     int64_t length;
 } Piece;
-enum { LAYER, LAYER_WITH_OUT, Q, K, V, ROWS, SEQ_ID, QUERY_START, KEY_START, WEIGHTS, OUT };
+enum { LAYER, LAYER_WITH_OUT, Q, K, V, ROWS, SEQ_ID, QUERY_START, KEY_START, WEIGHTS, WEIGHTS_FULL, WEIGHTS_LAST, OUT };
 
 typedef struct {
     uint8_t *to; /* NULL: bytes are only counted */
@@ -67,58 +66,71 @@ static int64_t array(Writer *w, int as_half, int64_t a, int64_t b, int64_t c) {
     return begin;
 }
 
-/* Lays out the layers of a step of n sequences with one new token each. All numbers are int64; layers of one kind have one
- * shape and see as far.
+/* Attention rows of a slice: `heads` heads with `count` queries each. Returns where their weights begin. */
+static int64_t rows(Writer *w, const Piece *pieces, int weights, int64_t seq_id, int64_t query, int64_t first_key,
+                    int as_half, int64_t heads, int64_t count, int64_t length) {
+    piece(w, pieces + SEQ_ID), natural(w, seq_id);
+    piece(w, pieces + QUERY_START), natural(w, query);
+    piece(w, pieces + KEY_START), natural(w, first_key);
+    piece(w, pieces + weights);
+    return array(w, as_half, heads, count, length);
+}
+
+/* Lays out the layers of a step. All numbers are int64; layers of one kind have one shape and one reach.
  *
- * model     Hq, whether numbers are float16 (else float32), number of layers, of kinds; Hkv, D, Dv of each kind
- * step      n, number of layers to lay out; L of each kind; n ids; n positions of the new tokens; of each kind n first
- *           keys; of each layer: number, kind, whether what attention gave is kept
- *           then what is written here: 2 numbers of each layer of the model, where `store_decode` writes it and its form,
- *           left as they are where it is not kept; 2 forms of each kind, without and with what attention gave, each of
- *           11 + 2 n: `form` of `store_decode`
- * to        where the bytes go, or NULL: they are only counted
+ * model     Hq, whether numbers are float16 (else float32), number of layers, of kinds, of heads with every row; Hkv, D,
+ *           Dv of each kind; `order` of each head as in `Form`
+ * step      number of slices, of tokens, of layers to lay out; of each kind `longest` as in `Form`; of each slice: id,
+ *           position of its first new token, number of new tokens; of each kind and slice: first key; of each layer:
+ *           number, kind, 1 = with out + 2 = with every row of prefills
+ *           written here: 2 numbers for each layer of the model, the address of its bytes and of its form (unchanged
+ *           where it is not laid out); 4 forms for each kind
+ * to        address of the bytes, or NULL: they are only counted
  *
  * Returns the number of bytes.
  */
 int64_t lay_out(const Piece *pieces, const int64_t *model, int64_t *step, uint8_t *to) {
-    int64_t heads = model[0], as_half = model[1], num_kinds = model[3], n = step[0], num_layers = step[1];
-    const int64_t *longest = step + 2, *ids = longest + num_kinds, *positions = ids + n, *first_keys = positions + n;
+    int64_t heads = model[0], as_half = model[1], num_kinds = model[3], n = step[0], num_layers = step[2];
+    const int64_t *longest = step + 3, *slices = longest + num_kinds, *first_keys = slices + 3 * n;
     const int64_t *layer = first_keys + num_kinds * n;
-    int64_t *captured = (int64_t *)layer + 3 * num_layers, *forms = captured + 2 * model[2];
+    int64_t *captured = (int64_t *)layer + 3 * num_layers;
+    uint8_t *forms = (uint8_t *)(captured + 2 * model[2]);
     Writer writer = {to, 0}, *w = &writer;
     list(w, num_layers);
     for (int64_t l = 0; l < num_layers; l++, layer += 3) {
-        int64_t kind = layer[1], with_out = layer[2];
-        const int64_t *shape = model + 4 + 3 * kind, *starts = first_keys + kind * n;
+        int64_t kind = layer[1], with_out = layer[2] & 1, num_full = layer[2] & 2 ? model[4] : 0, num_rows = 0;
+        const int64_t *shape = model + 5 + 3 * kind, *starts = first_keys + kind * n;
+        Form ignored, *form = &ignored;
+        if (to) form = (Form *)(forms + (4 * kind + layer[2]) * (sizeof(Form) + n * sizeof(CapturedSlice)));
+        *form = (Form){n, step[1], heads, shape[0], shape[1], shape[2], longest[kind], as_half, num_full,
+                       model + 5 + 3 * num_kinds, 0, 0, 0, -1};
         piece(w, pieces + (with_out ? LAYER_WITH_OUT : LAYER));
         natural(w, layer[0]);
-        int64_t begin = w->at, *form = forms + (2 * kind + with_out) * (11 + 2 * n), *lengths = form + 7;
-        int64_t *places = lengths + n, ignored[3];
-        if (!to) places = ignored;
+        int64_t begin = w->at, *places[3] = {&form->q, &form->k, &form->v};
         for (int i = 0; i < 3; i++) {
             piece(w, pieces + Q + i);
-            places[i] = array(w, as_half, n, i ? shape[0] : heads, shape[i == 2 ? 2 : 1]) - begin;
+            *places[i] = array(w, as_half, step[1], i ? shape[0] : heads, shape[i == 2 ? 2 : 1]) - begin;
         }
         piece(w, pieces + ROWS);
-        list(w, n);
+        for (int64_t i = 0; i < n; i++) num_rows += 1 + (slices[3 * i + 2] > 1 && num_full && num_full < heads);
+        list(w, num_rows);
         for (int64_t i = 0; i < n; i++) {
-            int64_t length = positions[i] + 1 - starts[i];
-            piece(w, pieces + SEQ_ID), natural(w, ids[i]);
-            piece(w, pieces + QUERY_START), natural(w, positions[i]);
-            piece(w, pieces + KEY_START), natural(w, starts[i]);
-            piece(w, pieces + WEIGHTS);
-            int64_t place = array(w, as_half, heads, 1, length) - begin;
-            if (to) lengths[i] = length, places[3 + i] = place;
+            int64_t id = slices[3 * i], position = slices[3 * i + 1], tokens = slices[3 * i + 2], first = starts[i];
+            int64_t full_heads = tokens > 1 ? num_full : 0, end = position + tokens, length = end - first;
+            CapturedSlice slice = {tokens, length, -1, -1};
+            if (full_heads)
+                slice.full = rows(w, pieces, full_heads == heads ? WEIGHTS : WEIGHTS_FULL, id, position, first, as_half,
+                                  full_heads, tokens, length) - begin;
+            if (full_heads < heads)
+                slice.last = rows(w, pieces, full_heads ? WEIGHTS_LAST : WEIGHTS, id, end - 1, first, as_half,
+                                  heads - full_heads, 1, length) - begin;
+            if (to) form->slices[i] = slice;
         }
-        int64_t out = -1;
         if (with_out) {
             piece(w, pieces + OUT);
-            out = array(w, as_half, n, heads, shape[2]) - begin;
+            form->out = array(w, as_half, step[1], heads, shape[2]) - begin;
         }
         if (to) {
-            int64_t known[7] = {n, heads, shape[0], shape[1], shape[2], longest[kind], as_half};
-            memcpy(form, known, sizeof known);
-            places[3 + n] = out;
             captured[2 * layer[0]] = (int64_t)(intptr_t)(to + begin);
             captured[2 * layer[0] + 1] = (int64_t)(intptr_t)form;
         }

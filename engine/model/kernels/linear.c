@@ -1,23 +1,23 @@
-/* Products of float32 rows with weights that lie in panels of 16 columns, and are float32, bfloat16, int8 or int4.
+/* Products of float32 rows with weights in panels of 16 columns: float32, bfloat16, int8 or int4.
  *
- *     W^T [K, N]   ->   panels [N / 16, K, 16]        int8: [N / 16, 4 + K, 16], a panel's 16 float32 scales before it
+ *     W^T [K, N]   ->   panels [N / 16, K, 16]        int8: [N / 16, 4 + K, 16], each panel after its 16 float32 scales
  *     int4: [N / 16, K / 32 * 18, 16] bytes. 32 rows take 18 lines: 16 scales in bfloat16, then 16 lines of pairs; line
  *     i has rows i (low half) and i + 16 (high half), each w as w / scale + 8
  *
- * One token: every weight is read once, in order, two operations for each: the time is that of reading them, so half of
- * the bytes take half of it. Many tokens: a panel stays near while groups of rows pass it; the time is that of the
- * multiplications. What is not float32 is widened in registers: bfloat16 by 16 zero bits behind, which loses nothing.
+ * One token reads every weight once, in order, for two operations each: the time is that of reading, so half of the
+ * bytes take half of it. Of many tokens a panel stays in the cache while groups of rows pass it; the time is that of the
+ * arithmetic. Other types are widened to float32 in registers, bfloat16 by 16 zero bits, which is exact.
  */
 #include "tensors.h"
 #include "vectors.h"
 
-#define SERIAL_BELOW (1 << 16) /* weights times rows; waking the other threads takes longer than so few */
-#define FEW 3 /* rows that are read where they lie */
-#define AHEAD 32 /* lines of a panel */
-#define NEAR (1 << 17) /* numbers of turned rows: they stay in a core's second cache while panels pass them */
-#define RUN 256 /* products that are added one by one; sums of longer ones would lose more of their last bits */
-#define SLICE 512 /* columns of a block of rows where all of them would be too many */
-#define PART 128 /* rows for which a thread reads weights by itself; fewer would take longer to read than to multiply */
+#define SERIAL_BELOW (1 << 16) /* weights times rows; waking the other threads takes longer */
+#define FEW 3 /* rows that are not transposed */
+#define AHEAD 32 /* lines of a panel that are prefetched */
+#define NEAR (1 << 17) /* numbers of transposed rows that stay in a core's L2 cache while panels pass them */
+#define RUN 256 /* products that are added one by one; longer sums would lose more of their last bits */
+#define SLICE 512 /* columns of a block of rows, if all of them do not fit the L2 cache */
+#define PART 128 /* rows for which a thread reads all weights; with fewer, reading would take longer than arithmetic */
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -39,14 +39,14 @@ static int omp_get_max_threads(void) { return 1; }
 #define WIDTH 4
 #define GROUP 3
 #endif
-#define PARTS (LANES / WIDTH) /* registers in a line of a panel; left to the compiler, it would split them in memory */
+#define PARTS (LANES / WIDTH) /* registers of a line of a panel; compilers would spill a vector of 16 */
 #define INLINE static inline __attribute__((always_inline))
 typedef float part __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 typedef uint32_t bits __attribute__((vector_size(4 * WIDTH)));
-#if defined(__AVX512F__) /* GCC 12 would convert by halves, and bytes one by one */
+#if defined(__AVX512F__) /* GCC 12 would convert halves of a register, and bytes one by one */
 #define WIDE_BFLOAT16(p) (part) _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p))), 16)
 #define WIDE_INT8(p) (part) _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(p))))
-/* a look-up uses the low 4 bits of an index */
+/* the lookup uses the low 4 bits of an index */
 #define WIDE_INT4(p, shift)                                                                                            \
     (part) _mm512_permutexvar_ps((__m512i)((bits)_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(p))) >> (shift)), \
                                  _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7))
@@ -66,36 +66,36 @@ typedef uint8_t pairs __attribute__((vector_size(WIDTH), aligned(1), may_alias))
 #define WIDE_INT4(p, shift)                                                                                            \
     (__builtin_convertvector(__builtin_convertvector(*(const pairs *)(p), bits) >> (shift) & 15, part) - 8)
 #endif
-#define SCALES 4 /* lines of a panel of int8 that hold its scales */
-#define SHARED 32 /* rows of int4 that share their scales, and the lines that they take */
+#define SCALES 4 /* lines of an int8 panel with its scales */
+#define SHARED 32 /* rows of int4 with the same scales, and the lines that they take */
 #define SHARED_LINES 18
 
 INLINE int64_t size_of(int kind) { return kind == FLOAT32 ? 4 : kind == BFLOAT16 ? 2 : 1; }
 
-/* Lines of a panel of so many rows. */
+/* Lines of a panel with `width` rows. */
 INLINE int64_t lines_of(int64_t width, int kind) {
     return kind == INT4 ? width / SHARED * SHARED_LINES : kind == INT8 ? SCALES + width : width;
 }
 
-/* Rows of a panel whose products are added up before they are scaled and added to those of the runs before. */
+/* Rows of a panel whose products are summed before the sum is scaled and added to the total. */
 INLINE int64_t run_of(int kind) { return kind == INT4 ? SHARED : RUN; }
 
-/* Where the weights of panel p begin; the scales of int8 lie before them. */
+/* Address of the weights of panel p; the scales of int8 precede them. */
 INLINE const char *panel_at(const char *panels, int64_t p, int64_t width, int kind) {
     return panels + (p * lines_of(width, kind) + (kind == INT8 ? SCALES : 0)) * LANES * size_of(kind);
 }
 
-/* The run that begins with this row of a panel. */
+/* Address of the run that begins with this row of a panel. */
 INLINE const char *run_at(const char *panel, int64_t row, int kind) {
     return panel + (kind == INT4 ? lines_of(row, kind) : row) * LANES * size_of(kind);
 }
 
-/* A run's rows in the order in which they are read, two by two: member 0 or 1 of a pair. */
+/* Row of a run by the order in which rows are read, in pairs: member 0 or 1 of a pair. */
 INLINE int64_t row_of(int64_t pair, int64_t member, int kind) {
     return kind == INT4 ? pair + SHARED / 2 * member : 2 * pair + member;
 }
 
-/* WIDTH weights of that row, from column p * WIDTH on. `kind`, here and below, is a constant where this is inlined. */
+/* WIDTH weights of that row, from column p * WIDTH. `kind`, here and below, is a constant after inlining. */
 INLINE part weights_at(const char *run, int64_t pair, int64_t member, int64_t p, int kind) {
     if (kind == INT4) return WIDE_INT4(run + (2 + pair) * LANES + p * WIDTH, member * 4);
     const char *from = run + ((2 * pair + member) * LANES + p * WIDTH) * size_of(kind);
@@ -110,7 +110,7 @@ INLINE part scaled(part sum, const char *panel, const char *run, int64_t p, int 
     return sum;
 }
 
-/* y [16] = x [K] times one panel [K, 16]. Two sums: one would have to wait for itself. */
+/* y [16] = x [K] times one panel [K, 16]. Two sums, since each addition to one waits for the addition before. */
 INLINE void panel_one(const float *x, const char *panel, int64_t width, float *y, int kind) {
     part total[PARTS] = {{0}};
     for (int64_t begin = 0; begin < width; begin += run_of(kind)) {
@@ -138,8 +138,8 @@ INLINE void add_row(int64_t most, part sums[][PARTS], const float *x, int64_t to
         for (int64_t p = 0; p < PARTS; p++) sums[r][p] += x[r * to_row] * weights[p];
 }
 
-/* Rows `first` to `last` - 1 of one panel [K, 16] times those columns of x, added to y [rows, N], which row 0 overwrites.
- * x[r, k] lies at r * to_row + (k - first) * to_next. `most`, a constant where this is inlined, is at least `rows`.
+/* Rows `first` to `last` - 1 of one panel [K, 16] times those columns of x, added to y [rows, N], or written if `first`
+ * is 0. x[r, k] is at r * to_row + (k - first) * to_next. `most`, a constant after inlining, is at least `rows`.
  */
 INLINE void panel_rows(int64_t most, int64_t rows, const float *x, int64_t to_row, int64_t to_next, const char *panel,
                        int64_t first, int64_t last, float *y, int64_t n, int kind) {
@@ -178,7 +178,7 @@ INLINE void few_rows(const float *x, const char *panels, int64_t p, float *y, in
     else panel_rows(3, 3, x, width, 1, panel, 0, width, out, n, kind);
 }
 
-/* Rows `first` to `last` - 1 of panel p times those columns of a group of rows, turned: [last - first, GROUP]. */
+/* Rows `first` to `last` - 1 of panel p times those columns of a group of rows, transposed: [last - first, GROUP]. */
 INLINE void group_rows(int64_t rows, const float *x, const char *panels, int64_t p, int64_t width, int64_t first,
                        int64_t last, float *y, int64_t n, int kind) {
     const char *panel = panel_at(panels, p, width, kind);
@@ -192,10 +192,10 @@ INLINE void group_rows(int64_t rows, const float *x, const char *panels, int64_t
     else GROUP_OF(3);
 }
 
-/* to [width, GROUP] = the first `width` columns of so many rows, turned; zeros where a group has fewer. */
-INLINE void turn(const float *x, int64_t rows, int64_t to_row, int64_t width, float *to) {
+/* to [width, GROUP] = the first `width` columns of `rows` rows, transposed; zeros if a group has fewer. */
+INLINE void transpose(const float *x, int64_t rows, int64_t to_row, int64_t width, float *to) {
     int64_t k = 0;
-#if defined(__AVX512F__) /* 16 x 16 in four rounds of pairs (a, b) -> a0 b0 a1 b1 ...; one by one takes four times as long */
+#if defined(__AVX512F__) /* 16 x 16 in four rounds of pairs (a, b) -> a0 b0 a1 b1 ...: four times as fast */
     const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     const __m512i high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
     for (; k + WIDTH <= width; k += WIDTH) {
@@ -216,7 +216,7 @@ INLINE void turn(const float *x, int64_t rows, int64_t to_row, int64_t width, fl
         for (int64_t r = 0; r < GROUP; r++) to[k * GROUP + r] = r < rows ? x[r * to_row + k] : 0;
 }
 
-/* Of each kind a function: parallel regions are cut out before what they call is inlined; the constant would be lost. */
+/* A function for each kind: compilers outline parallel regions before inlining, and would lose the constant. */
 #define OF_KIND(kind)                                                                                                  \
     static void few_rows_##kind(const float *x, const char *panels, int64_t p, float *y, int64_t m, int64_t width,     \
                                 int64_t n) {                                                                           \
@@ -237,11 +237,11 @@ OF_KIND(INT4)
 
 INLINE int64_t up(int64_t number, int64_t by) { return (number + by - 1) / by; }
 
-/* y [M, N] = x [M, K] times panels of `kind`, all contiguous. Threads share out the panels, and the rows too where there
- * are many. Of more than a few rows, each thread turns blocks in groups, [K, GROUP], so that they are read in order; a
- * block, or a slice of its columns, stays in the cache while panel after panel passes it (Goto and van de Geijn, Anatomy
- * of High-Performance Matrix Multiplication, 2008). No thread reads what another one has turned: it would wait for it,
- * and fetch it from that core's cache. Returns 0, or 1 without memory.
+/* y [M, N] = x [M, K] times panels of `kind`, all contiguous. Panels are divided among threads, and so are rows if there
+ * are many. Of more than FEW rows, each thread transposes blocks in groups, [K, GROUP], so that they are read in order;
+ * a block, or a slice of its columns, stays in the cache while panel after panel passes it (Goto and van de Geijn, Anatomy
+ * of High-Performance Matrix Multiplication, 2008). No thread reads what another one has transposed, since it would wait
+ * for it and fetch it from that core's cache. Returns 0, or 1 if memory was refused.
  */
 int linear_panels(const float *x, const void *of_panels, float *y, int64_t m, int64_t width, int64_t n, int kind) {
     const char *panels = of_panels;
@@ -252,36 +252,39 @@ int linear_panels(const float *x, const void *of_panels, float *y, int64_t m, in
         for (int64_t p = 0; p < n / LANES; p++) CALL(few_rows, kind, x, panels, p, y, m, width, n);
         return 0;
     }
-    int64_t parts = 1; /* of the rows; each is the share of threads / parts threads */
+    int64_t parts = 1; /* of the rows; threads / parts threads compute each */
     for (int64_t d = 2; d <= threads && d * PART <= m; d++)
         if (threads % d == 0) parts = d;
-    int64_t rows = up(m, parts), slice = width <= SLICE || up(rows, GROUP) * GROUP * width <= NEAR ? width : SLICE;
+    /* The last bit of a sum with scales depends on its slice and its group; neither depends on the number of threads. */
+    int64_t groups = up(m, GROUP), own_groups = up(groups, parts);
+    int64_t slice = width <= SLICE || groups * GROUP * width <= NEAR ? width : SLICE;
     int64_t fit = NEAR / (slice * GROUP) > 1 ? NEAR / (slice * GROUP) : 1;
-    int64_t block = up(up(rows, GROUP), up(up(rows, GROUP), fit)) * GROUP; /* rows, about as many in each block */
-    float *turned = malloc(sizeof(float) * threads * block * slice);
-    if (!turned) return 1;
+    int64_t block = up(own_groups, up(own_groups, fit)) * GROUP; /* rows, about as many in each block */
+    float *transposed = malloc(sizeof(float) * threads * block * slice);
+    if (!transposed) return 1;
 #pragma omp parallel for schedule(static) if (threads > 1)
     for (int64_t thread = 0; thread < threads; thread++) {
         int64_t part = thread % parts, share = thread / parts, shares = threads / parts;
-        int64_t end = m * (part + 1) / parts, last_panel = n / LANES * (share + 1) / shares;
-        float *own = turned + thread * block * slice;
-        for (int64_t from = m * part / parts; from < end; from += block)
+        int64_t end = groups * (part + 1) / parts * GROUP, last_panel = n / LANES * (share + 1) / shares;
+        float *own = transposed + thread * block * slice;
+        if (end > m) end = m;
+        for (int64_t from = groups * part / parts * GROUP; from < end; from += block)
             for (int64_t first = 0; first < width; first += slice) {
                 int64_t to = from + block < end ? from + block : end;
                 int64_t last = first + slice < width ? first + slice : width;
                 for (int64_t r = from; r < to; r += GROUP)
-                    turn(x + r * width + first, to - r, width, last - first, own + (r - from) * slice);
+                    transpose(x + r * width + first, to - r, width, last - first, own + (r - from) * slice);
                 for (int64_t p = n / LANES * share / shares; p < last_panel; p++)
                     for (int64_t r = from; r < to; r += GROUP)
                         CALL(group_rows, kind, to - r, own + (r - from) * slice, panels, p, width, first, last,
                              y + r * n, n);
             }
     }
-    free(turned);
+    free(transposed);
     return 0;
 }
 
-/* What compiled code calls for `kvtheater::linear`: out [..., N] = contiguous x [..., K] times panels as above,
+/* `kvtheater::linear` of compiled code: out [..., N] = contiguous x [..., K] times panels as above,
  * of at most 4 dimensions. Returns 0, or an error.
  */
 int32_t aoti_torch_cpu_linear(tensor x, tensor panels, tensor *out) {
@@ -306,8 +309,8 @@ int32_t aoti_torch_cpu_linear(tensor x, tensor panels, tensor *out) {
     return linear_panels(from, packed, to, m, width, n, kind);
 }
 
-/* What compiled code calls for `kvtheater::rows`: out [..., K], of each of contiguous ids [...] its column of the panels,
- * which are not int4; at most 3 dimensions. Returns 0, or an error.
+/* `kvtheater::rows` of compiled code: out [..., K] = the column of the panels, which are not int4, of each of contiguous
+ * ids [...], of at most 3 dimensions. Returns 0, or an error.
  */
 int32_t aoti_torch_cpu_rows(tensor panels, tensor ids, tensor *out) {
     int64_t dims, *sizes, *strides, count = 1, shape[4], steps[4];

@@ -1,9 +1,11 @@
-/* The figures of each row of logits. Float32. */
+/* Summary statistics of each row of logits. Float32. */
 #include "vectors.h"
 
 #define GROUP 64
 
-/* Keep the `count` largest of what is offered, in order, of equals the first one first; `taken` so far. */
+/* Inserts a value into the `count` largest, in order, the first of equals first, of which there are `taken`. Returns their
+ * number afterwards.
+ */
 static inline int64_t offer(int64_t *ids, double *values, int64_t taken, int64_t count, int64_t id, float value) {
     if (taken == count && !(value > values[count - 1])) return taken;
     int64_t place = taken < count ? taken++ : count - 1;
@@ -16,7 +18,7 @@ static inline int64_t offer(int64_t *ids, double *values, int64_t taken, int64_t
     return taken;
 }
 
-/* The `count` largest of x [width]. They lie in groups whose maximum is no smaller than the count-th largest maximum. */
+/* The `count` largest of x [width]: they are in groups whose maximum is at least the count-th largest maximum. */
 static void largest(const float *x, int64_t width, int64_t count, int64_t *ids, double *values) {
     int64_t num_groups = (width + GROUP - 1) / GROUP, taken = 0;
     float *maxima = malloc(sizeof(float) * num_groups);

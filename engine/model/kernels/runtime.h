@@ -1,8 +1,8 @@
-/* The functions by which torch calls a library of compiled code, and what that code needs around it. torch's own headers
- * for both take several times as long to compile as the code: they fold, copy and hold constants, which are the model's
- * own here, and keep several models for several threads, where nothing in one changes while it runs.
+/* Functions by which torch calls a library of compiled code, and the runtime of that code. torch's own headers for both
+ * take several times as long to compile as the code: they fold, copy and own constants, which are the model's tensors
+ * here, and keep a model for each thread, although a run changes nothing in it.
  *
- * Included first by what TorchInductor writes of a graph (`graph_source`), which ends with CODE.
+ * Included first in TorchInductor's source of a graph (`graph_source`), which ends with CODE.
  */
 #pragma once
 #include <dlfcn.h>
@@ -46,7 +46,7 @@ struct Code {
 };
 extern const Code CODE;
 
-/* What inputs are is known here: torch's questions about them are left out. */
+/* Inputs are known to be right: torch's checks of them are omitted. */
 static constexpr bool _check_aoti_runtime_check_inputs_env() { return false; }
 static inline void __check_inputs_outputs(AtenTensorHandle *, AtenTensorHandle *) {}
 
@@ -64,9 +64,8 @@ template <typename Work> static AOTIRuntimeError guarded(Work &&work) {
     return AOTI_RUNTIME_FAILURE;
 }
 
-/* Other threads may use the interpreter while a graph runs, of which most is kernels: torch's binding, which calls this,
- * keeps it from them. Operations that need it take it themselves. Looked up, because a process that
- * only compiles may have none.
+/* Releases the interpreter while a graph runs, since torch's binding holds it; operations that need it take it again. Its
+ * functions are looked up, because a process that only compiles may have no interpreter.
  */
 class Unlocked {
     static void *find(const char *name) { return dlsym(RTLD_DEFAULT, name); }
@@ -110,7 +109,7 @@ static AOTIRuntimeError run(Handle handle, AtenTensorHandle *inputs, size_t num_
     });
 }
 
-/* Read every constant where the tensor of its name lies; what was bound before goes. */
+/* Binds every constant to the tensor of its name, in place; replaces earlier bindings. */
 static AOTIRuntimeError bind(Handle handle, AOTInductorConstantMapHandle map) {
     return guarded([&] {
         auto &given = *reinterpret_cast<std::unordered_map<std::string, AtenTensorHandle> *>(map);
@@ -181,7 +180,7 @@ AOTIRuntimeError AOTInductorModelContainerUpdateUserManagedConstantBuffer(Handle
     return bind(handle, map);
 }
 
-/* torch looks these up as well; nobody calls them. */
+/* torch looks these up, too, but never calls them. */
 AOTIRuntimeError AOTInductorModelContainerUpdateConstantBuffer(Handle, AOTInductorConstantMapHandle, bool, bool) {
     return AOTI_RUNTIME_FAILURE;
 }

@@ -1,6 +1,4 @@
-/* Numbers by the vector. Vector types are those of GCC and Clang; 16 numbers fill one AVX-512 register, and the compiler
- * splits them where registers are smaller.
- */
+/* Vectors of 16 numbers, as in GCC and Clang: one AVX-512 register, which compilers split into smaller ones. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -33,7 +31,7 @@ static inline vector exp_of(vector x) {
     return (vector)((integers)(p * (vector)((n + 127) << 23)) & seen);
 }
 
-/* Number by number the larger one. */
+/* Elementwise maximum. */
 #define LARGER(name, kind, mask)                                               \
     static inline kind name(kind a, kind b) {                                  \
         mask first = a > b;                                                    \
@@ -43,7 +41,7 @@ LARGER(larger, vector, integers)
 LARGER(larger_half, half, half_integers)
 LARGER(larger_quarter, quarter, quarter_integers)
 
-/* Of all lanes, by halves: added one by one, each would wait for the last. */
+/* Sum of all lanes, by halves: one by one, each addition would wait for the one before. */
 static inline float sum_of(vector x) {
     union {
         vector all;

@@ -162,7 +162,7 @@ class _Watcher:
             self.refuse("two calls of generate ran at once on one model; only sequential calls can be recorded")
             return None
         try:
-            asked = read_call(self._model, args, kwargs)
+            call = read_call(self._model, args, kwargs)
         except CannotFollow as error:
             self.refuse(str(error))
             return None
@@ -172,10 +172,10 @@ class _Watcher:
             at=time.perf_counter() - self._began,
             rows=[],
             passes=[],
-            max_tokens=asked.max_tokens,
-            eos_token_ids=asked.eos_token_ids,
-            prompts=asked.prompts,
-            width=asked.width,
+            max_tokens=call.max_tokens,
+            eos_token_ids=call.eos_token_ids,
+            prompts=call.prompts,
+            width=call.width,
         )
         return self.run
 
@@ -289,8 +289,8 @@ class _Watcher:
             padding = run.width - len(run.rows[index].prompt)
             first = max(0, padding - this.num_before)  # index of the first token of the pass that is not padding
             hidden = max(0, padding - (last - num_keys))  # the same for keys
-            for kept, tensor in zip(packed, (query, key[:, :, -num_tokens:], value[:, :, -num_tokens:]), strict=True):
-                kept.append(tensor[index, :, first:].transpose(0, 1))
+            for pieces, tensor in zip(packed, (query, key[:, :, -num_tokens:], value[:, :, -num_tokens:]), strict=True):
+                pieces.append(tensor[index, :, first:].transpose(0, 1))
             seen = None
             if mask is not None:
                 seen = mask[index if mask.shape[0] > 1 else 0][:, first:, hidden:num_keys]
@@ -306,7 +306,7 @@ class _Watcher:
                     weights=self._array(weights),
                 )
             )
-        q, k, v = (self._array(torch.cat(kept)) for kept in packed)
+        q, k, v = (self._array(torch.cat(pieces)) for pieces in packed)
         self._left -= sum(array.nbytes for array in (q, k, v, *(row.weights for row in rows)))
         return LayerCapture(layer=call.layer, q=q, k=k, v=v, rows=rows)
 

@@ -41,7 +41,7 @@ class AttachError(ValueError):
 class Attachment:
     """Threads that write the log, one per rank and one for the metrics."""
 
-    def __init__(self, asked: Attaching, path: Path | None = None) -> None:
+    def __init__(self, options: Attaching, path: Path | None = None) -> None:
         """Connect to the server. `path`: path of the log; None: an unnamed file.
 
         Raises:
@@ -49,9 +49,9 @@ class Attachment:
             MissingError: pyzmq is not installed.
         """
         zmq_module()
-        self._asked = asked
+        self._options = options
         first = self._first_look()
-        block_size, num_blocks = asked.block_size or first.block_size, asked.num_blocks or first.num_blocks
+        block_size, num_blocks = options.block_size or first.block_size, options.num_blocks or first.num_blocks
         if block_size is None or num_blocks is None:
             raise AttachError(
                 "the size of the pool is unknown: give --metrics of a server that says it, or --block-size and "
@@ -60,12 +60,12 @@ class Attachment:
         if num_blocks > MAX_BLOCKS:
             raise AttachError(f"a rank of {num_blocks:,} blocks is more than a log takes ({MAX_BLOCKS:,})")
         most = min(MAX_GROUPS, MAX_ALL_BLOCKS // num_blocks)
-        if len(asked.ranks) > most:
+        if len(options.ranks) > most:
             raise AttachError(
-                f"{len(asked.ranks)} ranks of {num_blocks:,} blocks are more than a log takes: watch {most} of them "
+                f"{len(options.ranks)} ranks of {num_blocks:,} blocks are more than a log takes: watch {most} of them "
                 "with --rank, and the others with a kvtheater attach of their own"
             )
-        endpoints = [rank_endpoint(asked.events, rank) for rank in asked.ranks]
+        endpoints = [rank_endpoint(options.events, rank) for rank in options.ranks]
         header = header_of(
             model=first.model,
             source=self._source(first),
@@ -74,13 +74,13 @@ class Attachment:
             events=endpoints,
         )
         self._size = (block_size, num_blocks)
-        self.observed = ObservedLog(header, path, most_bytes=asked.most_bytes, most_parts=asked.most_parts)
+        self.observed = ObservedLog(header, path, most_bytes=options.most_bytes, most_parts=options.most_parts)
         self.error: str | None = None  # why a thread has stopped; one sentence
         self._over = threading.Event()
         self._subscribers: list[Subscriber] = []
         try:
-            for index, rank in enumerate(asked.ranks):
-                replay = rank_endpoint(asked.replay, rank) if asked.replay else None
+            for index, rank in enumerate(options.ranks):
+                replay = rank_endpoint(options.replay, rank) if options.replay else None
                 self._subscribers.append(self._subscriber(index, endpoints[index], replay))
         except ValueError as error:
             self.close()
@@ -95,7 +95,7 @@ class Attachment:
         """Start the threads."""
         for subscriber in self._subscribers:
             subscriber.start()
-        if self._asked.metrics is not None:
+        if self._options.metrics is not None:
             self._looking.start()
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class Attachment:
         def failed(sentence: str) -> None:
             self._end(index, "events", sentence)
 
-        return Subscriber(events, replay, self._asked.topic, received, failed)
+        return Subscriber(events, replay, self._options.topic, received, failed)
 
     def _end(self, index: int, about: str, sentence: str) -> None:
         """Record why a thread stops, if the log can still be written."""
@@ -120,24 +120,24 @@ class Attachment:
             self.observed.problem(index, about, sentence)
 
     def _first_look(self) -> Look:
-        if self._asked.metrics is None:
+        if self._options.metrics is None:
             return Look()
-        end = time.monotonic() + self._asked.wait
+        end = time.monotonic() + self._options.wait
         while True:
             try:
-                return look(self._asked.metrics)
+                return look(self._options.metrics)
             except MetricsError as error:
                 if time.monotonic() >= end:
                     raise AttachError(str(error)) from error
-                time.sleep(min(0.5, self._asked.wait))
+                time.sleep(min(0.5, self._options.wait))
 
     def _source(self, first: Look) -> str:
         """Return the server's name, with its version if `/version` answers; events alone do not identify it."""
-        if self._asked.metrics is None:
+        if self._options.metrics is None:
             return "vLLM or SGLang"
         if any(name.startswith("sglang:") for numbers in first.by_rank.values() for name in numbers):
             return "SGLang"
-        version = version_beside(self._asked.metrics)
+        version = version_beside(self._options.metrics)
         return f"vLLM {version}" if version else "vLLM"
 
     def _look(self) -> None:
@@ -147,11 +147,11 @@ class Attachment:
             self._end(0, "metrics", f"the log cannot be written any more: {error}")
 
     def _look_on(self) -> None:
-        assert self._asked.metrics is not None
-        ranks = {rank: index for index, rank in enumerate(self._asked.ranks)}
+        assert self._options.metrics is not None
+        ranks = {rank: index for index, rank in enumerate(self._options.ranks)}
         while not self._over.wait(LOOK_SECONDS):
             try:
-                found = look(self._asked.metrics)
+                found = look(self._options.metrics)
             except MetricsError as error:
                 self.observed.problem(0, "metrics", str(error))
                 continue
@@ -166,6 +166,6 @@ class Attachment:
     def _is_other(self, found: Look) -> bool:
         """Return whether the server's pool size differs from this log's."""
         block_size, num_blocks = self._size
-        return (self._asked.block_size is None and found.block_size != block_size) or (
-            self._asked.num_blocks is None and found.num_blocks != num_blocks
+        return (self._options.block_size is None and found.block_size != block_size) or (
+            self._options.num_blocks is None and found.num_blocks != num_blocks
         )

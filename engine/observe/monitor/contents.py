@@ -32,13 +32,13 @@ class Contents:
     """Cached contents of an instance. `num_unmatched` and `num_unplaced` count since they were last read."""
 
     def __init__(self, first_block: int, num_blocks: int, outside: Places) -> None:
-        """Its pool's places are [first_block, first_block + num_blocks)."""
+        """Track contents in the pool's places [first_block, first_block + num_blocks), and outside."""
         self._pool = range(first_block, first_block + num_blocks)
         self._free = list(self._pool)
         self._outside, self._free_outside = outside, list[int]()
         self._where: dict[Key, int] = {}
         self._copies: dict[Key, int] = {}  # in addition to the first
-        self._said: dict[Key, Stored] = {}  # as first reported
+        self._stored: dict[Key, Stored] = {}  # as first reported
         self.num_in_pool = 0
         self.num_unmatched = 0
         self.num_unplaced = 0
@@ -65,7 +65,7 @@ class Contents:
                 heapq.heappush(self._free_outside, place)
         self._where.clear()
         self._copies.clear()
-        self._said.clear()
+        self._stored.clear()
         self._free, self.num_in_pool = list(self._pool), 0
         return KnownSince(epoch=epoch, sequence=sequence, reason=reason, num_missed=num_missed)
 
@@ -74,13 +74,13 @@ class Contents:
         those of `outside`, so this must be called for every instance.
         """
         self._outside, self._free_outside = outside, []
-        for key, said in self._said.items():
-            if said.outside:
+        for key, stored in self._stored.items():
+            if stored.outside:
                 place = outside.fresh()
                 assert place is not None  # there are no more contents than before
                 self._where[key] = place
-                self._said[key] = said = replace(said, place=place)
-            yield said
+                self._stored[key] = stored = replace(stored, place=place)
+            yield stored
 
     def _put(self, event: BlockStored, index: int) -> Stored | None:
         content = event.contents[index]
@@ -116,7 +116,7 @@ class Contents:
             tier=event.tier,
             again=again,
         )
-        self._said.setdefault(key, stored)
+        self._stored.setdefault(key, stored)
         return stored
 
     def _place(self, is_outside: bool) -> int | None:
@@ -136,7 +136,7 @@ class Contents:
         if copies > 1:
             self._copies[key] = copies - 1
         elif not copies:
-            del self._where[key], self._said[key]
+            del self._where[key], self._stored[key]
             if is_outside:
                 heapq.heappush(self._free_outside, place)
             else:

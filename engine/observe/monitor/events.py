@@ -92,12 +92,12 @@ def decode(payload: bytes) -> Batch:
         EventError: it has no known form.
     """
     try:
-        said = _fields(msgspec.msgpack.decode(payload), BATCH)
-        raw = said.get("events")
+        fields = _fields(msgspec.msgpack.decode(payload), BATCH)
+        raw = fields.get("events")
         if not isinstance(raw, list):
             raise EventError("the message has no list of events")
         found = [_event(one) for one in raw]
-        ts, rank = said.get("ts"), said.get("data_parallel_rank", said.get("attn_dp_rank"))
+        ts, rank = fields.get("ts"), fields.get("data_parallel_rank", fields.get("attn_dp_rank"))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise EventError(f"the message is not msgpack: {error}") from error
     return Batch(
@@ -133,8 +133,8 @@ def _event(raw: Any) -> Event | None:
 
 def _stored(fields: dict[str, Any]) -> BlockStored:
     hashes = [_hash(one) for one in _list(fields, "block_hashes")]
-    tokens, said = fields.get("token_ids") or [], fields.get("block_size")
-    size = said if isinstance(said, int) and said > 0 else 0
+    tokens, block_size = fields.get("token_ids") or [], fields.get("block_size")
+    size = block_size if isinstance(block_size, int) and block_size > 0 else 0
     count = len(tokens) if isinstance(tokens, list) else 0
     if isinstance(tokens, list) and all(isinstance(token, list) for token in tokens):
         tokens = []  # pairs

@@ -58,10 +58,10 @@ def version_beside(url: str) -> str | None:
     """Return the version that a server answers at `/version`, or None."""
     try:
         with urllib.request.urlopen(urllib.parse.urljoin(url, "/version"), timeout=SECONDS) as answer:
-            said = msgspec.json.decode(answer.read(MAX_BYTES))
+            body = msgspec.json.decode(answer.read(MAX_BYTES))
     except (OSError, ValueError, http.client.HTTPException):
         return None
-    version = said.get("version") if isinstance(said, dict) else None
+    version = body.get("version") if isinstance(body, dict) else None
     return version[:80] if isinstance(version, str) else None
 
 

@@ -51,7 +51,7 @@ UNSAID = ModelFacts(
 )
 UNSAID_BYTES = 4  # of K and V of a token
 MAX_BYTES = 1 << 30  # of a log
-TOLD_AT_ONCE = 512  # contents per record at the beginning of a further log
+MAX_RESTATED = 512  # contents per record at the beginning of a further log
 UNKNOWN: list[Unknown] = [
     "ids", "ref_counts", "copies", "requests", "partial_blocks", "preemptions", "steps", "arrays", "before", "model",
     "texts",
@@ -107,7 +107,7 @@ class ObservedLog:
         self._clock = clock
         self._path, self._most_bytes, self._most_parts = path, most_bytes, most_parts
         self._parts = [path] if path is not None else []
-        self._anew_at = most_bytes
+        self._rotate_at = most_bytes
         self.log = TraceWriter(header, path)
         self._on_next: Callable[[TraceWriter], None] | None = None
         self._next: list[int | None] = [None] * len(header.block_groups)  # number of each rank's next message
@@ -213,7 +213,7 @@ class ObservedLog:
             seen=seen,
         )
         self.log.append(record)
-        if self.log.num_bytes >= self._anew_at and not self._is_turning:
+        if self.log.num_bytes >= self._rotate_at and not self._is_turning:
             self._is_turning = True
             try:
                 self._begin_next()
@@ -233,10 +233,10 @@ class ObservedLog:
             since = KnownSince(epoch=self._epochs[rank], sequence=sequence, reason="continued")
             self._append(rank, [since], Seen(), num_cached)
             known = contents.restated(outside)
-            while some := list(islice(known, TOLD_AT_ONCE)):
+            while some := list(islice(known, MAX_RESTATED)):
                 num_cached += sum(not one.outside for one in some)
                 self._append(rank, [*some], Seen(), num_cached)
-        self._anew_at = self.log.num_bytes + self._most_bytes
+        self._rotate_at = self.log.num_bytes + self._most_bytes
         if self._on_next is not None:
             self._on_next(self.log)
         else:

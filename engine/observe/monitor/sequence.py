@@ -46,11 +46,11 @@ class Sequence:
     Set `ask` to None when the request is sent; end the replay with `answered`, or without a reply `unanswered`.
     """
 
-    def __init__(self, can_ask: bool) -> None:
-        self._can_ask = can_ask
+    def __init__(self, can_replay: bool) -> None:
+        self._can_replay = can_replay
         self._next: int | None = None  # next expected number; None: no message so far
         self._reason: KnownReason = "attached"  # reason of the next break
-        self._is_asking = False
+        self._is_replaying = False
         self._is_unsure = False  # after a lost connection: the publisher may have restarted
         self._pending: dict[int, bytes] = {}  # live messages waiting for earlier ones
         self._pending_bytes = 0
@@ -61,8 +61,8 @@ class Sequence:
         self._checks: dict[int, int] = {}
         self._last_live: tuple[int, int] | None = None
         self.ask: int | None = None
-        if can_ask:
-            self._begin_asking(0)
+        if can_replay:
+            self._request_replay(0)
 
     @property
     def next(self) -> int | None:
@@ -70,9 +70,9 @@ class Sequence:
         return self._next
 
     @property
-    def is_asking(self) -> bool:
+    def is_replaying(self) -> bool:
         """Whether a replay is pending or running."""
-        return self._is_asking
+        return self._is_replaying
 
     def live(self, sequence: int, payload: bytes) -> Iterator[SequenceEvent]:
         """Handle a live message."""
@@ -82,21 +82,21 @@ class Sequence:
             if before == (sequence, check) or self._was_taken(sequence, check):
                 self._last_live = max(before, (sequence, check))
                 return
-            self._begin_anew()  # numbers only rise until a restart
-        if self._is_asking:
+            self._restart()  # numbers only rise until a restart
+        if self._is_replaying:
             self._wait(sequence, payload)
             return
         if self._next is None:
-            if sequence > 0 and self._can_ask:  # earlier messages were published before the subscription
+            if sequence > 0 and self._can_replay:  # earlier messages were published before the subscription
                 self._wait(sequence, payload)
-                self._begin_asking(0)
+                self._request_replay(0)
                 return
             yield Break(self._reason, sequence)
             self._next = sequence
         if sequence < self._next:
             if not self._was_taken(sequence, check):
-                self._begin_anew()
-                if self._is_asking:
+                self._restart()
+                if self._is_replaying:
                     self._wait(sequence, payload)
                 else:
                     yield from self.live(sequence, payload)
@@ -105,41 +105,41 @@ class Sequence:
             yield self._take(sequence, payload, False)
             return
         self._wait(sequence, payload)
-        if self._can_ask:
-            self._begin_asking(max(0, self._next - 1))
+        if self._can_replay:
+            self._request_replay(max(0, self._next - 1))
         else:
             yield from self._settle()
 
     def answer(self, sequence: int, payload: bytes) -> None:
         """Read a replayed message. Messages over the bounds are requested again after the others are processed."""
         fits = len(self._answers) < MAX_PENDING and self._answer_bytes + len(payload) <= MAX_PENDING_BYTES
-        if self._is_asking and (fits or not self._answers):
+        if self._is_replaying and (fits or not self._answers):
             self._answers[sequence] = payload
             self._answer_bytes += len(payload)
-        elif self._is_asking:
+        elif self._is_replaying:
             self._left_out = True
 
     def answered(self) -> Iterator[SequenceEvent]:
         """Handle the end of a replay."""
-        if not self._is_asking:
+        if not self._is_replaying:
             return
-        self._is_asking = False
+        self._is_replaying = False
         if self._next is not None and self._next > 0:
             last = self._answers.get(self._next - 1)
             known = self._checks.get(self._next - 1)
             is_other = last is not None and known is not None and zlib.crc32(last) != known
             if is_other or (not self._answers and not self._pending and self._is_unsure):
-                self._begin_anew()
+                self._restart()
                 return
         before, left_out = self._next, self._left_out
         yield from self._settle(may_ask=True)
-        if (self._pending or left_out) and not self._is_asking and self._next != before:
-            self._begin_asking(max(0, (self._next or 1) - 1))
+        if (self._pending or left_out) and not self._is_replaying and self._next != before:
+            self._request_replay(max(0, (self._next or 1) - 1))
 
     def unanswered(self) -> Iterator[SequenceEvent]:
         """Handle a replay without a (further) reply: received messages count, the rest is missing."""
-        if self._is_asking:
-            self._is_asking = False
+        if self._is_replaying:
+            self._is_replaying = False
             yield from self._settle()
 
     def disconnected(self) -> None:
@@ -149,13 +149,13 @@ class Sequence:
         """
         self._is_unsure = self._next is not None
         self._pending, self._pending_bytes, self._last_live = {}, 0, None
-        if self._is_asking:
-            self._begin_asking(max(0, (self._next or 1) - 1))
+        if self._is_replaying:
+            self._request_replay(max(0, (self._next or 1) - 1))
 
     def reconnected(self) -> None:
         """Handle a reconnection: request the missed messages at once."""
-        if self._is_unsure and self._can_ask and not self._is_asking:
-            self._begin_asking(max(0, (self._next or 1) - 1))
+        if self._is_unsure and self._can_replay and not self._is_replaying:
+            self._request_replay(max(0, (self._next or 1) - 1))
 
     def _settle(self, may_ask: bool = False) -> Iterator[SequenceEvent]:
         """Process available messages in order. `may_ask`: messages dropped from a replay may be requested again."""
@@ -165,8 +165,8 @@ class Sequence:
         if lowest is None:
             return
         if self._next is not None and lowest < self._next and not self._is_known(lowest, have[lowest][0]):
-            self._begin_anew()
-            self._is_asking, self.ask = False, None  # all messages since the restart are available
+            self._restart()
+            self._is_replaying, self.ask = False, None  # all messages since the restart are available
         if self._next is None:
             yield Break(self._reason, lowest)
             self._next = lowest
@@ -219,16 +219,16 @@ class Sequence:
         if payload is not None:
             self._pending_bytes -= len(payload)
 
-    def _begin_asking(self, first: int) -> None:
-        self._is_asking, self.ask = True, first
+    def _request_replay(self, first: int) -> None:
+        self._is_replaying, self.ask = True, first
         self._answers, self._answer_bytes, self._left_out = {}, 0, False
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         """Handle a restart of the publisher: drop all messages from before."""
         self._next, self._reason, self._is_unsure = None, "restarted", False
         self._pending, self._pending_bytes = {}, 0
         self._checks.clear()
         self._taken.clear()
-        self._is_asking, self._answers = False, {}
-        if self._can_ask:
-            self._begin_asking(0)
+        self._is_replaying, self._answers = False, {}
+        if self._can_replay:
+            self._request_replay(0)

@@ -55,8 +55,8 @@ class Subscriber:
         """Subscribe. `received` and `failed` are called on the thread. Raises ValueError for an invalid endpoint."""
         self._zmq = zmq_module()
         self._events, self._replay, self._on_received, self._failed = events, replay, received, failed
-        self._sequence = Sequence(can_ask=replay is not None)
-        self._asked_at: float | None = None
+        self._sequence = Sequence(can_replay=replay is not None)
+        self._requested_at: float | None = None
         self._over = threading.Event()
         self._context: Any = self._zmq.Context()
         try:
@@ -118,7 +118,7 @@ class Subscriber:
         self._dealer.setsockopt(self._zmq.RCVHWM, 0)
         self._dealer.connect(self._replay)
         self._dealer.send_multipart([b"", first.to_bytes(8, "big")], flags=self._zmq.DONTWAIT)
-        self._sequence.ask, self._asked_at = None, time.monotonic()
+        self._sequence.ask, self._requested_at = None, time.monotonic()
 
     def _look_at_connection(self) -> None:
         from zmq.utils.monitor import recv_monitor_message
@@ -148,7 +148,7 @@ class Subscriber:
                 frames = self._dealer.recv_multipart(flags=self._zmq.DONTWAIT)
             except self._zmq.Again:
                 break
-            self._asked_at = time.monotonic()
+            self._requested_at = time.monotonic()
             if len(frames) < 2 or len(frames[-2]) != 8:
                 continue
             sequence = int.from_bytes(frames[-2], "big", signed=True)
@@ -158,13 +158,13 @@ class Subscriber:
                     self._on_received(received)
             else:
                 self._sequence.answer(sequence, frames[-1])
-        if self._asked_at is not None and time.monotonic() - self._asked_at > ANSWER_SECONDS:
+        if self._requested_at is not None and time.monotonic() - self._requested_at > ANSWER_SECONDS:
             self._close_dealer()
             for received in self._sequence.unanswered():
                 self._on_received(received)
 
     def _close_dealer(self) -> None:
-        self._asked_at = None
+        self._requested_at = None
         if self._dealer is not None:
             self._dealer.close()
             self._dealer = None

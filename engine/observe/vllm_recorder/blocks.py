@@ -29,7 +29,7 @@ from engine.trace.operations import (
 )
 from engine.trace.records import Memory
 
-HITS_KEPT = 4  # last hits of a block whose steps are recorded
+MAX_HITS = 4  # last hits of a block whose steps are recorded
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class Blocks:
             block.ref_count += 1
             block.num_hits += 1
             block.accessed_at = self.step
-            block.hits_at = [*block.hits_at[1 - HITS_KEPT :], self.step]
+            block.hits_at = [*block.hits_at[1 - MAX_HITS :], self.step]
             self._emit(Share(seq_id=table.seq_id, block_id=block_id, logical=logical, revived=revived))
         table.num_computed = len(hits) * self.block_size
         self._count(table)

@@ -138,7 +138,7 @@ def _listen_to_manager(manager: Any, to: Recorder) -> None:
         to.answered(request, num_new_tokens, answer is not None)
 
     _after(to, manager, "get_computed_blocks", looked_up)
-    _before(to, manager, "allocate_slots", lambda request, *_, **__: to.asking(request))
+    _before(to, manager, "allocate_slots", lambda request, *_, **__: to.allocating(request))
     _after(to, manager, "allocate_slots", answered)
     _before(to, manager, "free", lambda request: to.freeing(request, request.is_finished()))
     _after(to, manager, "free", lambda _, request: to.freed(request, request.status.name))

@@ -50,7 +50,7 @@ class Recorder:
             tuple[Watched, int, int]
         ] = []  # batch entries whose output is not processed yet: start, tokens
         self._by_name: dict[str, Watched] = {}
-        self._num_asked = self._num_steps = 0
+        self._num_requests = self._num_steps = 0
         self._is_stepping = False  # from the beginning of a schedule until the step's output is processed
         self._blocks = Blocks(settings.num_blocks, settings.block_size, settings.kv_bytes_per_token, self._emit)
         self._memory = PrefixMemory()
@@ -81,8 +81,8 @@ class Recorder:
         if request.prompt_token_ids is None:
             raise WatchError(f"request {request.request_id} has no token ids, only embeddings")
         name = public_name(request.request_id, self._by_name.values())
-        one = Watched(self._num_asked, name, request, list(request.prompt_token_ids))
-        self._num_asked += 1
+        one = Watched(self._num_requests, name, request, list(request.prompt_token_ids))
+        self._num_requests += 1
         self._by_name[request.request_id] = one
         self._emit(
             Submit(
@@ -123,9 +123,9 @@ class Recorder:
         """Record a prefix-cache lookup: blocks that hit, RELEASED outside the window."""
         self._scheduling.looked_up(self._by_name[request.request_id], block_ids, num_tokens)
 
-    def asking(self, request: VllmRequest) -> None:
+    def allocating(self, request: VllmRequest) -> None:
         """Begin an allocation; the pool's next calls are for this request."""
-        self._scheduling.asking(self._by_name[request.request_id])
+        self._scheduling.allocating(self._by_name[request.request_id])
 
     def took(self, block_ids: Sequence[int]) -> None:
         """Record new blocks from the pool."""

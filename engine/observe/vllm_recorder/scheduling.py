@@ -1,7 +1,7 @@
 """Operations of a step's schedule from hooked calls: allocations, hits with reasons, preemptions, deferrals.
 
 vLLM's scheduler requests slots from the cache manager, request by request, and the manager calls the pool. The pool's
-calls between `asking` and `answered` are for that request. Why the head of the queue still waits follows from the
+calls between `allocating` and `answered` are for that request. Why the head of the queue still waits follows from the
 refused allocation.
 """
 
@@ -45,7 +45,7 @@ class Scheduling:
         self._settings, self._blocks, self._memory, self._emit = settings, blocks, memory, emit
         self._waiting: list[Watched] = []
         self._running: set[Watched] = set()
-        self._asking: Watched | None = None
+        self._allocating: Watched | None = None
         self._pool_calls: list[_PoolCall] = []
         self._hits: dict[int, list[int]] = {}  # by sequence: hits of its last lookup
         self._hashes: list[tuple[Watched, int]] = []  # of running sequences, recorded after their allocations
@@ -72,12 +72,12 @@ class Scheduling:
         """Record a lookup with its hits, `num_tokens` tokens."""
         if num_tokens != len(block_ids) * self._settings.block_size:
             raise WatchError(f"request {one.name} hits {num_tokens} tokens, which is not a number of full blocks")
-        self._tell_hashes()
+        self._record_hashes()
         self._hits[one.seq_id] = list(block_ids)
 
-    def asking(self, one: Watched) -> None:
+    def allocating(self, one: Watched) -> None:
         """Begin an allocation for the request's next tokens."""
-        self._asking, self._pool_calls = one, []
+        self._allocating, self._pool_calls = one, []
 
     def took(self, block_ids: Sequence[int]) -> None:
         """Record new blocks."""
@@ -89,7 +89,7 @@ class Scheduling:
 
     def cached(self, one: Watched, logicals: Iterable[int]) -> None:
         """Record logical blocks that got hashes."""
-        if one is not self._asking:
+        if one is not self._allocating:
             raise WatchError(f"blocks of request {one.name} are cached between two steps, which cannot be recorded")
         self._add_call("cached", logicals)
 
@@ -102,7 +102,7 @@ class Scheduling:
             return
         if one not in self._running:
             return  # it has no blocks
-        self._tell_hashes(one)
+        self._record_hashes(one)
         table = one.table
         self._before = sum(block_id != RELEASED for block_id in table.block_ids), table.num_computed
         self._memory.released(one.seq_id, table.num_computed)
@@ -110,7 +110,7 @@ class Scheduling:
 
     def answered(self, one: Watched, num_tokens: int, fits: bool) -> None:
         """End an allocation; `fits`: whether it succeeded."""
-        calls, self._asking, self._pool_calls = self._pool_calls, None, []
+        calls, self._allocating, self._pool_calls = self._pool_calls, None, []
         for event in calls:
             if event.what == "released":
                 self._blocks.release(one.table, event.numbers)
@@ -130,7 +130,7 @@ class Scheduling:
             elif event.what == "cached":
                 self._hashes += [(one, logical) for logical in event.numbers]
         if reason in ("admission", "resume"):
-            self._tell_hashes()
+            self._record_hashes()
 
     def preempted(self, one: Watched) -> None:
         """Record a preemption: blocks are freed and the request waits."""
@@ -167,7 +167,7 @@ class Scheduling:
 
     def done(self, batch: list[tuple[Watched, int]]) -> None:
         """End the schedule."""
-        self._tell_hashes()
+        self._record_hashes()
         self.batch = batch
         if self._waiting:
             self._defer(self._waiting[0], self._settings.max_num_batched_tokens - sum(count for _, count in batch))
@@ -175,14 +175,14 @@ class Scheduling:
     # inside
 
     def _add_call(self, what: Literal["took", "shared", "released", "cached"], numbers: Iterable[int]) -> None:
-        if self._asking is None:
+        if self._allocating is None:
             raise WatchError(f"blocks were {what} outside an allocation")
         self._pool_calls.append(_PoolCall(what, list(numbers)))
 
-    def _tell_hashes(self, only: Watched | None = None) -> None:
-        told, self._hashes = self._hashes, []
+    def _record_hashes(self, only: Watched | None = None) -> None:
+        pending, self._hashes = self._hashes, []
         size = self._settings.block_size
-        for one, logical in told:
+        for one, logical in pending:
             if only is not None and one is not only:
                 self._hashes.append((one, logical))
                 continue
@@ -209,7 +209,7 @@ class Scheduling:
 
     def _verdict(self, one: Watched, hits: list[int]) -> Lookup:
         size, num_tokens = self._settings.block_size, len(one.token_ids)
-        why, verdict = Explanation(), self._said(one, hits)
+        why, verdict = Explanation(), self._lookup_verdict(one, hits)
         if verdict not in ("disabled", "skipped"):
             all_hit = len(hits) >= (num_tokens - 1) // size
             lost = None if all_hit else self._blocks.evicted.find(bytes(one.request.block_hashes[len(hits)]))
@@ -224,7 +224,7 @@ class Scheduling:
         )
         return why.of(found)
 
-    def _said(self, one: Watched, hits: list[int]) -> LookupVerdict:
+    def _lookup_verdict(self, one: Watched, hits: list[int]) -> LookupVerdict:
         if not self._settings.enable_prefix_caching:
             return "disabled"
         if one.request.skip_reading_prefix_cache:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import fields
 
 from engine.trace.export import ExportError
+from engine.trace.limits import Int
 from engine.trace.log import TraceReader
 from engine.trace.operations import Op
 from engine.trace.records import Memory, StepRecord, Timing, Work
@@ -22,7 +23,7 @@ FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # first characters of a formula in sp
 Column = tuple[str, type]
 Row = list[Any]
 
-_TIMES: list[Column] = [(field.name, bool if field.type is bool else float) for field in fields(Timing)]
+_TIMES: list[Column] = [(field.name, {bool: bool, Int: int}.get(field.type, float)) for field in fields(Timing)]
 _MEMORY: list[Column] = [(name, int) for name in Memory.__struct_fields__]
 _WORK: list[Column] = [(name, int) for name in Work.__struct_fields__ if name != "num_tokens"]
 STEPS: list[Column] = [

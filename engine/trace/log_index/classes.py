@@ -69,13 +69,13 @@ def _rows(log_index: LogIndex, header: Header, by: By) -> _Rows:
     count = len(sequences.seq_id)
     root = roots_of(more)
     followed = {before for before in more.before if before != NONE}
-    kept = [row for row in range(count) if row not in followed]
-    roots = [root[row] for row in kept]
+    ends = [row for row in range(count) if row not in followed]
+    roots = [root[row] for row in ends]
     preempted = np.zeros(count, np.int64)
     np.add.at(preempted, root, np.array(more.num_preemptions, np.int64))
     column = _column
-    output, is_request = column(sequences.num_output_tokens, kept), column(more.parent, kept) == NONE
-    ttft, tpot = latencies(log_index, header, kept, roots)
+    output, is_request = column(sequences.num_output_tokens, ends), column(more.parent, ends) == NONE
+    ttft, tpot = latencies(log_index, header, ends, roots)
     cached = np.where(column(sequences.admitted_in, roots) == NONE, NONE, column(sequences.num_cached_tokens, roots))
     prompt = column(sequences.num_prompt_tokens, roots)
     name_of: dict[By, Callable[[int], str | None]] = {
@@ -86,8 +86,8 @@ def _rows(log_index: LogIndex, header: Header, by: By) -> _Rows:
         "output": lambda place: length_class(int(output[place])),
         "prefix": lambda place: _prefix_name(more, roots[place]),
     }
-    names = [name_of[by](place) for place in range(len(kept))]
-    reasons = [sequences.finish_reason[row] for row in kept]
+    names = [name_of[by](place) for place in range(len(ends))]
+    reasons = [sequences.finish_reason[row] for row in ends]
     return _Rows(names, is_request, prompt, output, cached, preempted[roots], reasons, ttft, tpot)
 
 
@@ -157,7 +157,7 @@ def _prefix_name(more: ClassColumns, row: int) -> str | None:
 def _figures(rows: _Rows, places: NDArray[np.int64]) -> ClassFigures:
     reasons = [rows.reasons[place] for place in places]
     admitted = places[(rows.cached[places] != NONE) & rows.is_request[places]]
-    asked = int(rows.prompt[admitted].sum())
+    num_prompt_tokens = int(rows.prompt[admitted].sum())
     found = ClassFigures(
         requests=int(rows.is_request[places].sum()),
         sequences=len(places),
@@ -165,7 +165,7 @@ def _figures(rows: _Rows, places: NDArray[np.int64]) -> ClassFigures:
         aborted=reasons.count("abort"),
         prompt_tokens=int(rows.prompt[places][rows.is_request[places]].sum()),
         output_tokens=int(rows.output[places].sum()),
-        cached_share=float(rows.cached[admitted].sum()) / asked if asked else None,
+        cached_share=float(rows.cached[admitted].sum()) / num_prompt_tokens if num_prompt_tokens else None,
         preemptions=int(rows.preemptions[places].sum()),
     )
     for name, values in (("ttft", rows.ttft[places]), ("tpot", rows.tpot[places])):

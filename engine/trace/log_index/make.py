@@ -159,7 +159,7 @@ def make(
                     changes=pieces,
                     wholes=wholes,
                     series=series.take(),
-                    said=series.said,
+                    said=series.field_names,
                     media=tiers.media,
                     sequences=of_sequences,
                     spans=spans,

@@ -19,7 +19,7 @@ from engine.trace.operations import KnownReason, Stored
 
 MAX_POINTS = 120  # of a metric: two minutes
 MAX_ROOTS = 4096  # the latest
-ASKED, HIT = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
+QUERIES, HIT = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
 Numbers = NDArray[Any]
 
 
@@ -53,7 +53,7 @@ class FamilyCount(Struct, frozen=True, kw_only=True):
     count: int
 
 
-class GroupSaid(Struct, frozen=True, kw_only=True):
+class GroupReport(Struct, frozen=True, kw_only=True):
     """Group of layers on the GPU, from the whole log."""
 
     id: int
@@ -91,7 +91,7 @@ class RankReport(Struct, frozen=True, kw_only=True):
     readings: dict[str, list[tuple[float, float]]]  # seconds and value, by the server's metric name
     hits: Hits | None  # None: not reported
     families: list[FamilyCount]  # largest first
-    groups: list[GroupSaid]
+    groups: list[GroupReport]
     stored: int  # contents stored on the GPU
     restored: int  # of these, contents that had been there before
     again: Again
@@ -126,7 +126,7 @@ class Chain(Struct, frozen=True, kw_only=True):
 class Chains(Struct, frozen=True, kw_only=True):
     """Cached chains of a prompt on one rank."""
 
-    groups: list[GroupSaid]
+    groups: list[GroupReport]
     chains: list[Chain]
     unkept: int  # contents up to the record that are in no chain, because the log index is full
 
@@ -148,7 +148,7 @@ class ObservedCache:
     def num_ranks(self) -> int:
         return len(self._data.groups)
 
-    def said(self, log: TraceReader, rank: int, index: int) -> RankReport:
+    def report(self, log: TraceReader, rank: int, index: int) -> RankReport:
         """Return the reports of one rank up to record `index` of `log`, the indexed log."""
         breaks = [one for one in self._data.breaks if one.rank == rank and one.index <= index]
         messages, problems = self._until("messages", rank, index), self._until("problems", rank, index)
@@ -247,7 +247,7 @@ class ObservedCache:
                 some = own[-MAX_POINTS:]
                 readings[name] = list(zip(rows["at"][some].tolist(), rows["value"][some].tolist(), strict=True))
                 grown[name] = float(rows["grown"][own[-1]])
-        hits = Hits(hits=grown[HIT], asked=grown[ASKED]) if HIT in grown and ASKED in grown else None
+        hits = Hits(hits=grown[HIT], asked=grown[QUERIES]) if HIT in grown and QUERIES in grown else None
         return {"readings": readings, "hits": hits}
 
     def _families(self, rank: int, index: int) -> list[FamilyCount]:
@@ -270,9 +270,9 @@ class ObservedCache:
         ]
         return sorted(found, key=lambda one: -one.count)
 
-    def _groups(self, rank: int) -> list[GroupSaid]:
+    def _groups(self, rank: int) -> list[GroupReport]:
         return [
-            GroupSaid(id=one.id, kind=one.kind, window=one.window, size=one.size) for one in self._data.groups[rank]
+            GroupReport(id=one.id, kind=one.kind, window=one.window, size=one.size) for one in self._data.groups[rank]
         ]
 
     def _lacking(self, rank: int, index: int) -> list[Lacking]:

@@ -36,7 +36,7 @@ RECORD = np.dtype(
     ]
 )
 DRAWN = tuple(name for name in RECORD.names or () if name not in ("step", "moved_from", "moved_to"))
-SAID_BY_EVENTS = ("at", "blocks_cached", "evictions")
+FROM_EVENTS = ("at", "blocks_cached", "evictions")
 GAUGES = ("running", "waiting", "usage")
 COUNTERS = ("asked", "hit", "preemptions")
 METRICS = {  # a monitored server's metric names
@@ -65,9 +65,9 @@ class SeriesRows:
         self._num_blocks = max(1, sum(group.num_blocks for group in geometry(header).groups))
 
     @property
-    def said(self) -> list[str]:
+    def field_names(self) -> list[str]:
         """Fields of RECORD that the log has values of."""
-        names = [*SAID_BY_EVENTS, *self._looks] if self._observed else DRAWN
+        names = [*FROM_EVENTS, *self._looks] if self._observed else DRAWN
         return [name for name in DRAWN if name in names]
 
     def add(self, record: StepRecord, state: State) -> None:
@@ -114,16 +114,16 @@ class SeriesRows:
 
 def _counted(record: StepRecord, state: State) -> dict[str, float]:
     """Return the counts of an engine's own record."""
-    asked = hit = preemptions = 0
+    queried = hit = preemptions = 0
     for op in record.ops:
         if type(op) is Preempt:
             preemptions += 1
         elif type(op) is Lookup and op.verdict in ("hit", "miss", "too_short"):
-            asked += op.num_tokens
+            queried += op.num_tokens
             hit += op.num_hit_tokens
     waiting = len(state.waiting) + len(state.receiving)
     return {
-        "running": len(state.running), "waiting": waiting, "asked": asked, "hit": hit, "preemptions": preemptions,
+        "running": len(state.running), "waiting": waiting, "asked": queried, "hit": hit, "preemptions": preemptions,
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ Key = tuple[int, bytes]  # instance, hash
 
 
 class TierRows:
-    """For each content of the pool the media outside the pool that also have it, as bits: 1 << index in `media`.
+    """Media outside the pool that also have a content of the pool, as bits: 1 << index in `media`.
 
     An engine's own log has stores and loads but no removals from a tier, so a bit once set stays.
     """

@@ -91,15 +91,15 @@ class Voice:
 
     def tell(self, op: Op, context: Context | None = None, register: Register = "long") -> str:
         """Return the message of an operation."""
-        said = []
+        sentences = []
         for part in messages_of(op, context):
             text = self._texts.get(f"{part.key}.{register}")
             if text is not None:
                 shown = {name: self._shown(name, part.values) for name in part.values}
-                said.append(filled(text, shown, self.language))
-        if register == "plain" and not said:
+                sentences.append(filled(text, shown, self.language))
+        if register == "plain" and not sentences:
             return self.tell(op, context, "short")
-        return self._texts["join.sentences"].join(said)
+        return self._texts["join.sentences"].join(sentences)
 
     def _shown(self, name: str, values: Values) -> Any:
         value = values[name]
@@ -138,8 +138,8 @@ def ranges_text(ids: list[int]) -> str:
             ranges[-1][1] = one
         else:
             ranges.append([one, one])
-    said = [f"{a}" if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in ranges]
-    return ", ".join(said[: MAX_RANGES - 1]) + ", …" if len(said) > MAX_RANGES else ", ".join(said)
+    parts = [f"{a}" if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in ranges]
+    return ", ".join(parts[: MAX_RANGES - 1]) + ", …" if len(parts) > MAX_RANGES else ", ".join(parts)
 
 
 def bytes_text(count: int, thin_space: str = "\u2009") -> str:

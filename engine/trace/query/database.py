@@ -108,7 +108,7 @@ def answer(connection: sqlite3.Connection, sql: str, most_rows: int, seconds: fl
                 raise QueryError(f"the answer is longer than {MAX_ANSWER >> 20} MiB; ask for fewer rows or columns")
     except (sqlite3.Error, sqlite3.Warning, OverflowError, MemoryError) as error:
         if time.monotonic() > end:
-            raise QueryError(f"the answer took longer than {seconds:g} s") from error
+            raise QueryError(f"the answer took longer than {seconds:g} s; read or join fewer rows") from error
         if isinstance(error, sqlite3.Error):
             raise
         raise QueryError(sentence(error)) from error
@@ -122,6 +122,11 @@ def answer(connection: sqlite3.Connection, sql: str, most_rows: int, seconds: fl
 def sentence(error: BaseException, names: tuple[str, ...] = ("the tables", "nothing else")) -> str:
     """Return SQLite's message as one sentence; `names`: the tables that exist."""
     text = " ".join(str(error).split()) or type(error).__name__
+    tables = f"{', '.join(names[:-1])} and {names[-1]}"
     if "authoriz" in text:
-        return f"queries are read-only: use SELECT or WITH on {', '.join(names[:-1])} and {names[-1]}"
+        return f"queries are read-only: use SELECT or WITH on {tables}"
+    if text.startswith("no such table"):
+        text = f"{text[:200]}; the tables are {tables}"
+    if text.startswith("no such column"):
+        text = f"{text[:200]}; SELECT * FROM {names[0]} LIMIT 1 lists the columns of a table"
     return text[:300]

@@ -77,10 +77,10 @@ class CachedTables:
             restrict(connection)
             return answer(connection, sql, most_rows, seconds)
         except sqlite3.Error as error:
-            said = sentence(error, self._names)
-            if any(word in said for word in DAMAGED):
-                raise DerivedFileError(f"the tables are damaged: {said}") from error
-            raise QueryError(said) from error
+            message = sentence(error, self._names)
+            if any(word in message for word in DAMAGED):
+                raise DerivedFileError(f"the tables are damaged: {message}") from error
+            raise QueryError(message) from error
         finally:
             connection.close()
 

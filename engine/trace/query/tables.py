@@ -36,7 +36,7 @@ MESSAGES: list[Column] = [
     ("record", int), ("at", float), ("instance", int), ("sequence", int), ("published", float), ("replayed", bool),
     ("unmatched", int), ("unread", int), ("problem", str),
 ]  # fmt: skip
-SAID: list[Column] = [
+OBSERVED_EVENTS: list[Column] = [
     ("record", int), ("operation", int), ("at", float), ("instance", int), ("type", str), ("reason", str),
     ("medium", str), ("tier", str), ("layers", int), ("lora", str), *HASHES, ("tokens", int), ("fields", str),
 ]  # fmt: skip
@@ -176,12 +176,12 @@ class _Observed:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._messages = _Table(connection, "messages", MESSAGES)
-        self._events = _Table(connection, "events", SAID)
+        self._events = _Table(connection, "events", OBSERVED_EVENTS)
         self._metrics = _Table(connection, "metrics", METRICS)
 
     def add(self, record: StepRecord, num_bytes: int) -> None:
         index, at, instance, seen = record.index, record.timing.at, record.instance, record.seen
-        self._events.add([_said(record, position, op_values(op)) for position, op in enumerate(record.ops)])
+        self._events.add([_event_row(record, position, op_values(op)) for position, op in enumerate(record.ops)])
         if seen is None:
             return
         self._messages.add(
@@ -199,9 +199,9 @@ class _Observed:
         _contents(self._connection, STORED)
 
 
-def _said(record: StepRecord, position: int, values: dict[str, Any]) -> Row:
-    """Return a row of SAID. `reason` is `again` for content stored while cached, `copy` for a removal that left a
-    copy.
+def _event_row(record: StepRecord, position: int, values: dict[str, Any]) -> Row:
+    """Return a row of OBSERVED_EVENTS. `reason` is `again` for content stored while cached, and `copy` for a removal
+    that left a copy.
     """
     reason = values.get("reason") or ("again" if values.get("again") else "copy" if values.get("num_left") else None)
     tokens = values.get("token_ids")

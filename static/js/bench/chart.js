@@ -192,10 +192,10 @@ function inWords({ all, labels, metric, against, most }, title) {
     const unit = against === null ? (record.metrics[metric]?.unit ?? "") : "×";
     const measure = measureOf(unit, most);
     const titles = new Map(axisPoints(record).map((one) => [one.at, atText(one)]));
-    const whose = all.length > 1 ? `, ${labels.get(id)}` : "";
+    const suffix = all.length > 1 ? `, ${labels.get(id)}` : "";
     return curves(record, metric, against).map(({ variant, points }) =>
       t("bench.chart.line", {
-        variant: `${inLanguage(variant.title)}${whose}`,
+        variant: `${inLanguage(variant.title)}${suffix}`,
         values: points.map((p) => `${titles.get(p.at) ?? p.at}: ${estimateText(p, unit, measure)}`).join(", "),
       }),
     );

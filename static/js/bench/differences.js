@@ -2,7 +2,7 @@
 
 import { inLanguage, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
-import { Said } from "./findings.js";
+import { GainText } from "./findings.js";
 import { gainOf } from "./gains.js";
 import { highest, placesOf, pointAt, variantsOf } from "./record.js";
 import { machineText } from "./where.js";
@@ -81,5 +81,5 @@ export function Differences({ all, labels, metric }) {
 /** @param {{metric: string, info: MetricInfo, first: Figure | undefined, other: Figure | undefined}} props */
 function Difference({ metric, info, first, other }) {
   const ratio = first && other ? ratioOf(first, other) : null;
-  return ratio ? html`<${Said} gain=${gainOf(metric, info, ratio)} />` : html`–`;
+  return ratio ? html`<${GainText} gain=${gainOf(metric, info, ratio)} />` : html`–`;
 }

@@ -41,7 +41,7 @@ const LOOKS = {
 };
 
 /** Ratio in words, with a sign for better or worse. @param {{gain: import("./gains.js").Gain}} props */
-export function Said({ gain }) {
+export function GainText({ gain }) {
   const { name, sign } = LOOKS[String(gain.good)];
   return html`<span class=${`bench-gain ${name}`}>
     <i aria-hidden="true">${sign}</i> <b>${gainText(gain)}</b>${
@@ -57,7 +57,7 @@ export function Said({ gain }) {
 export function Result({ finding, metric, info }) {
   if (finding.unit !== "×" || !info) return html`<b>${findingText(finding)}</b>`;
   const { value: median, low, high } = finding;
-  return html`<${Said} gain=${gainOf(metric, info, { median, low, high })} />${" "}
+  return html`<${GainText} gain=${gainOf(metric, info, { median, low, high })} />${" "}
     <span class="hint">${findingText(finding)}</span>`;
 }
 

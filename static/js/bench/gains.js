@@ -39,7 +39,7 @@ export function gainOf(metric, { unit, better }, { median: ratio, low = null, hi
     return { key: "unclear", kind, values: {}, good: null };
   if (Math.abs(ratio - 1) < SAME) return { key: "same", kind, values: {}, good: null };
   const good = better === null ? null : ratio > 1 === (better === "higher");
-  const [key, values] = said(kind, ratio);
+  const [key, values] = phrase(kind, ratio);
   return { key, kind, values, good };
 }
 
@@ -59,7 +59,7 @@ function kindOf(metric, unit) {
 }
 
 /** @param {Kind} kind @param {number} ratio @returns {[key: string, values: Record<string, string>]} */
-function said(kind, ratio) {
+function phrase(kind, ratio) {
   if (ratio <= 0) return ["none", {}];
   if (kind === "rate" || kind === "run") {
     const speed = kind === "rate" ? ratio : 1 / ratio;

@@ -30,13 +30,13 @@ export const dropped = signal(/** @type {{id: string, name: string, record: Benc
 /** Sentence shown for some seconds, or null. */
 export const notice = signal(/** @type {{text: string, error: boolean} | null} */ (null));
 
-const TOLD = 8000; // ms; an error stays until it is dismissed
+const DISMISS_MS = 8000; // ms; an error stays until it is dismissed
 
 /** @param {string} text @param {boolean} error */
 export function tell(text, error = false) {
-  const told = { text, error };
-  notice.value = told;
-  if (!error) setTimeout(() => notice.value === told && (notice.value = null), TOLD);
+  const shown = { text, error };
+  notice.value = shown;
+  if (!error) setTimeout(() => notice.value === shown && (notice.value = null), DISMISS_MS);
 }
 
 /** Refresh the list. */
@@ -123,13 +123,13 @@ export const failedOf = (scenario) =>
 
 /** Fetch the shown records that are not loaded. */
 export function followChosen() {
-  const asked = new Set();
+  const requested = new Set();
   effect(() => {
     if (!link.scenario.value) return;
     for (const id of chosenOf(link.scenario.value)) {
-      if (asked.has(id) || loaded.value.has(id)) continue;
-      asked.add(id);
-      fetchRecord(id).finally(() => asked.delete(id));
+      if (requested.has(id) || loaded.value.has(id)) continue;
+      requested.add(id);
+      fetchRecord(id).finally(() => requested.delete(id));
     }
   });
 }

@@ -125,19 +125,19 @@ export async function run() {
 
 let turn = 0; // number of run and pause requests: the latest counts
 /** @type {number | null} */
-let telling = null; // turn in which a speed is being sent
+let sending = null; // turn in which a speed is being sent
 
 /**
  * Run at the speed of the control when the response arrives. One request at a time, since requests may overtake each
  * other.
  */
 async function runAtSpeed() {
-  const mine = (telling = ++turn);
-  for (let told = null; mine === turn && told !== settings.speed.peek(); ) {
-    told = settings.speed.peek();
-    if (!(await command("run", { speed: told }))) break;
+  const mine = (sending = ++turn);
+  for (let speed = null; mine === turn && speed !== settings.speed.peek(); ) {
+    speed = settings.speed.peek();
+    if (!(await command("run", { speed: speed }))) break;
   }
-  if (telling === mine) telling = null;
+  if (sending === mine) sending = null;
 }
 
 export function pause() {
@@ -172,7 +172,7 @@ export function followSpeed() {
   let known = settings.speed.peek();
   effect(() => {
     const speed = settings.speed.value;
-    if (speed !== known && telling !== turn && store.status.peek()?.mode === "running") runAtSpeed();
+    if (speed !== known && sending !== turn && store.status.peek()?.mode === "running") runAtSpeed();
     known = speed;
   });
 }

@@ -5,7 +5,17 @@ import { t } from "../i18n/words.js";
 import { end, leaveClass } from "../net/classroom.js";
 import { BARRED } from "../net/errors.js";
 import { session } from "../net/session.js";
-import { attends, classState, drives, isLed, ownSeat, pressed, removed, roaming } from "../state/classroom.js";
+import {
+  attends,
+  classState,
+  dismissed,
+  drives,
+  isLed,
+  ownSeat,
+  pressed,
+  removed,
+  roaming,
+} from "../state/classroom.js";
 import { parseQuery, settings, TABLE, writeQuery } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { requestOfClass } from "./class_requests.js";
@@ -105,8 +115,11 @@ export function followClass() {
     const { key, lesson } = pressed.value ?? {};
     untracked(() => {
       if (!drives.peek()) return;
-      if (lesson) batch(() => ([settings.lesson.value, settings.viewMode.value] = [lesson, "lesson"]));
-      else if (key) key === "next" ? present.next() : playback.previous();
+      if (lesson) return void batch(() => ([settings.lesson.value, settings.viewMode.value] = [lesson, "lesson"]));
+      if (!key) return;
+      const poll = classState.peek()?.poll;
+      if (poll?.phase === "shown") dismissed.value = poll.id; // what comes next would be behind its answers
+      key === "next" ? present.next() : playback.previous();
     });
   });
   /** @type {(() => void) | null} */

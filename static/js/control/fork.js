@@ -32,8 +32,7 @@ export const formOpen = signal(false);
 export const kind = signal(/** @type {Kind} */ ("token"));
 
 /**
- * Where to move the keyboard focus once it exists: "form" after opening it from elsewhere, "futures" after a fork;
- * null.
+ * Target of the keyboard focus once it exists: "form" after opening it from elsewhere, "futures" after a fork; null.
  */
 export const goOnAt = signal(/** @type {"form" | "futures" | null} */ (null));
 
@@ -48,10 +47,10 @@ export const problem = signal(/** @type {string | null} */ (null));
 /** Progress of the pending fork, or null. */
 export const progress = signal(/** @type {{done: number, of: number} | null} */ (null));
 
-/** Open the compare panel's form for the record on view. @param {Kind | null} asked */
-export function openForm(asked = null) {
+/** Open the compare panel's form for the record on view. @param {Kind | null} wanted */
+export function openForm(wanted = null) {
   batch(() => {
-    if (asked) kind.value = asked;
+    if (wanted) kind.value = wanted;
     formOpen.value = true;
     goOnAt.value = "form";
     settings.detail.value = "compare";
@@ -71,17 +70,17 @@ export function recordsKept(change) {
 
 /**
  * Fork the run on stage and compare both runs. Returns whether it succeeded; a refusal is shown.
- * @param {Change} asked
+ * @param {Change} wanted
  */
-export async function fork(asked) {
+export async function fork(wanted) {
   const source = settings.theater.peek();
-  const at = recordsKept(asked);
-  const { record: _, ...change } = { record: 0, ...asked };
+  const at = recordsKept(wanted);
+  const { record: _, ...change } = { record: 0, ...wanted };
   progress.value = { done: 0, of: at };
   problem.value = null;
   const refused = (/** @type {unknown} */ error) => (problem.value = error instanceof Error ? error.message : null);
-  const stop = forking.subscribe((/** @type {{num_records: number} | null} */ told) => {
-    if (told) progress.value = { done: Math.min(told.num_records, at), of: at };
+  const stop = forking.subscribe((/** @type {{num_records: number} | null} */ message) => {
+    if (message) progress.value = { done: Math.min(message.num_records, at), of: at };
   });
   try {
     const answer = await command("fork", { at, change }, refused);

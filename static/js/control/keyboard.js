@@ -58,7 +58,7 @@ export const KEYS = [
   { keys: ["Shift+PageUp"], shown: ["⇧ PgUp"], text: "key.previous_scene", run: () => present.toScene(-1) },
   { keys: ["v"], shown: ["V"], text: "key.room", run: () => present.toggle() },
   { keys: ["o"], shown: ["O"], text: "key.opening", run: () => startOpening() },
-  { keys: ["e"], shown: ["E"], text: "key.expert", run: toggleTelling },
+  { keys: ["e"], shown: ["E"], text: "key.expert", run: toggleRegister },
   { keys: ["b"], shown: ["B"], text: "key.black", run: () => (blackout.value = !blackout.value) },
   { keys: ["s"], shown: ["S"], text: "key.step", run: () => player.peek().step() },
   { keys: ["p"], shown: ["P"], text: "key.prefill", run: () => player.peek().prefill?.() },
@@ -68,7 +68,7 @@ export const KEYS = [
 ];
 
 /** Switch between plain and expert sentences. */
-function toggleTelling() {
+function toggleRegister() {
   settings.telling.value = settings.telling.value === "plain" ? "expert" : "plain";
 }
 

@@ -21,7 +21,7 @@ import {
   storeProgress,
 } from "../state/lessons.js";
 import { own, ownIsShown } from "../state/run.js";
-import { parseQuery, settings } from "../state/settings.js";
+import { openView, parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { canOpen, hasFiles, isFollowed, isLost, isRecorded, loadCards, startOf, until } from "./lesson_navigation.js";
 import { play, stop } from "./playback.js";
@@ -103,12 +103,7 @@ function openWanted(lost, can) {
 }
 
 /** Go to a lesson, or to the list of lessons (null). @param {string | null} id */
-export function learn(id) {
-  batch(() => {
-    settings.lesson.value = id;
-    settings.viewMode.value = "lesson";
-  });
-}
+export const learn = (id) => openView("lesson", { lesson: id });
 
 /** Restart the open lesson. */
 export function again() {
@@ -256,14 +251,14 @@ function close() {
 /**
  * Return a course's response; if it is refused, show why and return null.
  * @template T
- * @param {() => Promise<T>} asked
+ * @param {() => Promise<T>} request
  * @returns {Promise<T | null>}
  */
-async function attempt(asked) {
+async function attempt(request) {
   const { client } = session;
   waiting.value = true;
   try {
-    return await asked();
+    return await request();
   } catch (error) {
     session.complain(error, client);
     return null;

@@ -21,12 +21,12 @@ export function canOpen(lesson) {
 /** Return whether the run of a lesson is gone and has to be recreated. @param {string} lesson */
 export const isLost = (lesson) => !isRecorded(lesson) && !hasFiles && store.connection.value === "gone";
 
-let asking = false;
+let isBusy = false;
 
 /** Fetch the list of lessons. */
 export async function loadCards() {
-  if (asking) return;
-  asking = true;
+  if (isBusy) return;
+  isBusy = true;
   try {
     if (isEmbedded) return await takeEmbedded();
     const answer = await fetch("api/lessons");

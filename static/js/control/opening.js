@@ -60,11 +60,11 @@ const PLACES = [
 /**
  * Show the opening on a first visit whose link names no place.
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
- * @param {Record<string, unknown>} asked settings that the address names
+ * @param {Record<string, unknown>} address settings that the address names
  */
-export function offerOpening(memory, asked) {
+export function offerOpening(memory, address) {
   storage = memory;
-  if (isEmbedded || visited() || PLACES.some((name) => name in asked)) return;
+  if (isEmbedded || visited() || PLACES.some((name) => name in address)) return;
   startOpening();
 }
 

@@ -1,6 +1,6 @@
 // Present mode for presenting: only stage, pool and sentence, controlled scene by scene with a remote.
 
-import { markPlace, settings } from "../state/settings.js";
+import { openView, settings } from "../state/settings.js";
 import { following } from "../state/store.js";
 import * as playback from "./playback.js";
 import { playScene, scene, sceneEnd, scenes } from "./restart.js";
@@ -8,10 +8,7 @@ import { playScene, scene, sceneEnd, scenes } from "./restart.js";
 export const isPresenting = () => settings.viewMode.value === "present";
 
 /** Toggle between the present view and the workspace; record and selection are kept. */
-export function toggle() {
-  markPlace();
-  settings.viewMode.value = isPresenting() ? "workspace" : "present";
-}
+export const toggle = () => openView(isPresenting() ? "workspace" : "present");
 
 /** Play the next or previous scene; outside of a scene, the first or last one. @param {number} direction */
 export function toScene(direction) {

@@ -119,22 +119,22 @@ const PLACES = ["theater", "recording", "step", "scene", "exhibit", "run_a", "ru
  */
 export function offerTour(memory) {
   storage = memory;
-  const kept = read();
-  tourState.value = wayOf(kept);
-  const isAsked = settings.lesson.value === LESSON;
-  if (isAsked) toBench();
+  const stored = read();
+  tourState.value = wayOf(stored);
+  const isRequested = settings.lesson.value === LESSON;
+  if (isRequested) toBench();
   const invited = settings.teach.value || PLACES.some((name) => settings[name].value !== null);
-  if (!isAsked && (kept === "done" || kept?.startsWith(LEFT) || (kept === null && invited))) return;
+  if (!isRequested && (stored === "done" || stored?.startsWith(LEFT) || (stored === null && invited))) return;
   const wait = effect(() => {
     if (opening.value || settings.class.value || settings.viewMode.value !== "workspace") return;
     if (connection.value === "live" && own.log.value) queueMicrotask(() => (wait(), stop.value === null && goOnTour()));
   });
 }
 
-/** @param {string | null} kept @returns {typeof tourState.value} */
-function wayOf(kept) {
-  if (kept === "done") return { state: "over", at: 0 };
-  const at = Number.parseInt((kept ?? "").replace(LEFT, ""), 10);
+/** @param {string | null} stored @returns {typeof tourState.value} */
+function wayOf(stored) {
+  if (stored === "done") return { state: "over", at: 0 };
+  const at = Number.parseInt((stored ?? "").replace(LEFT, ""), 10);
   return at >= 0 ? { state: "begun", at: Math.min(STOPS.length - 1, at) } : { state: "new", at: 0 };
 }
 

@@ -34,14 +34,14 @@ function recordsOf(log, seqId, index) {
   const spans = log.computed.get(seqId) ?? [];
   let known = computed.get(log);
   if (!known) computed.set(log, (known = new Map()));
-  let kept = known.get(seqId);
-  if (!kept || kept.index > index) known.set(seqId, (kept = { index: -1, next: 0, records: [] }));
-  for (; kept.next < spans.length && spans[kept.next].record <= index; kept.next++) {
-    const { record, start, end } = spans[kept.next];
-    for (let position = start; position < end; position++) kept.records[position] = record;
+  let cached = known.get(seqId);
+  if (!cached || cached.index > index) known.set(seqId, (cached = { index: -1, next: 0, records: [] }));
+  for (; cached.next < spans.length && spans[cached.next].record <= index; cached.next++) {
+    const { record, start, end } = spans[cached.next];
+    for (let position = start; position < end; position++) cached.records[position] = record;
   }
-  kept.index = index;
-  return kept.records;
+  cached.index = index;
+  return cached.records;
 }
 
 /**
@@ -217,20 +217,20 @@ export const nothingCompared = () => ({ count: 0, max: 0, worst: null });
 /**
  * Add the pairs of numbers of two arrays to a comparison. `where` is called only for a new maximum.
  * @param {Compared} found
- * @param {ArrayLike<number>} kept
+ * @param {ArrayLike<number>} recorded
  * @param {ArrayLike<number>} again
  * @param {(i: number) => Record<string, unknown>} where
  */
-export function compareInto(found, kept, again, where) {
-  for (let i = 0; i < kept.length; i++) {
-    const difference = Math.abs(kept[i] - again[i]);
+export function compareInto(found, recorded, again, where) {
+  for (let i = 0; i < recorded.length; i++) {
+    const difference = Math.abs(recorded[i] - again[i]);
     // NaN on either side counts as an infinite difference
     if (!(difference <= found.max)) {
       found.max = Number.isNaN(difference) ? Infinity : difference;
-      found.worst = { ...where(i), kept: kept[i], again: again[i] };
+      found.worst = { ...where(i), kept: recorded[i], again: again[i] };
     }
   }
-  found.count += kept.length;
+  found.count += recorded.length;
   return found;
 }
 

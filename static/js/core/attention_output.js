@@ -7,11 +7,11 @@ import { isElsewhere } from "./slot_origins.js";
 /** @import {SequenceView} from "./sequence_view.js" */
 
 /**
- * `positions`: of the row's keys, in order; `values`: their V; `kept`: the captured output, or null; `largest`: max
- * |kept − sum|.
+ * `positions`: of the row's keys, in order; `values`: their V; `recorded`: the captured output, or null; `largest`: max
+ * |recorded − sum|.
  * @typedef {{
- *   positions: number[], weights: Float32Array, values: Float32Array[], sum: Float64Array, kept: Float32Array | null,
- *   largest: number | null,
+ *   positions: number[], weights: Float32Array, values: Float32Array[], sum: Float64Array,
+ *   recorded: Float32Array | null, largest: number | null,
  * }} AttentionOutput
  */
 
@@ -65,9 +65,9 @@ export function outputOf(view, query = view.query) {
   const values = found.map((value) => value ?? new Float32Array(width)); // zero weight contributes nothing
   const sum = weightedSum(weights, values);
   const packed = log.packedIndex(index, view.seq.seq_id, query);
-  const kept = packed < 0 ? null : (log.layer(index, layer)?.out?.row(packed, head) ?? null);
-  const largest = kept && sum.reduce((most, value, d) => Math.max(most, Math.abs(value - kept[d])), 0);
-  return { missing, output: { positions, weights, values, sum, kept, largest } };
+  const recorded = packed < 0 ? null : (log.layer(index, layer)?.out?.row(packed, head) ?? null);
+  const largest = recorded && sum.reduce((most, value, d) => Math.max(most, Math.abs(value - recorded[d])), 0);
+  return { missing, output: { positions, weights, values, sum, recorded, largest } };
 }
 
 /**

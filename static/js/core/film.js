@@ -11,7 +11,7 @@ import { FEWEST, widestRow } from "./wide_rows.js";
 /** @import {Defer} from "./trace.js" */
 
 /**
- * @typedef {{index: number, layer: number, head: number, query: number, weights: Float32Array}} Asking a query:
+ * @typedef {{index: number, layer: number, head: number, query: number, weights: Float32Array}} QueryAttention a query:
  * `weights` of the keys from position 0 to its own
  * @typedef {{token_id: number, text: string, p: number}} Word a candidate with its probability
  * @typedef {{id: number, table: number[]}} Holder a sequence and its block table
@@ -54,7 +54,7 @@ export function filmOf(log, plain) {
   const until = b ? b.submitted_in : log.length;
   const steps = computing(log, a.seq_id).filter((index) => index < until);
   const last = steps[steps.length - 1];
-  const kept = sums(log, steps);
+  const sizes = sums(log, steps);
   const first = plain ? [...plain.tail.sequences.keys()][0] : 0;
   const without = plain ? sums(plain, computing(plain, first)).slice(0, steps.length) : [];
   const after = log.stateAt(last);
@@ -67,7 +67,7 @@ export function filmOf(log, plain) {
     words: a.token_bytes.map(wordOf),
     steps,
     without,
-    kept,
+    kept: sizes,
     blockSize: after.block_size,
     numBlocks: after.blocks.length,
     table: after.sequences.get(a.seq_id)?.block_tables[0] ?? [],
@@ -81,10 +81,10 @@ export function filmOf(log, plain) {
  * weights whose maximum still stands out. Null if no row was recorded.
  * @param {Film} film
  * @param {number} most
- * @returns {Asking | null}
+ * @returns {QueryAttention | null}
  */
-export function askingOf(film, most) {
-  /** @type {(Asking & {spread: number}) | null} */
+export function attentionOf(film, most) {
+  /** @type {(QueryAttention & {spread: number}) | null} */
   let best = null;
   for (const index of film.steps) {
     const query = queryIn(film, index);

@@ -37,6 +37,7 @@ const POOLED = new Set(["paged", "first_fit", "contiguous"]);
  * @property {Chosen | null} chosen
  * @property {Uint8Array[]} output bytes of its output tokens after the record
  * @property {string | null} end finish reason in the record
+ * @property {{n: number, all: number} | null} threads of the forward pass, if fewer than all
  * @property {{schedule: number, draft: number, prepare: number, forward: number, sample: number, detokenize: number}}
  *   seconds of the step; `draft` is part of `schedule`, `sample` is without `detokenize`
  */
@@ -88,6 +89,7 @@ export function flowOf(log, index, seqId) {
       : null,
     output: seq.token_bytes.slice(seq.num_prompt_tokens),
     end: finish?.type === "finish" ? finish.reason : null,
+    threads: timing.threads ? { n: timing.threads, all: log.header.machine?.num_threads ?? 0 } : null,
     seconds: {
       schedule: timing.schedule ?? 0,
       draft: timing.draft ?? 0,

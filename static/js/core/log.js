@@ -117,8 +117,8 @@ export class TraceLog {
    */
   stateAt(index) {
     if (!(index >= -1 && index < this.length)) throw new RangeError(`state ${index} of ${this.length} records`);
-    const kept = this.recent.get(index) ?? this.keyframes.get(index);
-    if (kept) return kept;
+    const cached = this.recent.get(index) ?? this.keyframes.get(index);
+    if (cached) return cached;
     if (index === this.tail.index) return this.#remember(this.recent, index, copyState(this.tail), this.recentStates);
     let from = index - 1;
     while (!this.recent.has(from) && !this.keyframes.has(from)) from--;

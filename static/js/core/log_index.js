@@ -113,9 +113,9 @@ function bytesOf(piece) {
  */
 function swap(columns, rows, block, low, high, on) {
   for (let n = high - low, k = on ? low : high - 1; n > 0; n--, k += on ? 1 : -1) {
-    const kept = columns[block[k]];
+    const row = columns[block[k]];
     columns[block[k]] = rows[k];
-    rows[k] = kept;
+    rows[k] = row;
   }
 }
 

@@ -33,10 +33,10 @@ export function messagesOf(ops, contexts = ops.map(() => null)) {
   /** @type {MessageKey[]} */
   const found = [[`op.${type}`, merged(own)]];
   for (const facet of facetsOf(type)) {
-    const said = ops.map((op, i) => facet.of(op, contexts[i]));
-    for (const value of new Set(said)) {
+    const values = ops.map((op, i) => facet.of(op, contexts[i]));
+    for (const value of new Set(values)) {
       if (value === null) continue;
-      const those = own.filter((_, i) => said[i] === value);
+      const those = own.filter((_, i) => values[i] === value);
       for (const some of facet.apart ? those.map((one) => [one]) : [those])
         found.push([`op.${type}.${facet.name}.${value}`, merged(some)]);
     }
@@ -274,19 +274,19 @@ function merged(all) {
   /** @type {Values} */
   const found = { n: all.length, num_seqs: seqs.size };
   for (const name of new Set(all.flatMap((values) => Object.keys(values)))) {
-    const said = all.map((values) => values[name]).filter((value) => (value ?? null) !== null);
-    if (said.length) found[name] = joined(name, said);
+    const present = all.map((values) => values[name]).filter((value) => (value ?? null) !== null);
+    if (present.length) found[name] = joined(name, present);
   }
   return found;
 }
 
-/** @param {string} name @param {any[]} said */
-function joined(name, said) {
-  if (isSequence(name)) return [...new Set(said)];
-  if (isBlocks(name) || name === "media") return said.flat();
-  if (name.startsWith("num_") || name.endsWith("_seconds") || typeof said[0] === "boolean")
-    return said.reduce((sum, value) => sum + Number(value), 0);
-  if (name.endsWith("_steps") && typeof said[0] === "number")
-    return [...new Set([Math.min(...said), Math.max(...said)])];
-  return said[0];
+/** @param {string} name @param {any[]} values */
+function joined(name, values) {
+  if (isSequence(name)) return [...new Set(values)];
+  if (isBlocks(name) || name === "media") return values.flat();
+  if (name.startsWith("num_") || name.endsWith("_seconds") || typeof values[0] === "boolean")
+    return values.reduce((sum, value) => sum + Number(value), 0);
+  if (name.endsWith("_steps") && typeof values[0] === "number")
+    return [...new Set([Math.min(...values), Math.max(...values)])];
+  return values[0];
 }

@@ -97,8 +97,8 @@ export const placeKey = (/** @type {{place: number, outside?: boolean}} */ { pla
 /** @param {Rank} rank @param {import("./trace.js").Stored} op @param {number} index */
 function standIn(rank, op, index) {
   const { medium, tier = null, locality = null, group = null, kind = null, window = null, lora_name: lora = null } = op;
-  const said = [medium, tier, locality, group, kind, window, lora];
-  const key = JSON.stringify(said);
+  const fields = [medium, tier, locality, group, kind, window, lora];
+  const key = JSON.stringify(fields);
   let family = rank.families.get(key);
   if (!family) {
     const where = [tier, locality].filter(Boolean).join(" ");
@@ -163,7 +163,7 @@ export const lastUpTo = (list, index) => /** @type {T | undefined} */ (list[coun
  * @param {number} index
  */
 export function hitsSince(rank, index) {
-  const [hits, asked] = ["vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"].map((name) => {
+  const [hits, queries] = ["vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"].map((name) => {
     const list = rank.readings.get(name) ?? [];
     const count = countUpTo(list, index);
     let sum = 0;
@@ -173,5 +173,5 @@ export function hitsSince(rank, index) {
     }
     return count ? sum : null;
   });
-  return hits === null || asked === null ? null : { hits, asked };
+  return hits === null || queries === null ? null : { hits, asked: queries };
 }

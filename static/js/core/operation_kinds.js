@@ -12,7 +12,7 @@
  * @property {boolean} [routine] a consequence of earlier decisions
  * @property {boolean} [cause] possible trace of a fault: the museum shows it even if both runs did it
  * @property {boolean} [turn] changes the status of its sequence
- * @property {"step" | "between"} [told] `step`: merged over all sequences of a step; `between`: merged across other
+ * @property {"step" | "between"} [merge] `step`: merged over all sequences of a step; `between`: merged across other
  * operations
  */
 
@@ -25,33 +25,33 @@ export const OPERATION_KINDS = {
   defer: { mark: () => "defer", tone: "held" },
   reserve: { cause: true },
   requeue: { routine: true },
-  allocate: { told: "between" },
-  evict: { event: "evict", tone: "lost", told: "between" },
+  allocate: { merge: "between" },
+  evict: { event: "evict", tone: "lost", merge: "between" },
   share: { event: "hit" },
   fork: { event: "fork", mark: () => "fork", turn: true, cause: true },
   copy: { event: "copy", cause: true },
   cache: { routine: true },
-  write: { routine: true, told: "step" },
-  sample: { routine: true, told: "step" },
+  write: { routine: true, merge: "step" },
+  sample: { routine: true, merge: "step" },
   draft: { event: "draft", cause: true },
   verify: { cause: true },
   take_back: { tone: "lost", cause: true },
   swap_out: { event: "swap" },
   swap_in: { event: "swap" },
-  load: { event: "load", told: "between" },
-  store: { told: "between" },
+  load: { event: "load", merge: "between" },
+  store: { merge: "between" },
   await: { tone: "held", turn: true },
-  receive: { event: "load", told: "between" },
+  receive: { event: "load", merge: "between" },
   arrive: { mark: () => "arrive", turn: true },
   transfer_failed: { tone: "lost", turn: true, cause: true },
   hold: { turn: true },
   send: { turn: true },
   expire: { tone: "lost", turn: true },
   lost: { tone: "lost", cause: true },
-  stored: { told: "between" },
-  removed: { event: "evict", tone: "lost", told: "between" },
+  stored: { merge: "between" },
+  removed: { event: "evict", tone: "lost", merge: "between" },
   known_since: { tone: "lost", turn: true, cause: true },
-  forget: { cause: true, told: "step" },
+  forget: { cause: true, merge: "step" },
   keep: { turn: true, cause: true },
   preempt: { event: "preempt", mark: () => "preempt", tone: "lost", turn: true, cause: true },
   finish: {

@@ -32,7 +32,7 @@ export function operationsOf(log, index) {
   const record = log.records[index];
   const groups = blockGroups(log.header);
   const ops = operationsWithReasons(log.header, record);
-  return toldTogether(ops, groups).map((places) => entryOf(log, record, ops, places, groups));
+  return grouped(ops, groups).map((places) => entryOf(log, record, ops, places, groups));
 }
 
 /**
@@ -87,20 +87,21 @@ const groupOfOp = (groups, op) => groupOf(groups, "block_id" in op ? op.block_id
  * @param {ReturnType<typeof blockGroups>} groups
  * @returns {number[][]}
  */
-function toldTogether(ops, groups) {
+function grouped(ops, groups) {
   /** @type {number[][]} */
   const found = [];
   /** @type {Map<string, number[]>} type, sequence and block group -> list that the next of them joins */
   const open = new Map();
   ops.forEach((op, at) => {
-    const { told } = kindOf(op.type);
+    const { merge } = kindOf(op.type);
     const alike = `${op.type}/${sequenceOf(op) ?? ""}/`;
-    const key = told === "step" ? op.type : `${alike}${groupOfOp(groups, op)}`;
-    if (!told) for (const other of open.keys()) if (!other.startsWith(alike) && other.includes("/")) open.delete(other);
+    const key = merge === "step" ? op.type : `${alike}${groupOfOp(groups, op)}`;
+    if (!merge)
+      for (const other of open.keys()) if (!other.startsWith(alike) && other.includes("/")) open.delete(other);
     const list = open.get(key);
     if (list) return void list.push(at);
     found.push([at]);
-    if (told === "step" || "block_id" in op || "cpu_block_id" in op) open.set(key, found[found.length - 1]);
+    if (merge === "step" || "block_id" in op || "cpu_block_id" in op) open.set(key, found[found.length - 1]);
   });
   return found;
 }

@@ -59,7 +59,7 @@ export function prefixTree(log, state, instance = 0) {
   const ways = tree.roots.sort(older).slice();
   for (let node = ways.pop(); node; node = ways.pop()) {
     const before = begun.get(/** @type {Node} of a root: null, which is none */ (node.parent));
-    const own = groups.map((group, g) => (before?.[g] ?? true) && (!isKept(node, group, size) || has(node, group)));
+    const own = groups.map((group, g) => (before?.[g] ?? true) && (!isRetained(node, group, size) || has(node, group)));
     begun.set(node, own);
     node.findable = own.every(Boolean) && groups.every((group) => seesAll(node, group, size));
     ways.push(...node.children.sort(older));
@@ -139,7 +139,7 @@ function seenFrom(count, group, size) {
 }
 
 /** Return whether a group needs a block for every hit beyond it: with a window, only the sinks. */
-const isKept = (/** @type {Node} */ { content }, /** @type {Group} */ group, /** @type {number} */ size) =>
+const isRetained = (/** @type {Node} */ { content }, /** @type {Group} */ group, /** @type {number} */ size) =>
   sightIn(group) === null || content.logical < Math.ceil(group.sinks / size);
 
 /**
@@ -168,7 +168,7 @@ export function missingUpTo(node, groups, size) {
   for (let at = /** @type {Node | null} */ (node); at; at = at.parent) way.push(at);
   way.reverse();
   const lacks = (/** @type {Group} */ group) =>
-    way.find((at, i) => (isKept(at, group, size) || i >= seenFrom(way.length, group, size)) && !has(at, group));
+    way.find((at, i) => (isRetained(at, group, size) || i >= seenFrom(way.length, group, size)) && !has(at, group));
   for (const group of groups) {
     const found = lacks(group);
     if (found) return found.content;

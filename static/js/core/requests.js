@@ -45,15 +45,15 @@ const FEW = 5; // length of the short lists of steps and sequences
  * @typedef {{record: number, step: number, seconds: number, prefill: number, decode: number, seqs: number}} SlowStep
  * @typedef {{records: StepRecord[], header?: import("./trace.js").Header}} Log
  * @typedef {Pick<Row, "seq" | "parts" | "request" | "client" | "lane" | "prompt" | "hit" | "missed" | "moved"
- *   | "preempted" | "end">} Said
+ *   | "preempted" | "end">} Counted
  */
 
 /** Counts derived from operations alone; grows with the log. */
 class Counts {
   length = 0;
-  /** @type {Map<number, Said>} by sequence; parts of a request share theirs */
+  /** @type {Map<number, Counted>} by sequence; parts of a request share theirs */
   bySeq = new Map();
-  /** @type {WeakSet<Said>} admitted at least once */
+  /** @type {WeakSet<Counted>} admitted at least once */
   #admitted = new WeakSet();
   /** @type {number[]} records that are steps */
   steps = [];
@@ -135,8 +135,8 @@ class Counts {
     }
     const { prompt_token_ids: prompt, client = null, waited: lane = 0 } = op;
     const request = requestOf(this.log, op);
-    const said = { request, client, lane, prompt: prompt.length, hit: 0, missed: null, moved: 0, preempted: 0 };
-    this.bySeq.set(op.seq_id, { seq: op.seq_id, parts: [op.seq_id], ...said, end: "waiting" });
+    const common = { request, client, lane, prompt: prompt.length, hit: 0, missed: null, moved: 0, preempted: 0 };
+    this.bySeq.set(op.seq_id, { seq: op.seq_id, parts: [op.seq_id], ...common, end: "waiting" });
   }
 }
 

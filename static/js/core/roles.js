@@ -95,8 +95,8 @@ export class HeadRoles {
     const row = this.#roles.get(layer) ?? [];
     this.#roles.set(layer, row);
     if (row[head]?.version !== this.version) {
-      const telling = this.of(layer, head).filter((one) => one.queries >= FEWEST && standsOut(one));
-      row[head] = { version: this.version, role: telling.length ? telling.reduce(stronger) : null };
+      const distinct = this.of(layer, head).filter((one) => one.queries >= FEWEST && standsOut(one));
+      row[head] = { version: this.version, role: distinct.length ? distinct.reduce(stronger) : null };
     }
     return row[head].role;
   }

@@ -733,6 +733,7 @@ export const STRUCTS = {
       "tokenize": "seconds",
       "detokenize": "seconds",
       "compiled": "bool",
+      "threads": "int",
     },
   ],
   TokenizerFacts: [{"name": "str", "vocab_size": "int", "eos_token_ids": {"list": "int"}}, {}],

@@ -51,8 +51,8 @@ export const OBSERVED = {
         if (hash !== null) state.blocks[id] = emptyBlock(id);
       }
     }
-    for (const { place, instance: whose, block_hash: hash } of state.outside)
-      if (whose === instance && hash !== null) state.outside[place] = emptyPlace(place, instance);
+    for (const { place, instance: owner, block_hash: hash } of state.outside)
+      if (owner === instance && hash !== null) state.outside[place] = emptyPlace(place, instance);
   },
 };
 

@@ -139,8 +139,8 @@ class Timelines {
     if (!wait) return null;
     const steps = this.#stepsOf(this.#instances.get(seq) ?? 0);
     wait.steps = Math.max(0, steps - (this.#waitsFrom.get(seq) ?? 0));
-    const asked = [...wait.deferred.values()].reduce((sum, count) => sum + count, 0);
-    wait.behind = Math.max(0, wait.steps - asked);
+    const deferred = [...wait.deferred.values()].reduce((sum, count) => sum + count, 0);
+    wait.behind = Math.max(0, wait.steps - deferred);
     return wait;
   }
 }

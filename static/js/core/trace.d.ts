@@ -643,6 +643,7 @@ export interface Timing {
   tokenize?: number;
   detokenize?: number;
   compiled?: boolean;
+  threads?: number;
 }
 
 export interface TokenizerFacts {

@@ -191,7 +191,7 @@ const WORDS = {
     term: null,
     value: operationName(l.op.type),
     second: recordName(l),
-    lines: [l.told ? entryText(l.told) : "", factsOf(l.op), t("chain.operation.text", { at: l.at + 1, of: l.of })],
+    lines: [l.entry ? entryText(l.entry) : "", factsOf(l.op), t("chain.operation.text", { at: l.at + 1, of: l.of })],
   }),
   given: (l) => ({
     name: t("chain.given"),

@@ -57,9 +57,9 @@ export const messagesText = (parts, register = "long") => sentences(inRegister(p
  * @param {import("../core/operations.js").Entry} entry
  */
 export function entryText({ parts, later, layers }) {
-  const said = [...inRegister(parts, "long"), ...later].map(inWords);
-  if (layers) said[0] = inLayers(layers, said[0]);
-  return sentences(said);
+  const worded = [...inRegister(parts, "long"), ...later].map(inWords);
+  if (layers) worded[0] = inLayers(layers, worded[0]);
+  return sentences(worded);
 }
 
 /**
@@ -68,9 +68,9 @@ export function entryText({ parts, later, layers }) {
  */
 export function inWords([key, values]) {
   /** @type {Record<string, any>} */
-  const said = {};
-  for (const [name, value] of Object.entries(values)) said[name] = shown(name, value);
-  const text = t(key, said, MISSING);
+  const texts = {};
+  for (const [name, value] of Object.entries(values)) texts[name] = shown(name, value);
+  const text = t(key, texts, MISSING);
   return values.within ? inLayers(values.within, text) : text;
 }
 
@@ -78,11 +78,11 @@ export function inWords([key, values]) {
  * Prefix the sentences of record `index` with the instance if there are several.
  * @param {import("../core/log.js").TraceLog} log
  * @param {number} index
- * @param {string[]} said
+ * @param {string[]} parts
  */
-export function atInstance(log, index, said) {
+export function atInstance(log, index, parts) {
   const instance = index < 0 ? "" : instanceName(log.header, log.records[index]?.instance ?? 0);
-  return instance && said.length ? [t("sentence.at", { instance, text: said[0] }), ...said.slice(1)] : said;
+  return instance && parts.length ? [t("sentence.at", { instance, text: parts[0] }), ...parts.slice(1)] : parts;
 }
 
 /** @param {string} name @param {any} value field of any type */

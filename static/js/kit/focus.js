@@ -39,7 +39,7 @@ export function useReturnedFocus(isOpen, otherwise = "") {
 }
 
 /**
- * Where the focus was left in each view that another one has replaced.
+ * Last focused element of each view that another one has replaced.
  * @type {Map<string, Element | null>}
  */
 const left = new Map();

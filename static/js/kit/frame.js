@@ -10,7 +10,7 @@ const FADE = 80; // ms; replaces motion
 const waiting = new Set();
 let requested = false;
 let faded = -Infinity;
-let said = ""; // the page's last word
+let lastWord = ""; // the page's last word
 
 /** Run `paint` once in the next frame, however often it is scheduled. @param {() => void} paint */
 export function schedule(paint) {
@@ -51,8 +51,8 @@ export function frameDone() {
     String,
   );
   const word = `${index} ${drawn} ${count} ${moves}`;
-  if (word === said) return;
-  said = word;
+  if (word === lastWord) return;
+  lastWord = word;
   setTimeout(() => {
     shown.viewIndex = index;
     shown.numRecords = count;

@@ -74,11 +74,11 @@ function boundsText({ min, over, max, whole }) {
   const [least, most] = [min ?? over, max].map((n) => (n === null || n === undefined ? null : grouped(n)));
   const low = min === null || min === undefined ? "over" : "at_least";
   const both = low === "at_least" && least !== null && most !== null;
-  const said = both ? [t("bounds.between", { least, most })] : [];
-  if (!both && least !== null) said.push(t(`bounds.${low}`, { least }));
-  if (!both && most !== null) said.push(t("bounds.at_most", { most }));
-  if (whole) said.push(t("bounds.whole"));
-  return sentences(said.length ? said : [t("bounds.number")]);
+  const parts = both ? [t("bounds.between", { least, most })] : [];
+  if (!both && least !== null) parts.push(t(`bounds.${low}`, { least }));
+  if (!both && most !== null) parts.push(t("bounds.at_most", { most }));
+  if (whole) parts.push(t("bounds.whole"));
+  return sentences(parts.length ? parts : [t("bounds.number")]);
 }
 
 /**

@@ -33,9 +33,9 @@ const layerWords = (one) =>
 export function LayerBars({ layers, chosen, label, choose = null }) {
   return html`<div class="layer-bars" data-many=${layers.length > MAX_NUMBERED} role="group" aria-label=${label}>
     ${layers.map((one) => {
-      const said = t("layers.one", { layer: one.layer, text: layerWords(one) });
+      const description = t("layers.one", { layer: one.layer, text: layerWords(one) });
       return html`<button key=${one.layer} class="layer-bar" data-layer=${one.layer} disabled=${!choose}
-        aria-pressed=${one.layer === chosen} aria-label=${said} ...${tips([said])}
+        aria-pressed=${one.layer === chosen} aria-label=${description} ...${tips([description])}
         tabindex=${one.layer === (chosen ?? layers[0].layer) ? 0 : -1}
         data-arrows onKeyDown=${(/** @type {KeyboardEvent} */ event) => walk(event)}
         onClick=${() => choose?.(one.layer)}

@@ -1,9 +1,9 @@
 // Figure that answers a question: while the open lesson still has to ask that question, only its space is reserved.
 
 import { t } from "../i18n/words.js";
-import { isAsked } from "../state/lessons.js";
+import { isOpenQuestion } from "../state/lessons.js";
 import { html } from "./html.js";
 
 /** @param {{rule: string, children: import("./html.js").Children}} props `rule`: of the question */
 export const Spoiler = ({ rule, children }) =>
-  isAsked(rule) ? html`<p class="hint figure-asked" data-rule=${rule}>${t("figure.asked")}</p>` : children;
+  isOpenQuestion(rule) ? html`<p class="hint figure-asked" data-rule=${rule}>${t("figure.asked")}</p>` : children;

@@ -51,7 +51,7 @@ export class NoAnswer extends Error {}
 
 export class Client {
   /** @param {Handlers} handlers */
-  constructor({ connect, disconnect, barred = () => {}, ...told }) {
+  constructor({ connect, disconnect, barred = () => {}, ...handlers }) {
     const { io } = /** @type {{io?: any}} */ (globalThis); // its client is a script without types
     /** @type {Socket} */
     const socket = io({
@@ -75,7 +75,7 @@ export class Client {
       disconnect(error.message);
       if (isBarred(error)) barred();
     });
-    for (const [event, handle] of Object.entries(told))
+    for (const [event, handle] of Object.entries(handlers))
       this.socket.on(event, (message, acknowledge) => {
         acknowledge?.(); // sent for `records`, not for every batch
         handle(message);

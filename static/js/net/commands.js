@@ -38,11 +38,11 @@ export async function command(event, body = {}, refused = () => {}) {
     asksForControl.value = true;
     return null;
   }
-  const asked = /** @type {Events[E]["asked"]} */ ({ theater: run.theater, ...body });
+  const message = /** @type {Events[E]["asked"]} */ ({ theater: run.theater, ...body });
   const resets = event === "reset" || event === "configure";
   if (resets) run.resetting += 1;
   try {
-    const answer = await whileBusy(() => client.ask(event, asked, event === "fork" ? { timeout: LONG } : {}));
+    const answer = await whileBusy(() => client.ask(event, message, event === "fork" ? { timeout: LONG } : {}));
     if (event === "fork" && "theater" in answer) rememberSession(String(answer.theater));
     if ("epoch" in answer && resets) run.ownEpoch = answer.epoch;
     return answer;
@@ -55,10 +55,10 @@ export async function command(event, body = {}, refused = () => {}) {
   }
 }
 
-/** Submit prompts, all or none. @param {{text: string, after_steps?: number}[]} asked */
-export function submit(asked) {
+/** Submit prompts, all or none. @param {{text: string, after_steps?: number}[]} wanted */
+export function submit(wanted) {
   const priority = settings.priority.value;
-  const prompts = asked.map((prompt) => (priority ? { ...prompt, priority } : prompt));
+  const prompts = wanted.map((prompt) => (priority ? { ...prompt, priority } : prompt));
   return command("submit", { prompts, sampling: wantedSampling() });
 }
 
@@ -111,14 +111,14 @@ export async function tokensOf(text) {
  * of one head's query, key or value. Returns the server's sentence if refused.
  * @template {"recompute" | "projection"} E
  * @param {E} event
- * @param {Omit<Events[E]["asked"], "theater">} asked
+ * @param {Omit<Events[E]["asked"], "theater">} message
  * @returns {Promise<Events[E]["answer"] | string>}
  */
-export async function askModel(event, asked) {
+export async function askModel(event, message) {
   const { client, run } = session;
   if (!client || !run) return "";
   try {
-    return await client.ask(event, /** @type {Events[E]["asked"]} */ ({ theater: run.theater, ...asked }));
+    return await client.ask(event, /** @type {Events[E]["asked"]} */ ({ theater: run.theater, ...message }));
   } catch (error) {
     return error instanceof Error ? error.message : "";
   }

@@ -14,8 +14,8 @@ export const asksForControl = signal(false);
 /** @returns {string[]} */
 function remembered() {
   try {
-    const kept = JSON.parse(globalThis.localStorage?.getItem(MEMORY_KEY) ?? "[]");
-    return Array.isArray(kept) ? kept.filter((id) => typeof id === "string").slice(-MAX) : [];
+    const ids = JSON.parse(globalThis.localStorage?.getItem(MEMORY_KEY) ?? "[]");
+    return Array.isArray(ids) ? ids.filter((id) => typeof id === "string").slice(-MAX) : [];
   } catch {
     return []; // refused in some private windows, or written by another version
   }

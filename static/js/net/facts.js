@@ -11,16 +11,16 @@ import { showFailure } from "./errors.js";
 
 const AGAIN = 500; // ms until the facts of a model other than the first are requested again
 
-let asked = Promise.resolve();
+let pending = Promise.resolve();
 
 /** Request the facts. The page also works without them, with its own presets. */
 export function askForFacts() {
-  asked = asked.then(fetchFacts);
-  return asked;
+  pending = pending.then(fetchFacts);
+  return pending;
 }
 
 /** Return a promise that resolves when the request for the facts has finished, with or without success. */
-export const answeredFacts = () => asked;
+export const answeredFacts = () => pending;
 
 async function fetchFacts() {
   const wanted = settings.model.peek();
@@ -47,9 +47,9 @@ async function fetchFacts() {
  */
 export async function factsOf(name) {
   const answer = await fetch(name ? `api/model?model=${encodeURIComponent(name)}` : "api/model");
-  const told = await answer.json();
-  if (!answer.ok) throw new Refusal(told.error);
-  return told;
+  const body = await answer.json();
+  if (!answer.ok) throw new Refusal(body.error);
+  return body;
 }
 
 /** Adopt the settings of a new run that depend on the model. @param {Facts} facts */
@@ -74,7 +74,7 @@ export function receiveModel(message) {
   if (message.place !== "first") return;
   const during = connections;
   updates = updates.then(async () => {
-    if (message.state === "ready") await asked;
+    if (message.state === "ready") await pending;
     if (message.state === "ready" && !modelFacts.peek()) await askForFacts();
     if (during === connections) serverModel.value = message;
   });

@@ -99,7 +99,7 @@ export class FollowedRun {
         layer === null
           ? `${from}/records/${records[0]}/capture?${query}`
           : `${from}/layers/${layer}?${query}&records=${records}`,
-      asking: (by) => (store.fetching.value += by),
+      onFetch: (by) => (store.fetching.value += by),
       arrived: () => (store.captureVersion.value += 1),
     });
   }

@@ -10,7 +10,7 @@ const PAUSE = 1000; // ms until a failed fetch may be retried
 
 /**
  * Fetcher for one log. `address(layer, records)` returns the URL, with all layers of one record if `layer` is null;
- * `asking(±1)` and `arrived()` are called on requests and responses.
+ * `onFetch(±1)` and `arrived()` are called on requests and responses.
  */
 export class LayerFetcher {
   /** @type {Set<string>} `${index}/${layer}` that are waited for */
@@ -24,15 +24,15 @@ export class LayerFetcher {
    * @param {TraceLog} log
    * @param {{
    *   address: (layer: number | null, records: number[]) => string,
-   *   asking: (by: number) => void,
+   *   onFetch: (by: number) => void,
    *   arrived: () => void,
    *   fetch?: (url: string) => Promise<Pick<Response, "ok" | "status" | "arrayBuffer">>,
    * }} options
    */
-  constructor(log, { address, asking, arrived, fetch = (url) => globalThis.fetch(url) }) {
+  constructor(log, { address, onFetch, arrived, fetch = (url) => globalThis.fetch(url) }) {
     this.log = log;
     this.address = address;
-    this.asking = asking;
+    this.onFetch = onFetch;
     this.arrived = arrived;
     this.fetch = fetch;
     log.fetchable = true;
@@ -72,7 +72,7 @@ export class LayerFetcher {
 
   /** @param {number | null} layer @param {number[]} indices */
   async #ask(layer, indices) {
-    this.asking(1);
+    this.onFetch(1);
     const forget = () => indices.forEach((index) => this.#asked.delete(`${index}/${layer}`));
     try {
       const answer = await this.fetch(this.address(layer, indices));
@@ -85,7 +85,7 @@ export class LayerFetcher {
     } catch {
       setTimeout(() => (forget(), this.arrived()), PAUSE); // requested again by a panel that still shows them
     } finally {
-      this.asking(-1);
+      this.onFetch(-1);
     }
   }
 

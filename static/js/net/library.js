@@ -35,16 +35,16 @@ export const beingMade = computed(() => {
 const AT_ONCE = 64 * 2 ** 20; // bytes; a larger file is shown from the server instead of being loaded into the page
 const HEAD = 8; // bytes needed to recognize a trace
 
-let asked = 0; // number of list requests: only the response to the latest counts
+let numRequests = 0; // number of list requests: only the response to the latest counts
 
 /** Fetch the list. */
 export async function refresh() {
-  const mine = ++asked;
+  const mine = ++numRequests;
   try {
     const found = await ask("api/recordings");
-    if (mine === asked) [library.value, failed.value] = [found, null];
+    if (mine === numRequests) [library.value, failed.value] = [found, null];
   } catch (error) {
-    if (mine === asked) failed.value = messageOf(error);
+    if (mine === numRequests) failed.value = messageOf(error);
   }
 }
 

@@ -29,11 +29,11 @@ export class Link {
    * @param {Handlers} handlers called for server events until the link is closed
    * @param {(theater: string) => boolean} keeps whether the page shows that session or will return to it
    */
-  constructor({ connect, disconnect, barred, ...told }, keeps) {
+  constructor({ connect, disconnect, barred, ...events }, keeps) {
     this.#keeps = keeps;
     /** @type {Handlers} */
     const handlers = {
-      ...told,
+      ...events,
       connect: () => (this.#reached(true), connect()),
       disconnect: (reason) => ((this.isOnline = false), disconnect(reason)),
       barred,

@@ -51,7 +51,7 @@ export const problem = signal(null);
 
 let life = 0; // generation of the followed log: responses of an earlier one are dropped
 let wanted = -1; // requested record, indexed or not
-let asking = false;
+let isPolling = false;
 
 /**
  * @param {string} what
@@ -70,7 +70,7 @@ async function ask(what, query = {}, theater = own.large.peek()?.theater, more) 
 }
 
 /**
- * Like `ask`, for data up to `record`: during a rebuild the query waits until the index covers that record.
+ * Query data up to `record`, as `ask` does; during a rebuild, wait until the index covers that record.
  * @param {number} record
  * @param {string} what
  * @param {Record<string, number>} query
@@ -191,15 +191,15 @@ function draw(window, at) {
 
 /** Request what is missing, one request at a time; later wishes are handled afterwards. */
 async function ahead() {
-  if (asking) return;
-  asking = true;
+  if (isPolling) return;
+  isPolling = true;
   const mine = life;
   try {
     for (let step = next(); step && life === mine; step = next()) await step();
   } catch (error) {
     if (life === mine) problem.value = error instanceof Error ? error.message : String(error);
   } finally {
-    asking = false;
+    isPolling = false;
   }
   if (life !== mine && overview.peek()) show(wanted);
 }

@@ -72,10 +72,10 @@ function recorded(source, retell) {
 }
 
 /** @type {Retell} */
-async function retoldByServer(asked) {
+async function retoldByServer(message) {
   const { client } = session;
   if (!client) throw new NoAnswer("there is no server");
-  return client.ask("lesson_retell", asked);
+  return client.ask("lesson_retell", message);
 }
 
 /** @type {Retell} */

@@ -9,7 +9,7 @@ import { connection, log, status } from "../state/store.js";
  * Last response: null before a request, `waiting`, `busy`, `failed`, or Roofs.
  * @type {import("../../vendor/signals/signals.js").Signal<"waiting" | "busy" | "failed" | Roofs | null>}
  */
-const asked = signal(null);
+const result = signal(null);
 
 /**
  * Rooflines of the machine of the shown run, or the reason that there are none: `waiting`, `busy`, `failed`, `unknown`.
@@ -19,21 +19,21 @@ export const roofs = computed(() => {
   if (known) return known;
   // recorded on another machine or another day, so today's measurement would not apply
   if (connection.value === "replay") return "unknown";
-  return asked.value ?? "waiting";
+  return result.value ?? "waiting";
 });
 
 async function ask() {
-  if (asked.peek() === "waiting") return;
-  asked.value = "waiting";
+  if (result.peek() === "waiting") return;
+  result.value = "waiting";
   const stoodInTheWay = status.peek()?.mode === "running";
   try {
     const answer = await fetch("api/machine");
-    asked.value = answer.ok ? ((await answer.json()).roofs ?? "failed") : answer.status === 409 ? "busy" : "failed";
+    result.value = answer.ok ? ((await answer.json()).roofs ?? "failed") : answer.status === 409 ? "busy" : "failed";
   } catch {
-    asked.value = "failed";
+    result.value = "failed";
   }
   // the run was paused while the response was in flight, so nothing else would retry
-  if (asked.peek() === "busy" && stoodInTheWay && status.peek()?.mode !== "running") ask();
+  if (result.peek() === "busy" && stoodInTheWay && status.peek()?.mode !== "running") ask();
 }
 
 /**
@@ -43,7 +43,7 @@ export function wantRoofs() {
   return effect(() => {
     const mode = status.value?.mode;
     if (connection.value !== "live" || log.value?.header.machine.roofs) return;
-    const now = asked.peek();
+    const now = result.peek();
     if (now === null || (now === "busy" && mode !== "running")) ask();
   });
 }

@@ -14,7 +14,7 @@ import { answeredFacts, askForFacts, firstRecording, forgetModel, receiveModel }
 import { isRecording } from "./followed_run.js";
 import { Following } from "./following.js";
 import { Link } from "./link.js";
-import { forgetAsked, showEmbedded, showOfSite, startOfSite } from "./site.js";
+import { cancelLoading, showEmbedded, showOfSite, startOfSite } from "./site.js";
 import { fetchLog, logOf } from "./trace_file.js";
 
 /** @import {Joined} from "../core/wire.js" */
@@ -93,10 +93,10 @@ export class Session {
     if (this.state === "file" || this.state === "gone" || wanted === "" || link.isClosed) return;
     const known =
       this.run?.theater === wanted ? { from: store.own.numRecords.value, epoch: this.run?.epoch } : { from: 0 };
-    const asked = wanted ? link.join(wanted, known, (answer) => this.#now.enter(answer)) : this.#create(link);
+    const joining = wanted ? link.join(wanted, known, (answer) => this.#now.enter(answer)) : this.#create(link);
     const { wish } = link;
     try {
-      await asked;
+      await joining;
     } catch (error) {
       if (link.isClosed || link.wish !== wish) return; // replaced by a file or another run
       if (store.serverModel.peek()?.state === "failed") return; // the server exits; its successor is asked
@@ -271,7 +271,7 @@ export class Session {
 
   /** Show an empty log, to be filled by a recorded lesson. @param {Uint8Array} header */
   lay(header) {
-    forgetAsked();
+    cancelLoading();
     this.#now.lay(header);
   }
 

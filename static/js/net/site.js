@@ -10,10 +10,10 @@ import { fetchLog, logOf } from "./trace_file.js";
 /** @typedef {NonNullable<Awaited<ReturnType<typeof fetchLog>>>} Found a log, and where its file is damaged */
 
 /** @type {string | null} recording requested last */
-let asked = null;
+let latest = null;
 
 /** Cancel a pending recording because something else is shown. */
-export const forgetAsked = () => (asked = null);
+export const cancelLoading = () => (latest = null);
 
 /** Show the embedded log, if the page has one. @param {(found: Found) => void} show */
 export async function showEmbedded(show) {
@@ -38,9 +38,9 @@ export async function startOfSite(show) {
  * @param {number | null} step
  */
 export async function showOfSite(show, wanted, step) {
-  asked = wanted;
+  latest = wanted;
   const found = await fetchLog(siteRecording(wanted));
-  if (!found || asked !== wanted) return false;
+  if (!found || latest !== wanted) return false;
   batch(() => {
     backToLive();
     show(found);

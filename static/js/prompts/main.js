@@ -1,4 +1,4 @@
-// Where the page /prompts/traffic begins: it shows the report about a file that grows, and follows it.
+// Entry of the page /prompts/traffic, which shows and follows the report about a growing file.
 
 const PAUSE = 1000; // ms between two questions whether the file has grown
 const KEYED = "details[data-request]";

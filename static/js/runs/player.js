@@ -19,14 +19,14 @@ export class LanesPlayer {
   forks = false;
 
   /**
-   * `wish()`: what to run, null: nothing yet; `told()`: a sentence on the shown step.
+   * `wish()`: what to run, null: nothing yet; `sentence()`: a sentence on the shown step.
    * @param {import("./lockstep.js").Lockstep} lanes
-   * @param {{wish: () => Wish | null, told: () => string}} about
+   * @param {{wish: () => Wish | null, sentence: () => string}} about
    */
-  constructor(lanes, { wish, told }) {
+  constructor(lanes, { wish, sentence }) {
     this.lanes = lanes;
     this.wish = wish;
-    this.told = told;
+    this.sentence = sentence;
     /** Index of the lane on stage; initially the last, which the panel's sentences are about. */
     this.chosen = signal(lanes.names.length - 1);
     const log = computed(() => lanes.logs.value?.[this.chosen.value] ?? null);
@@ -134,7 +134,7 @@ export class LanesPlayer {
     return wish !== null && this.lanes.numSteps.value > 0 && !isSame(wish, this.lanes.asked.value);
   };
 
-  say = () => this.told();
+  say = () => this.sentence();
 
   #atNewest() {
     store.backToLive();

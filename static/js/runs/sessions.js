@@ -24,13 +24,13 @@ export class LaneSessions {
    * @param {string} kind prefix of the sessions' names
    * @param {string[]} names of the lanes
    * @param {boolean} captures whether the lanes' arrays are needed
-   * @param {{lost: (reason: string) => void, failed: (error: unknown) => void}} told
+   * @param {{lost: (reason: string) => void, failed: (error: unknown) => void}} handlers
    */
-  constructor(kind, names, captures, told) {
+  constructor(kind, names, captures, handlers) {
     this.kind = kind;
     this.names = names;
     this.captures = captures;
-    this.told = told;
+    this.handlers = handlers;
   }
 
   /** Set up every lane with the wish's prompts queued. Returns their logs. @param {Wish} wish */
@@ -38,8 +38,8 @@ export class LaneSessions {
     const client = await this.#connect();
     for (const name of this.names) await this.#open(client, name, configs[name], models[name] ?? null);
     for (const lane of this.lanes) {
-      const asked = { theater: lane.theater, prompts: prompts.map((text) => ({ text })), sampling };
-      const { num_records } = await client.ask("submit", asked);
+      const message = { theater: lane.theater, prompts: prompts.map((text) => ({ text })), sampling };
+      const { num_records } = await client.ask("submit", message);
       await lane.arrival(num_records);
     }
     return this.lanes.map((lane) => lane.log);
@@ -84,7 +84,7 @@ export class LaneSessions {
     try {
       this.lanes.find((lane) => lane.theater === message.theater)?.receive(message);
     } catch (error) {
-      this.told.failed(error);
+      this.handlers.failed(error);
     }
   }
 
@@ -93,11 +93,11 @@ export class LaneSessions {
     this.#connected ??= new Promise((done) => {
       const client = new Client({
         connect: () => done(client),
-        disconnect: () => this.told.lost(""),
+        disconnect: () => this.handlers.lost(""),
         status: () => {},
         reset: () => {},
         closed: (/** @type {import("../core/wire.js").Closed} */ message) =>
-          this.lanes.some((lane) => lane.theater === message.theater) && this.told.lost(message.reason),
+          this.lanes.some((lane) => lane.theater === message.theater) && this.handlers.lost(message.reason),
         records: (/** @type {Records} */ message) => this.#receive(message),
       });
       this.#client = client;

@@ -20,11 +20,11 @@ export const tokensWord = (tokens) => quoted(tokens.map(labelOf).join(""));
  * @param {number} place
  */
 export function choices(names, lanes, place) {
-  const said = names.map((name, i) => {
+  const parts = names.map((name, i) => {
     const token = labelsOf(lanes[i])[place];
     return token === undefined ? t("runs.choice_none", { name }) : t("runs.choice", { name, token });
   });
-  return said.join(t("runs.comma"));
+  return parts.join(t("runs.comma"));
 }
 
 /** Return whether the runs agree so far. @param {string[]} names of the runs @param {Aligned | null} aligned */

@@ -15,7 +15,7 @@ const checkedText = ({ checked, against }) =>
   checked ? t("scale.source.checked", { day: checked, against }) : t("scale.source.unchecked");
 
 /** @param {SourceFacts} cited */
-const saidText = ({ says, dated }) => (dated ? t("scale.source.dated", { says, dated }) : says);
+const statementText = ({ says, dated }) => (dated ? t("scale.source.dated", { says, dated }) : says);
 
 /**
  * Sources of the factors of a formula that are figures, each once.
@@ -27,7 +27,7 @@ export function FactorSources({ factors, sources }) {
     if (!own.length) return null;
     const symbols = own.map(({ symbol }) => symbol).join(", ");
     return html`<p key=${symbols} class="hint" data-source=${symbols}>
-      ${t("scale.source.of", { symbols, said: saidText(cited), checked: checkedText(cited) })}
+      ${t("scale.source.of", { symbols, said: statementText(cited), checked: checkedText(cited) })}
     </p>`;
   });
 }

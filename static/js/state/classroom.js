@@ -27,6 +27,8 @@ export const presenting = signal(null);
 export const attendance = signal(null);
 /** Last key press of a remote control; a new object for each press. @type {Signal<Pressed | null>} */
 export const pressed = signal(null);
+/** Id of the question whose answers were taken off the projected view. */
+export const dismissed = signal(-1);
 /**
  * Lesson question put to the class, for pages that do not have that lesson open.
  * @type {Signal<{theater: string, language: string, item: import("../core/wire.js").AskItem} | null>}

@@ -55,7 +55,7 @@ export const checkpoint = computed(() => {
  * Return whether the open lesson still has to ask for what a figure shows; the figure hides it until answered.
  * @param {string} rule identifies the questions
  */
-export const isAsked = (rule) => {
+export const isOpenQuestion = (rule) => {
   const now = currentLesson.value;
   const isItsRun = now?.source === "server" || now?.source === "file" || settings.theater.value === now?.theater;
   return now !== null && isItsRun && now.progress.asks.includes(rule);

@@ -20,7 +20,7 @@ const sent = signal(null);
 const numSequences = computed(() => (own.numRecords.value, own.log.value ? countSequences(own.log.value.tail) : 0));
 
 /** Text of the run's newest request, from any page and also after a reload; null before the first. */
-const asked = computed(() => {
+const inAddress = computed(() => {
   const newest = numSequences.value ? [...(own.log.value?.tail.sequences.values() ?? [])].at(-1) : undefined;
   return newest ? promptText(newest.token_bytes.slice(0, newest.num_prompt_tokens)) : null;
 });
@@ -37,10 +37,10 @@ function promptText([first, ...rest]) {
 const sentHere = computed(() => (sent.value && sent.value.id === own.log.value?.id ? sent.value.text : null));
 
 /** Content of the box. */
-export const draft = computed(() => written.value ?? sentHere.value ?? asked.value ?? offeredPrompts()[0]);
+export const draft = computed(() => written.value ?? sentHere.value ?? inAddress.value ?? offeredPrompts()[0]);
 
 /** Whether the run already has the draft, so that a step must not submit it again. */
-export const draftIsSent = computed(() => written.value === null && (sentHere.value ?? asked.value) !== null);
+export const draftIsSent = computed(() => written.value === null && (sentHere.value ?? inAddress.value) !== null);
 
 /** @param {string} text */
 export const writeDraft = (text) => (written.value = text);

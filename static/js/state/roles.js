@@ -20,7 +20,7 @@ const version = signal(0); // grows with each published result
 let waiting = false; // handle of the next slice
 let shownAt = 0;
 /** @type {Promise<unknown> | null} */
-let asked = null;
+let loading = null;
 
 /** Roles measured so far, a new object for each update; null before there is a run. */
 export const roles = computed(() => {
@@ -49,7 +49,7 @@ effect(() => {
   const model = log.value?.header.model;
   if (!model || (measuredHeads(model).length && !mapIsShown.value)) return;
   if (measuring.value) goOn();
-  else if (!asked) asked = import("../core/roles.js").then((found) => (measuring.value = found));
+  else if (!loading) loading = import("../core/roles.js").then((found) => (measuring.value = found));
 });
 
 function goOn() {

@@ -78,7 +78,7 @@ const isOn = (name) => ![0, false, null, ROWS[name].control.none_as].includes(ch
  * @param {OptionRow} row
  * @param {unknown} strategy
  */
-const isKept = ({ name, derived_under }, strategy) =>
+const isRetained = ({ name, derived_under }, strategy) =>
   applies(name, strategy) && !derived_under?.includes(String(strategy));
 
 /**
@@ -105,7 +105,7 @@ export function adoptConfig(engine) {
   const usual = serverConfig();
   for (const row of ENGINE) {
     const { name } = row;
-    if (!isKept(row, engine.strategy)) continue;
+    if (!isRetained(row, engine.strategy)) continue;
     if (!(name in engine)) {
       if (isOwn(row) && !LAYOUT.includes(row)) optionSetting(name).value = null;
       continue;
@@ -148,7 +148,7 @@ export function differing() {
   return ENGINE.filter(
     (row) =>
       optionSetting(row.name).value !== null &&
-      isKept(row, strategy) &&
+      isRetained(row, strategy) &&
       (row.name in engine ? asField(row) !== engine[row.name] : isOwn(row) && Boolean(asField(row))),
   ).map((row) => row.name);
 }

@@ -63,8 +63,8 @@ function leave() {
 /** @param {Selection} target */
 function push(target) {
   const { entries, at } = trail.peek();
-  const kept = entries.slice(Math.max(0, at + 2 - LONGEST), at + 1);
-  trail.value = { entries: [...kept, { target, step: settings.step.peek() }], at: kept.length };
+  const earlier = entries.slice(Math.max(0, at + 2 - LONGEST), at + 1);
+  trail.value = { entries: [...earlier, { target, step: settings.step.peek() }], at: earlier.length };
 }
 
 /** @type {(a: unknown, b: unknown) => boolean} */
@@ -87,8 +87,8 @@ export function followSelection() {
     if (!wanted) settings.select.value = writeSelection(target);
   });
   effect(() => {
-    const asked = settings.select.value; // also changed by the browser's Back and Forward
-    if (!wanted && asked !== writeSelection(store.selected.peek())) store.selected.value = readSelection(asked);
+    const written = settings.select.value; // also changed by the browser's Back and Forward
+    if (!wanted && written !== writeSelection(store.selected.peek())) store.selected.value = readSelection(written);
   });
   effect(() => {
     if (!wanted || store.drawnIndex.value < 0 || store.viewIndex.value < (settings.step.value ?? 0)) return;

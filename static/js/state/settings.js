@@ -193,6 +193,19 @@ export function markPlace() {
 }
 
 /**
+ * Open a view, so that Back returns to the current one.
+ * @param {string} viewMode
+ * @param {Record<string, unknown>} [more] other settings by name
+ */
+export function openView(viewMode, more = {}) {
+  const all = /** @type {Record<string, Signal<unknown>>} */ (settings);
+  markPlace();
+  batch(() => {
+    for (const [name, value] of Object.entries({ ...more, viewMode })) all[name].value = value;
+  });
+}
+
+/**
  * Read this device's storage, then the address; from then on write both back as settings change. Other pages pass their
  * own `table` and `signals`.
  * @param {{search: string, hash: string, pathname: string}} location
@@ -211,8 +224,8 @@ export function connectSettings(location, history, storage, events = globalThis,
     // unreadable storage counts as empty
   }
   for (const [name, row] of Object.entries(table)) {
-    const kept = row.remember ? row.type.parse(String(remembered[name] ?? "")) : undefined;
-    if (kept !== undefined) signals[name].value = kept;
+    const stored = row.remember ? row.type.parse(String(remembered[name] ?? "")) : undefined;
+    if (stored !== undefined) signals[name].value = stored;
   }
   for (const [name, value] of Object.entries(parseAddress(location, table))) signals[name].value = value;
   events.addEventListener?.("popstate", () => returnTo(parseAddress(location, table), table, signals));

@@ -161,7 +161,7 @@ def test_a_file_a_folder_and_what_is_neither(tmp_path: Path) -> None:
 def test_a_configuration_that_is_none_is_one_sentence(text: bytes, sentence: str) -> None:
     with pytest.raises(ImpossibleInput, match=sentence) as refused:
         architecture_from(text, "m")
-    assert refused.value.said["zh"] and "\n" not in str(refused.value)
+    assert refused.value.translations["zh"] and "\n" not in str(refused.value)
 
 
 def test_settings_that_name_code_or_files_are_not_taken() -> None:

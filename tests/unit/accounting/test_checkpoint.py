@@ -38,8 +38,8 @@ def packed(*ignore: str, **weights: Any) -> dict[str, Any]:
     return {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}, "ignore": list(ignore)}
 
 
-def sizes(config: dict[str, Any], **asked: str) -> dict[str, float]:
-    found = answer(asked, presets(), described(config, "m"))
+def sizes(config: dict[str, Any], **query: str) -> dict[str, float]:
+    found = answer(query, presets(), described(config, "m"))
     return {one.id: one.value for one in found["sizes"]}
 
 

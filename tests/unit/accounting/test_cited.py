@@ -28,6 +28,6 @@ def test_each_has_words_and_a_source(language: str) -> None:
 
 def test_what_is_computed_beside_them() -> None:
     """1,000 of 4,096 tokens fill 24 % of one piece; in pages of 16 they lie in 63, of 1,008 slots: 99 %."""
-    asked = {"model": "llama-2-7b", "context": "1000", "max_model_len": "4096"}
-    held = {one.id: one.value for one in answer(asked, presets())["held"]}
+    query = {"model": "llama-2-7b", "context": "1000", "max_model_len": "4096"}
+    held = {one.id: one.value for one in answer(query, presets())["held"]}
     assert held == pytest.approx({"held_reserved": 1000 / 4096, "held_paged": 1000 / 1008})

@@ -112,16 +112,16 @@ def test_ones_own_model_on_ones_own_card_reaches_every_section(
     assert [way["placement"] is not None for way in placed["ways"]] == [True, True, True]
     elsewhere = placements(MultiDict({"model": "mine"}), presets([file]))["ways"][0]["refused"] or {}
     assert "the layers of Mine were not measured on A100 SXM 80GB; there are times on desk" in elsewhere["en"]
-    nobody = SimpleNamespace(is_live=False, first=SimpleNamespace(is_loading=False))
-    here = RooflineContext(cast("Any", None), cast("Any", nobody), tmp_path, presets=file)
+    models = SimpleNamespace(is_live=False, first=SimpleNamespace(is_loading=False))
+    here = RooflineContext(cast("Any", None), cast("Any", models), tmp_path, presets=file)
     steps = subject(here, MultiDict({"model": "mine", "gpu": "desk"}))
     assert (steps.shape.name, steps.roof.bytes_per_second) == ("Mine", 900e9)
     requests = tmp_path / "requests.jsonl"
     requests.write_text('{"timestamp": 0, "input_length": 512, "output_length": 2, "hash_ids": [1]}\n')
-    asked = ["simulate", str(requests), "--model", "mine", "--gpu", "desk"]
-    assert main([*asked, "--presets", str(file), "--json"]) == 0
+    arguments = ["simulate", str(requests), "--model", "mine", "--gpu", "desk"]
+    assert main([*arguments, "--presets", str(file), "--json"]) == 0
     assert "layers of Mine on 1 × My card (measured at my desk)" in json.loads(capsys.readouterr().out)["source"]
-    assert main(asked) == 2
+    assert main(arguments) == 2
     assert (
         "--model 'mine' is unknown, or its layers were not measured; use one of llama-2-7b" in capsys.readouterr().err
     )

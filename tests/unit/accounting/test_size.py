@@ -21,42 +21,42 @@ def by_id(numbers: list[Derived]) -> dict[str, float]:
     return {one.id: one.value for one in numbers}
 
 
-def asked(**given: object) -> dict[str, Any]:
+def answer_of(**given: object) -> dict[str, Any]:
     return answer({name: str(value) for name, value in given.items()}, presets())
 
 
-def said_of(found: dict[str, Any]) -> dict[str, float]:
+def figures_of(found: dict[str, Any]) -> dict[str, float]:
     return {one.kind: one.wrong.value for one in found["mistakes"]}
 
 
 def test_gpt3_is_72_gib_of_cache_beside_326_of_weights_and_not_half() -> None:
-    answered = asked(model="gpt-3", batch=16, context=1024)
+    answered = answer_of(model="gpt-3", batch=16, context=1024)
     found = by_id(answered["sizes"])
     assert found["kv_batch"] == 72 * GIB and round(found["weights"] / GIB) == 326
     assert round(100 * found["kv_share"]) == 22
-    assert round(said_of(answered)["half"] / GIB) == 163, "what is often said is not what it is"
-    assert said_of(answered)["decimal"] == 72 * 10**9
+    assert round(figures_of(answered)["half"] / GIB) == 163, "what is often said is not what it is"
+    assert figures_of(answered)["decimal"] == 72 * 10**9
 
 
 def test_gpt3_at_32_thousand_tokens_is_two_and_a_quarter_tib() -> None:
-    found = by_id(asked(model="gpt-3", batch=16, context=32768, max_model_len=32768)["sizes"])
+    found = by_id(answer_of(model="gpt-3", batch=16, context=32768, max_model_len=32768)["sizes"])
     assert found["kv_batch"] == 2304 * GIB
 
 
 def test_first_generation_qwen_is_eight_times_qwen2() -> None:
-    of_first, of_second = asked(model="qwen-72b", batch=32), asked(model="qwen2-72b", batch=32)
+    of_first, of_second = answer_of(model="qwen-72b", batch=32), answer_of(model="qwen2-72b", batch=32)
     first, second = by_id(of_first["sizes"]), by_id(of_second["sizes"])
     assert (first["kv_request"], first["kv_batch"]) == (5 * GIB, 160 * GIB)
     assert (second["kv_request"], second["kv_batch"]) == (5 * GIB / 8, 20 * GIB)
     assert round(first["weights"] / GIB) == 134
-    assert said_of(of_second)["generation"] == first["kv_token"] and said_of(of_first)["generation"] == 327_680
-    assert said_of(of_second)["hidden_size"] == 8 * second["kv_token"]
-    assert "hidden_size" not in said_of(of_first), "with a key for each head that formula is right"
+    assert figures_of(of_second)["generation"] == first["kv_token"] and figures_of(of_first)["generation"] == 327_680
+    assert figures_of(of_second)["hidden_size"] == 8 * second["kv_token"]
+    assert "hidden_size" not in figures_of(of_first), "with a key for each head that formula is right"
 
 
 def test_opt_66b_moves_97_gbit_a_second_at_ten_requests() -> None:
     """512 tokens of 2.25 MiB; DistServe (arXiv 2401.09670) gives 1.13 GB and 90 Gbit/s for it."""
-    found = asked(model="opt-66b", context=512, arrivals=10)
+    found = answer_of(model="opt-66b", context=512, arrivals=10)
     moved = by_id(found["moved"])
     assert moved["kv_moved"] == 1_207_959_552
     assert moved["kv_rate"] == 12_079_595_520 and moved["kv_bit_rate"] == 96_636_764_160
@@ -73,40 +73,40 @@ def test_int4_is_more_than_a_quarter_for_its_scales_are_stored_too() -> None:
     shape = KvShape(4, 2, 32, 32)
     assert kv_token(shape, 0.5, 4).value == 320 == 0.3125 * kv_token(shape, 2).value
     assert kv_token(shape, 1, 2).value == 0.53125 * kv_token(shape, 2).value
-    found = asked(model="llama-2-7b", kv_dtype="int4")
-    assert said_of(found)["quarter"] == 131_072 < by_id(found["sizes"])["kv_token"] == 2 * 32 * 32 * (64 + 4)
+    found = answer_of(model="llama-2-7b", kv_dtype="int4")
+    assert figures_of(found)["quarter"] == 131_072 < by_id(found["sizes"])["kv_token"] == 2 * 32 * 32 * (64 + 4)
 
 
 def test_a_latent_vector_is_not_its_heads() -> None:
-    found = asked(model="deepseek-v3", dtype="bfloat16")
+    found = answer_of(model="deepseek-v3", dtype="bfloat16")
     assert by_id(found["sizes"])["kv_token"] == 61 * 576 * 2
-    assert said_of(found)["heads"] == 61 * 128 * (192 + 128) * 2
-    split = asked(model="deepseek-v3", tensor_parallel=8)
-    assert said_of(split)["heads"] == 61 * 16 * (192 + 128) * 2, "a GPU has 16 of the heads, and all of the vector"
-    assert said_of(found)["active"] == 74 * 10**9 < by_id(found["sizes"])["weights"] == 1342 * 10**9
+    assert figures_of(found)["heads"] == 61 * 128 * (192 + 128) * 2
+    split = answer_of(model="deepseek-v3", tensor_parallel=8)
+    assert figures_of(split)["heads"] == 61 * 16 * (192 + 128) * 2, "a GPU has 16 of the heads, and all of the vector"
+    assert figures_of(found)["active"] == 74 * 10**9 < by_id(found["sizes"])["weights"] == 1342 * 10**9
 
 
 def test_weights_of_four_bits_are_more_than_a_quarter() -> None:
     """Llama 3.1 8B: 2 · 128,256 · 4,096 of its weights, embedding and output, stay in 16 bits; 128 others have
     a scale of 16 bits together. 5.70 GB, where a quarter of 16.06 would be 4.02."""
-    found = asked(model="llama-3.1-8b", dtype="int4")
+    found = answer_of(model="llama-3.1-8b", dtype="int4")
     kept = 2 * 128_256 * 4096
     assert by_id(found["sizes"])["weights"] == math.ceil((8_030_261_248 - kept) * (64 + 2) / 128 + 2 * kept)
-    assert said_of(found)["bits"] == 8_030_261_248 / 2
-    assert "bits" not in said_of(asked(model="llama-3.1-8b"))
-    tied = by_id(asked(model="gemma-3-4b", dtype="int8")["sizes"])["weights"]
+    assert figures_of(found)["bits"] == 8_030_261_248 / 2
+    assert "bits" not in figures_of(answer_of(model="llama-3.1-8b"))
+    tied = by_id(answer_of(model="gemma-3-4b", dtype="int8")["sizes"])["weights"]
     assert tied == 3_880_263_168 + 262_208 * 2560, "one matrix for both, which takes a byte more for each weight"
 
 
 def test_a_checkpoint_counts_as_it_was_published() -> None:
     """gpt-oss-120b has its experts in MXFP4 (OpenAI, arXiv 2508.10925, table 1: 60.8 GiB), DeepSeek-V3 all but the
     embeddings in FP8 with a float32 for each 128 × 128."""
-    weights = by_id(asked(model="gpt-oss-120b")["sizes"])["weights"]
+    weights = by_id(answer_of(model="gpt-oss-120b")["sizes"])["weights"]
     assert weights / GIB == pytest.approx(60.8, abs=0.1)
     kept = 2 * 129_280 * 7168
-    of_deepseek = by_id(asked(model="deepseek-v3")["sizes"])["weights"]
+    of_deepseek = by_id(answer_of(model="deepseek-v3")["sizes"])["weights"]
     assert of_deepseek == math.ceil((671 * 10**9 - kept) * (1 + 4 / 128**2) + 2 * kept)
-    assert by_id(asked(model="llama-2-7b")["sizes"])["weights"] == 2 * 6_738_415_616
+    assert by_id(answer_of(model="llama-2-7b")["sizes"])["weights"] == 2 * 6_738_415_616
 
 
 def test_heads_are_divided_and_at_last_repeated_and_a_latent_vector_is_whole_on_each_gpu() -> None:
@@ -186,8 +186,8 @@ def test_what_a_card_has_is_what_its_driver_reports_and_not_its_name() -> None:
     assert cards["t4"].room_bytes == 15 * GIB and cards["v100-32gb"].room_bytes == cards["v100-32gb"].memory_bytes
     for card in cards.values():
         assert 1 <= card.room_bytes / card.memory_bytes < 1.08, f"{card.id}: GB or GiB, with ECC or without"
-    room = by_id(next(one for one in asked()["gpus"] if one["id"] == "a100-80gb")["numbers"])["kv_room"]
-    sizes = by_id(asked()["sizes"])
+    room = by_id(next(one for one in answer_of()["gpus"] if one["id"] == "a100-80gb")["numbers"])["kv_room"]
+    sizes = by_id(answer_of()["sizes"])
     assert room == int(0.9 * 80 * GIB - sizes["weights"] - sizes["activations"] - GIB)
 
 
@@ -214,12 +214,12 @@ def test_what_cannot_be_is_said_in_one_sentence_of_each_language(
 ) -> None:
     with pytest.raises(ImpossibleInput, match=sentence) as refused:
         answer(given, presets())
-    assert chinese in refused.value.said["zh"]
+    assert chinese in refused.value.translations["zh"]
 
 
 def test_all_sentences_are_there_in_both_languages_with_the_same_blanks() -> None:
     from string import Formatter
 
-    for key, said in sentence.texts.items():
-        blanks = [{name for _, name, _, _ in Formatter().parse(text) if name} for text in said.values()]
-        assert said.keys() == {"en", "zh"} and blanks[0] == blanks[1], key
+    for key, texts in sentence.texts.items():
+        blanks = [{name for _, name, _, _ in Formatter().parse(text) if name} for text in texts.values()]
+        assert texts.keys() == {"en", "zh"} and blanks[0] == blanks[1], key

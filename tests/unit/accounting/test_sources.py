@@ -22,7 +22,7 @@ LINKS = list(presets().links.values())
 SHIPPED: list[Sourced] = [*model_presets(), *gpu_presets(), *LINKS]
 LAYERS = {"num_layers", "sliding_layers", "state_layers", "cross_layers"}
 # not figures: the requested quantity, and the choices with it
-ASKED = {
+SOURCED = {
     *Load.__struct_fields__, "element_bytes", "scale_bytes", "state_bytes", "weight_bytes",
     "activation_bytes", "kept_bytes", "reserve",
 }  # fmt: skip
@@ -34,14 +34,14 @@ def test_every_figure_has_one_source() -> None:
     what, and what was compared with others only says that it was not the vendor's own sheet.
     """
     for preset in SHIPPED:
-        assert {name for told in preset.source_facts({}) for name in told.figures} == set(preset.figures)
-        for told in preset.source_facts({}):
-            assert told.figures and len(told.says) > 10, told
-            assert told.dated is None or date(2010, 1, 1) <= told.dated <= date.today()
-            assert (told.checked is None) == (not told.against), told
-            assert told.checked is None or (told.dated or date(2010, 1, 1)) <= told.checked <= date.today()
-            if re.search("data sheet|brief|Specification|roadmap", told.says) and told.checked:
-                assert re.search("not the (sheet|brief|specification|roadmap) itself", told.against), told
+        assert {name for fact in preset.source_facts({}) for name in fact.figures} == set(preset.figures)
+        for fact in preset.source_facts({}):
+            assert fact.figures and len(fact.says) > 10, fact
+            assert fact.dated is None or date(2010, 1, 1) <= fact.dated <= date.today()
+            assert (fact.checked is None) == (not fact.against), fact
+            assert fact.checked is None or (fact.dated or date(2010, 1, 1)) <= fact.checked <= date.today()
+            if re.search("data sheet|brief|Specification|roadmap", fact.says) and fact.checked:
+                assert re.search("not the (sheet|brief|specification|roadmap) itself", fact.against), fact
         assert len({preset.source_of(name) for name in LAYERS & set(preset.figures)}) <= 1, "one number of the formula"
 
 
@@ -75,14 +75,14 @@ def test_of_a_roof_of_experts_and_of_latent_attention_too(tmp_path: Path) -> Non
             return self
 
     here = RooflineContext(cast("Any", None), cast("Any", Nobody()), tmp_path)
-    asked = MultiDict({"model": "mixtral-8x7b", "gpu": "t4", "dtype": "int8"})
-    found = steps(subject(here, asked), tmp_path, asked)
+    query = MultiDict({"model": "mixtral-8x7b", "gpu": "t4", "dtype": "int8"})
+    found = steps(subject(here, query), tmp_path, query)
     assert found["roof"].source.startswith("NVIDIA T4 data sheet; NVIDIA T4 product brief")
-    meanings = {meaning: told.says for told in found["sources"] for meaning in told.meanings}
+    meanings = {meaning: source.says for source in found["sources"] for meaning in source.meanings}
     assert "data sheet" in meanings["peak_flops"] and "product brief" in meanings["bandwidth"]
     assert meanings["experts"] == meanings["experts_of_a_token"] and "2401.04088" in meanings["experts"]
-    asked = MultiDict({"model": "deepseek-v3", "gpu": "h100-80gb"})
-    found = steps(subject(here, asked), tmp_path, asked)
+    query = MultiDict({"model": "deepseek-v3", "gpu": "h100-80gb"})
+    found = steps(subject(here, query), tmp_path, query)
     latent = [found["chosen"][phase]["latent"] for phase in ("decode", "prefill")]
     assert [one.value for one in latent] == [2 * 128 * (576 + 512), 2 * 128 * (192 + 128)]
     for one in latent:
@@ -90,8 +90,8 @@ def test_of_a_roof_of_experts_and_of_latent_attention_too(tmp_path: Path) -> Non
 
 
 def _check_all(preset: Sourced, numbers: list[Derived], sources: list[SourceFacts]) -> None:
-    told = {meaning for one in sources for meaning in one.meanings}
+    meanings = {meaning for one in sources for meaning in one.meanings}
     for number in numbers:
         for factor in number.factors:
-            if not factor.of and factor.meaning not in ASKED | COUNTED:
-                assert factor.meaning in told, f"{preset.id}: {factor.symbol} of {number.id}"
+            if not factor.of and factor.meaning not in SOURCED | COUNTED:
+                assert factor.meaning in meanings, f"{preset.id}: {factor.symbol} of {number.id}"

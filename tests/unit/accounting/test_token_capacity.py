@@ -10,8 +10,8 @@ KNOWN = presets()
 
 def test_the_page_and_an_instance_have_the_same_room() -> None:
     for model, tp in sorted({(one.model, one.tensor_parallel) for one in layer_file().layer}):
-        asked = {"model": model, "tensor_parallel": str(tp)}
-        sized = answer(asked, KNOWN)
+        query = {"model": model, "tensor_parallel": str(tp)}
+        sized = answer(query, KNOWN)
         token = next(one.value for one in sized["sizes"] if one.id == "kv_token")
         for card in sized["gpus"]:
             left = card["numbers"][0]

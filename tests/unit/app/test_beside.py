@@ -30,16 +30,18 @@ def test_requests_come_in_the_order_of_their_steps(tmp_path: Path) -> None:
     assert late.prompt == "a"
 
 
-@pytest.mark.parametrize(("text", "said"), [("{", "line 1"), ('{"prompt": "a", "at": 3}', "at"), ("", "no requests")])
-def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "line 1"), ('{"prompt": "a", "at": 3}', "at"), ("", "no requests")]
+)
+def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(BesideError, match=said):
+    with pytest.raises(BesideError, match=message):
         requests_in(path)
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         (EngineConfig(num_blocks=8, strategy="concat"), "strategy concat"),
         (EngineConfig(num_blocks=8, preemption_mode="swap", swap_space=4), "preemption_mode swap"),
@@ -47,8 +49,8 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, said: str) ->
         (EngineConfig(num_blocks=8, attention_window=16), "attention window"),
     ],
 )
-def test_settings_that_vllm_has_not_are_refused(model: LoadedModel, config: EngineConfig, said: str) -> None:
-    with pytest.raises(BesideError, match=said):
+def test_settings_that_vllm_has_not_are_refused(model: LoadedModel, config: EngineConfig, message: str) -> None:
+    with pytest.raises(BesideError, match=message):
         settled(config, model)
 
 

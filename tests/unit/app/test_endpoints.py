@@ -29,7 +29,7 @@ EMPTY = Memory(
 )  # fmt: skip
 
 
-def asked(path: str, **more: Any) -> Request:
+def request_of(path: str, **more: Any) -> Request:
     return Request(EnvironBuilder(path, **more).get_environ())
 
 
@@ -70,9 +70,9 @@ def value(response: Response) -> Any:
 
 
 def test_a_record_in_both_forms_with_its_epoch():
-    answer = api.record(here(), asked("/?format=json&epoch=2"), "t", 1)
+    answer = api.record(here(), request_of("/?format=json&epoch=2"), "t", 1)
     assert value(answer)["index"] == 1 and answer.headers["X-Epoch"] == "2"
-    packed = api.record(here(), asked("/"), "t", 2)
+    packed = api.record(here(), request_of("/"), "t", 2)
     assert codec.decode(packed.get_data(), StepRecord).index == 2 and packed.mimetype == "application/msgpack"
 
 
@@ -87,7 +87,7 @@ def test_a_record_in_both_forms_with_its_epoch():
 )
 def test_what_is_wrong_with_a_question_for_a_record(path: str, index: int, message: str):
     with pytest.raises(AppError, match=message):
-        api.record(here(), asked(path), "t", index)
+        api.record(here(), request_of(path), "t", index)
 
 
 def test_without_a_model():
@@ -96,25 +96,25 @@ def test_without_a_model():
         api_models.ModelsContext(theaters, Models(ModelEntry(model)), ServerSettings(), None)
         for model in (None, FakeModel())
     ]
-    facts = value(api_models.model_facts(without, asked("/")))
+    facts = value(api_models.model_facts(without, request_of("/")))
     assert facts["live"] is False and facts["model"] is None and facts["config"]["strategy"] == "paged"
     with pytest.raises(AppError, match="there is no live model here"):
-        api_models.machine(without, asked("/"))
-    assert value(api_models.models(without, asked("/")))["models"] == []
-    assert value(api_models.model_facts(live, asked("/")))["live"] is True
+        api_models.machine(without, request_of("/"))
+    assert value(api_models.models(without, request_of("/")))["models"] == []
+    assert value(api_models.model_facts(live, request_of("/")))["live"] is True
 
 
 def test_an_upload_that_is_too_large_is_refused_before_it_is_read():
     nothing: Any = None
     room = endpoints.RecordingsContext(nothing, nothing, ServerSettings(max_recording_bytes=10))
     with pytest.raises(AppError, match="this server takes recordings of up to 0 MiB"):
-        endpoints.upload(room, asked("/", method="POST", data=b"x" * 11))
+        endpoints.upload(room, request_of("/", method="POST", data=b"x" * 11))
 
 
 def test_the_list_of_benchmarks():
     records = SimpleNamespace(scenarios=lambda: [{"id": "a"}], all=list)
     runs = SimpleNamespace(can_run=True, keeps_records=False)
-    answer = value(bench_page.index(bench_page.BenchContext(records, runs), asked("/")))  # type: ignore[arg-type]
+    answer = value(bench_page.index(bench_page.BenchContext(records, runs), request_of("/")))  # type: ignore[arg-type]
     assert answer == {
         "scenarios": [{"id": "a"}],
         "records": [],

@@ -37,8 +37,8 @@ def test_it_says_what_the_modules_said(tmp_path: Path) -> None:
         "console.log(JSON.stringify([globalThis.told, await all()]));\n",
         encoding="utf-8",
     )
-    said = subprocess.run([node(), "try.js"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    assert json.loads(said) == [[4, 4, 5, "Three"], [[4, 5, "Three"], 2, 4]]
+    output = subprocess.run([node(), "try.js"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert json.loads(output) == [[4, 4, 5, "Three"], [[4, 5, "Three"], 2, 4]]
 
 
 @pytest.mark.parametrize(

@@ -18,18 +18,18 @@ VARIABLES = {"PYTHONPATH", "PYTHONSAFEPATH", "KVTHEATER_TOKEN"}
 def test_the_entry_point_is_what_the_proxy_takes(monkeypatch) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     module, _, name = project["entry-points"]["jupyter_serverproxy_servers"]["kvtheater"].partition(":")
-    told = getattr(import_module(module), name)()
-    assert set(told) == KNOWN and set(told["environment"]) == VARIABLES
-    assert Path(told["launcher_entry"]["icon_path"]).read_text(encoding="utf-8").startswith("<svg")
-    assert told["timeout"] > 5  # seconds; Jupyter's own 5 are few where a machine is busy
+    answer = getattr(import_module(module), name)()
+    assert set(answer) == KNOWN and set(answer["environment"]) == VARIABLES
+    assert Path(answer["launcher_entry"]["icon_path"]).read_text(encoding="utf-8").startswith("<svg")
+    assert answer["timeout"] > 5  # seconds; Jupyter's own 5 are few where a machine is busy
 
-    _, module_flag, package, *arguments = [word.format(port=4321) for word in told["command"]]
+    _, module_flag, package, *arguments = [word.format(port=4321) for word in answer["command"]]
     assert (module_flag, package) == ("-m", "app")
-    for variable, value in told["environment"].items():
+    for variable, value in answer["environment"].items():
         monkeypatch.setenv(variable, value)
     given = build_parser(arguments).parse_args(arguments)
     assert given.host is None  # so it is the loopback interface
     settings = server_settings(Namespace(**vars(given) | {"host": "127.0.0.1"}))
-    header = told["request_headers_override"]["Authorization"]
+    header = answer["request_headers_override"]["Authorization"]
     assert given.port == 4321 and settings.token
     assert settings.token == bearer({"HTTP_AUTHORIZATION": header}) and len(settings.token) >= 16

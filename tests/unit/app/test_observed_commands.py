@@ -15,11 +15,11 @@ LOG = str(Path(__file__).parents[2] / "golden" / "observed.kvtrace")
 
 def test_show_has_its_messages_and_what_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "show", LOG]) == 0
-    said = capsys.readouterr().out
-    assert "watched  vLLM 0.32.0, m, 1024 blocks of 32" in said
-    assert "unknown  ids, ref_counts, copies, requests" in said
-    assert "message 3, asked for" in said and "since message 13: gap" in said and "2 metrics" in said
-    assert "blocks held" not in said and "Connection refused" in said
+    output = capsys.readouterr().out
+    assert "watched  vLLM 0.32.0, m, 1024 blocks of 32" in output
+    assert "unknown  ids, ref_counts, copies, requests" in output
+    assert "message 3, asked for" in output and "since message 13: gap" in output and "2 metrics" in output
+    assert "blocks held" not in output and "Connection refused" in output
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,14 @@ def test_what_would_be_made_up_is_refused_in_a_sentence(
 ) -> None:
     name, *rest = [part.replace("OUT", str(tmp_path / "out")) for part in command]
     assert main(["trace", name, LOG, *rest]) == 2
-    said = capsys.readouterr().err
-    assert "does not say its requests, tokens, steps" in said and said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert "does not say its requests, tokens, steps" in output and output.count("\n") == 1
 
 
 def test_two_of_them_are_compared_by_what_they_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "compare", LOG, LOG]) == 0
-    said = capsys.readouterr().out
-    assert "first operation that differs: none" in said and "preemptions" not in said
+    output = capsys.readouterr().out
+    assert "first operation that differs: none" in output and "preemptions" not in output
     assert main(["trace", "compare", LOG, LOG, "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"first_op", "unknown"}
 

@@ -63,8 +63,8 @@ def test_each_module_is_there_once_by_whatever_name_it_is_asked_for(folder: Path
         (sent / name).write_text(text(modules, name), encoding="utf-8")
     (sent / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     (sent / "says.js").write_text(SAYS, encoding="utf-8")
-    said = subprocess.run([node(), "says.js"], cwd=sent, capture_output=True, text=True, check=True).stdout
-    assert json.loads(said) == [["workspace", "main", "other"], True, 7, 7]
+    output = subprocess.run([node(), "says.js"], cwd=sent, capture_output=True, text=True, check=True).stdout
+    assert json.loads(output) == [["workspace", "main", "other"], True, 7, 7]
 
 
 def test_who_has_a_version_hears_of_a_new_one(folder: Path) -> None:

@@ -46,8 +46,8 @@ def line(tmp_path: Path, mode: Mode, body: Any = BODY, key: str = "a-key-that-is
 
 def test_a_whole_body_is_whole_but_for_the_requests_own_key(tmp_path: Path) -> None:
     assert line(tmp_path, "whole") == BODY
-    said = BODY | {"system": "my key is a-key-that-is-long"}
-    assert line(tmp_path, "whole", said)["system"] == f"my key is {REDACTED}"
+    body = BODY | {"system": "my key is a-key-that-is-long"}
+    assert line(tmp_path, "whole", body)["system"] == f"my key is {REDACTED}"
     assert line(tmp_path, "whole", key="m") == BODY, "too short for a secret, and a letter of many words"
 
 
@@ -117,8 +117,8 @@ STREAMS: dict[str, tuple[list[Any], dict[str, Any] | None]] = {
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.parametrize("encoding", ["", "gzip", "deflate"])
 def test_usage_is_found_in_a_stream_however_it_is_cut(name: str, encoding: str) -> None:
-    told, usage = STREAMS[name]
-    data = b"".join(b"event: x\r\ndata: " + json.dumps(one).encode() + b"\r\n\r\n" for one in told)
+    stream, usage = STREAMS[name]
+    data = b"".join(b"event: x\r\ndata: " + json.dumps(one).encode() + b"\r\n\r\n" for one in stream)
     packed = {"": data, "gzip": gzip.compress(data), "deflate": zlib.compress(data)}[encoding]
     for seed in range(20):
         draw, at = random.Random(seed), 0

@@ -83,20 +83,20 @@ def routes() -> set[str]:
 
 
 def test_every_event_has_a_row() -> None:
-    told = set(re.findall(r"`(\w+)`", TABLE))
-    assert not set(ALL_EVENTS) - told
+    named = set(re.findall(r"`(\w+)`", TABLE))
+    assert not set(ALL_EVENTS) - named
 
 
 def test_every_route_that_takes_a_body_has_a_row() -> None:
-    told = set(re.findall(r"`([A-Z]+ [^`]*)`", TABLE))
-    assert routes() == told
+    named = set(re.findall(r"`([A-Z]+ [^`]*)`", TABLE))
+    assert routes() == named
 
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_a_number_of_the_table_is_the_codes(name: str) -> None:
     """Written as `5,000<!-- frames -->`: the number, and the name of its constant in a comment."""
-    told = re.findall(rf"([\d,.]+)<!-- {name} -->", TABLE)
-    assert told and {float(number.replace(",", "")) for number in told} == {float(BOUNDS[name])}
+    figures = re.findall(rf"([\d,.]+)<!-- {name} -->", TABLE)
+    assert figures and {float(number.replace(",", "")) for number in figures} == {float(BOUNDS[name])}
 
 
 def test_every_number_of_the_table_is_held_to_something() -> None:

@@ -36,14 +36,14 @@ def requests(folder: Path, *rows: dict[str, Any]) -> str:
 
 def test_a_service_on_a_card_and_its_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
-    asked = [SHIPPED, *A100, "--scale", "16", "--num-requests", "40", "--record", str(path)]
-    found = simulated(capsys, *asked)
+    arguments = [SHIPPED, *A100, "--scale", "16", "--num-requests", "40", "--record", str(path)]
+    found = simulated(capsys, *arguments)
     assert (found["requests"], found["rejected"]) == (40, 0) and found["ttft"]["p50"] < found["ttft"]["p99"]
     assert not list(check(path))
     with TraceReader(path) as log:
         assert log.header.simulated is not None and log.header.model.name == "Llama 2 7B"
         assert len(log.state_at(len(log) - 1).finished) == 40
-    assert "exists already" in refused(capsys, *asked)
+    assert "exists already" in refused(capsys, *arguments)
 
 
 def test_one_request_takes_what_its_steps_take(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_one_request_takes_what_its_steps_take(capsys: pytest.CaptureFixture[str
 
 
 def test_prefill_and_decode_apart_move_what_they_must(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = [SHIPPED, *A100, "--scale", "16", "--num-requests", "20", "--prefill", "1", "--decode", "1"]
-    found = simulated(capsys, *asked, "--link-gb-per-second", "25")
+    arguments = [SHIPPED, *A100, "--scale", "16", "--num-requests", "20", "--prefill", "1", "--decode", "1"]
+    found = simulated(capsys, *arguments, "--link-gb-per-second", "25")
     assert found["moved_bytes"] > 0 and len(found["busy"]) == 2
 
 
@@ -132,10 +132,10 @@ def test_rows_that_do_not_determine_it_are_a_sentence(
 def test_as_a_recorded_run_was(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Its model, its settings and its step times: other requests take what they would have taken there."""
     path, out = tmp_path / "first.kvtrace", tmp_path / "again.kvtrace"
-    asked = [SHIPPED, "--scale", "16", "--num-requests"]
-    simulated(capsys, *asked, "60", *A100, "--block-size", "8", "--record", str(path))
-    there = simulated(capsys, *asked, "40", *A100, "--block-size", "8", "--num-blocks", "500")
-    here = simulated(capsys, *asked, "40", "--like", str(path), "--num-blocks", "500", "--record", str(out))
+    arguments = [SHIPPED, "--scale", "16", "--num-requests"]
+    simulated(capsys, *arguments, "60", *A100, "--block-size", "8", "--record", str(path))
+    there = simulated(capsys, *arguments, "40", *A100, "--block-size", "8", "--num-blocks", "500")
+    here = simulated(capsys, *arguments, "40", "--like", str(path), "--num-blocks", "500", "--record", str(out))
     assert here["source"] == "steps of first.kvtrace" and here["hit_tokens"] == there["hit_tokens"]
     assert here["tpot"]["p50"] == pytest.approx(there["tpot"]["p50"], rel=0.05)
     with TraceReader(path) as log, TraceReader(out) as made:
@@ -204,31 +204,31 @@ def test_what_cannot_be_simulated_is_a_sentence(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_disk_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = [SHIPPED, *A100, "--scale", "32", "--num-requests", "3", "--record", "/dev/full", "--force"]
-    assert "cannot write" in refused(capsys, *asked)
+    arguments = [SHIPPED, *A100, "--scale", "32", "--num-requests", "3", "--record", "/dev/full", "--force"]
+    assert "cannot write" in refused(capsys, *arguments)
 
 
 def test_a_sweep_is_each_combination_as_it_is_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = [SHIPPED, *A100, "--scale", "16", "--num-requests", "20"]
+    arguments = [SHIPPED, *A100, "--scale", "16", "--num-requests", "20"]
     swept = ["--sweep", "stretch=0.5,2", "--sweep", "enable_prefix_caching=on,off", "--processes", "2"]
-    rows = simulated(capsys, *asked, *swept)
+    rows = simulated(capsys, *arguments, *swept)
     assert [row["settings"] for row in rows] == [
         {"stretch": stretch, "enable-prefix-caching": caching} for stretch in ("0.5", "2") for caching in ("on", "off")
     ]
-    alone = simulated(capsys, *asked, "--stretch", "2", "--no-enable-prefix-caching")
+    alone = simulated(capsys, *arguments, "--stretch", "2", "--no-enable-prefix-caching")
     assert rows[3]["figures"] == alone and rows[2]["figures"]["hit_tokens"] > 0 == alone["hit_tokens"]
 
 
 def test_what_a_point_refuses_stands_beside_the_others(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = [SHIPPED, "--model", "llama-2-70b", "--gpu", "a100-80gb", "--scale", "16", "--num-requests", "3"]
-    assert main(["simulate", *asked, "--sweep", "tp=1,4", "--processes", "1"]) == 0
+    arguments = [SHIPPED, "--model", "llama-2-70b", "--gpu", "a100-80gb", "--scale", "16", "--num-requests", "3"]
+    assert main(["simulate", *arguments, "--sweep", "tp=1,4", "--processes", "1"]) == 0
     head, row, why = capsys.readouterr().out.splitlines()
     assert head.split()[:2] == ["tp", "seconds"] and row.split()[0] == "4"
     assert why == "tp 1: Llama 2 70B does not fit on 1 × A100 SXM 80GB; give more GPUs with --tp"
 
 
 @pytest.mark.parametrize(
-    ("sweep", "said"),
+    ("sweep", "message"),
     [
         (["tp"], "--sweep takes an option and its values, as num-blocks=64,128; not 'tp'"),
         (["tp=1,,2"], "--sweep takes an option and its values"),
@@ -237,9 +237,9 @@ def test_what_a_point_refuses_stands_beside_the_others(capsys: pytest.CaptureFix
         ([f"seed={','.join(map(str, range(101)))}", f"tp={','.join(map(str, range(100)))}"], "10100 combinations"),
     ],
 )
-def test_a_sweep_that_cannot_be(capsys: pytest.CaptureFixture[str], sweep: list[str], said: str) -> None:
+def test_a_sweep_that_cannot_be(capsys: pytest.CaptureFixture[str], sweep: list[str], message: str) -> None:
     words = [word for one in sweep for word in ("--sweep", one)]
-    assert said in refused(capsys, SHIPPED, *A100, *words)
+    assert message in refused(capsys, SHIPPED, *A100, *words)
     assert "--record is for one run" in refused(capsys, SHIPPED, *A100, "--sweep", "tp=1", "--record", "x.kvtrace")
 
 

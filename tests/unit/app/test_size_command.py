@@ -60,10 +60,10 @@ def test_a_preset_needs_no_torch() -> None:
 
 
 def test_a_context_raises_the_default_of_max_model_len(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["size", "gpt-3", "--batch", "16", "--context", "32768", "--gpu", "h200"]
-    assert main(asked) == 0
+    arguments = ["size", "gpt-3", "--batch", "16", "--context", "32768", "--gpu", "h200"]
+    assert main(arguments) == 0
     assert "2,304.000 GiB" in capsys.readouterr().out
-    assert main([*asked, "--max-model-len", "8192"]) == 2
+    assert main([*arguments, "--max-model-len", "8192"]) == 2
     assert "longer than max_model_len = 8192" in capsys.readouterr().err
 
 

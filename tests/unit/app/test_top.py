@@ -113,9 +113,9 @@ kvtheater:http_refused_total{handler="/",status="404"} 1
 
 def test_a_page_of_vllm_itself_fits_a_terminal_of_80_columns() -> None:
     frame = drawn("http://x", read(VLLM.read_text("utf-8")), None, 0.0)
-    (pool,), (asked,) = tables(frame)["held by blocks"], tables(frame)["running"]
+    (pool,), (queries,) = tables(frame)["held by blocks"], tables(frame)["running"]
     assert pool["held by blocks"].endswith("%") and pool["evictions"] == "unknown"  # vLLM counts none
-    assert "unknown" not in asked.values()
+    assert "unknown" not in queries.values()
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(frame)
     assert "…" not in console.export_text()
@@ -137,7 +137,7 @@ def test_a_look_that_fails_is_said_and_the_next_goes_on() -> None:
         assert words(looking.frame).count("\n") == 0
         server.text = page(1) + counter.format(5)
         looking.again()
-        assert "it began anew" in words(looking.frame)
+        assert "it restarted" in words(looking.frame)
         assert tables(looking.frame)["running"][0]["prompt/s"] == "–"
 
 
@@ -167,5 +167,5 @@ def test_what_cannot_be_is_refused_in_a_sentence(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["top", *arguments]) == 2
-    said = capsys.readouterr().err
-    assert sentence in said and said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert sentence in output and output.count("\n") == 1

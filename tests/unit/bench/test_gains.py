@@ -10,7 +10,7 @@ from engine.bench.gains import gain, gain_texts
 from engine.bench.metrics import METRICS
 
 
-def said(metric: str, ratio: float, *interval: float) -> tuple[str, str, bool | None]:
+def verdict_of(metric: str, ratio: float, *interval: float) -> tuple[str, str, bool | None]:
     """English, Chinese, and whether it is good."""
     found = gain(metric, METRICS[metric].unit, METRICS[metric].better, ratio, *interval)
     return found.text("en"), found.text("zh"), found.good
@@ -38,18 +38,18 @@ def said(metric: str, ratio: float, *interval: float) -> tuple[str, str, bool | 
     ],
 )
 def test_a_ratio_is_said_as_people_say_it(metric: str, ratio: float, en: str, zh: str, good: bool | None) -> None:
-    assert said(metric, ratio) == (en, zh, good)
+    assert verdict_of(metric, ratio) == (en, zh, good)
 
 
 def test_an_interval_that_holds_1_says_no_difference() -> None:
-    assert said("seconds", 0.985, 0.954, 1.006) == ("no clear difference", "看不出差别", None)
-    assert said("seconds", 0.985, 0.954, 0.99)[0] == "1.5 % faster"
+    assert verdict_of("seconds", 0.985, 0.954, 1.006) == ("no clear difference", "看不出差别", None)
+    assert verdict_of("seconds", 0.985, 0.954, 0.99)[0] == "1.5 % faster"
 
 
 def test_every_ratio_of_every_metric_has_words() -> None:
     for metric in METRICS:
         for step in range(400):
-            en, zh, _ = said(metric, 1.04 ** (step - 200))
+            en, zh, _ = verdict_of(metric, 1.04 ** (step - 200))
             assert not re.search(r"[{}]", en + zh)
 
 

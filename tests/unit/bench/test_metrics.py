@@ -249,7 +249,7 @@ def test_what_came_from_outside_the_pool() -> None:
     preemption are loaded too, and were queried before. The second prompt's external content was computed.
     """
 
-    def asked(seq_id: int, verdict: ExternalVerdict, media: list[Medium]) -> LookupExternal:
+    def looked_up(seq_id: int, verdict: ExternalVerdict, media: list[Medium]) -> LookupExternal:
         found = 4 * len(media)
         return LookupExternal(seq_id=seq_id, verdict=verdict, num_tokens=16, num_found_tokens=found, media=media)
 
@@ -259,9 +259,9 @@ def test_what_came_from_outside_the_pool() -> None:
     load = Load(seq_id=0, logical=0, block_id=0, block_hash=b"x", medium="cpu", num_bytes=100)
     store = Store(block_id=0, block_hash=b"y", medium="cpu", num_bytes=30)
     run = worked(
-        step([], ops=[lookup(0), asked(0, "load", ["cpu", "cpu", "disk"]), load, store]),
-        step([], ops=[lookup(1), asked(1, "compute", ["disk"]), store]),
-        step([], ops=[Admit(seq_id=0, num_cached_tokens=0, resumed=True), asked(0, "load", ["cpu"]), load]),
+        step([], ops=[lookup(0), looked_up(0, "load", ["cpu", "cpu", "disk"]), load, store]),
+        step([], ops=[lookup(1), looked_up(1, "compute", ["disk"]), store]),
+        step([], ops=[Admit(seq_id=0, num_cached_tokens=0, resumed=True), looked_up(0, "load", ["cpu"]), load]),
     )
     assert value("cpu_hit_rate", run) == pytest.approx(8 / 40) and value("disk_hit_rate", run) == pytest.approx(4 / 40)
     assert (value("loaded_bytes", run), value("stored_bytes", run), value("chose_compute", run)) == (200, 60, 1)

@@ -14,8 +14,8 @@ def test_a_record_names_folders_without_their_paths() -> None:
         },
         variants=[{"id": "none", "title": TEXT, "set": {"model": "./other", "engine.block_size": 8}}],
     )
-    told = without_paths(given)
-    assert told.model == "tiny"
-    assert [case.set for case in told.axis.points()] == [{"model": "own"}, {"model": "a/b"}]
-    assert told.variants[0].set == {"model": "other", "engine.block_size": 8}
+    without = without_paths(given)
+    assert without.model == "tiny"
+    assert [case.set for case in without.axis.points()] == [{"model": "own"}, {"model": "a/b"}]
+    assert without.variants[0].set == {"model": "other", "engine.block_size": 8}
     assert without_paths(scenario()) == scenario() and SMALL.get("model") is None

@@ -89,8 +89,8 @@ def test_the_report_says_what_the_record_says() -> None:
 def test_a_busy_machine_and_a_run_that_was_stopped_are_told() -> None:
     busy = replace(RECORD, complete=False, environment=replace(RECORD.environment, busy_cpus=0.39))
     assert caveats([RECORD]) == ""
-    told = caveats([RECORD, busy])
-    assert "tenth of a CPU while these ran (CPUs): small (0.39)." in told and "Stopped early: small (3 rounds)." in told
+    text = caveats([RECORD, busy])
+    assert "tenth of a CPU while these ran (CPUs): small (0.39)." in text and "Stopped early: small (3 rounds)." in text
 
 
 def test_a_record_of_other_code_is_marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

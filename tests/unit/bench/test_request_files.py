@@ -73,7 +73,7 @@ def test_a_format_that_is_forced_is_kept_to(tmp_path: Path) -> None:
         read_requests(path)
 
 
-def said(*turns: str) -> dict[str, Any]:
+def session_of(*turns: str) -> dict[str, Any]:
     """Conversation of turns, each written as `speaker: text`."""
     return {"conversations": [dict(zip(("from", "value"), turn.split(": "), strict=True)) for turn in turns]}
 
@@ -87,9 +87,9 @@ def asks_in(tmp_path: Path, text: str, scale: int = 1) -> list[Ask]:
 
 def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path) -> None:
     conversations = [
-        said("gpt: old", "human: abc", "gpt: de", "gpt: f", "human: gh", "human: i", "gpt: jkl", "human: m"),
-        said("system: s", "user: n", "assistant: opq"),
-        said("human: r", "gpt: "),
+        session_of("gpt: old", "human: abc", "gpt: de", "gpt: f", "human: gh", "human: i", "gpt: jkl", "human: m"),
+        session_of("system: s", "user: n", "assistant: opq"),
+        session_of("human: r", "gpt: "),
     ]
     asks = asks_in(tmp_path, json.dumps(conversations))
     assert [("".join(map(chr, ask.prompt)), ask.output_tokens, ask.after) for ask in asks] == [
@@ -107,9 +107,9 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
     [
         ([{"messages": []}], "conversations"),
         ([{"conversations": [{"role": "user", "content": "a"}]}], "`from` and `value`"),
-        ([said("robot: a")], "conversation 1: from is one of"),
+        ([session_of("robot: a")], "conversation 1: from is one of"),
         ([{"conversations": "a"}], "ShareGPT's JSON is a list"),
-        ([said("human: a")], "has no request"),
+        ([session_of("human: a")], "has no request"),
     ],
 )
 def test_another_shape_is_refused(tmp_path: Path, document: Any, says: str) -> None:
@@ -119,7 +119,7 @@ def test_another_shape_is_refused(tmp_path: Path, document: Any, says: str) -> N
 
 def test_texts_need_a_tokenizer(tmp_path: Path) -> None:
     path = tmp_path / "requests"
-    path.write_text(json.dumps([said("human: a", "gpt: b")]))
+    path.write_text(json.dumps([session_of("human: a", "gpt: b")]))
     with pytest.raises(BenchError, match="need a tokenizer"):
         read_requests(path)
 

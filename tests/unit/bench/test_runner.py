@@ -33,8 +33,8 @@ pytestmark = pytest.mark.slow
 
 def test_a_scenario_runs_from_end_to_end(tmp_path: Path) -> None:
     """Two points, two variants, two rounds; without a cache 5 + 6 + 7 tokens are computed, with one 5 + 1 + 1."""
-    told: list[Progress] = []
-    runner = Runner(scenario(), on_progress=told.append, quiet_seconds=0, command="kvtheater bench run small")
+    reports: list[Progress] = []
+    runner = Runner(scenario(), on_progress=reports.append, quiet_seconds=0, command="kvtheater bench run small")
     record = runner.run()
     assert record.complete and record.rounds == 2 and record.axis_values == [1, 2]
     counts = {(p.at, p.variant): p.figures["computed_tokens"].median for p in record.points}
@@ -44,9 +44,9 @@ def test_a_scenario_runs_from_end_to_end(tmp_path: Path) -> None:
     assert ratio.median == pytest.approx(7 / 18, rel=1e-5)
     assert len(record.points[0].figures["seconds"].samples) == 2 and record.points[0].figures["seconds"].median > 0
     assert record.environment.machine.roofs is not None and record.environment.seed == 0
-    assert [p.phase for p in told] == ["waiting"] + ["warm-up"] * 4 + ["round"] * 8
-    assert told[-1].total == 12 and told[-1].done == 11
-    lefts = [p.seconds_left for p in told]
+    assert [p.phase for p in reports] == ["waiting"] + ["warm-up"] * 4 + ["round"] * 8
+    assert reports[-1].total == 12 and reports[-1].done == 11
+    lefts = [p.seconds_left for p in reports]
     assert lefts[:2] == [None, None] and None not in lefts[2:]  # after the first warm-up run it is known, roughly
     assert lefts[2] > lefts[-1] > 0  # type: ignore[operator]  # 11 runs of its kind; then one
     write_record(record, tmp_path / "small.json")
@@ -83,11 +83,11 @@ def test_somebody_may_watch_every_engine() -> None:
 
 
 def test_it_can_be_stopped_after_a_round_and_keeps_it() -> None:
-    told: list[Progress] = []
+    reports: list[Progress] = []
     record = Runner(
         scenario(rounds=50),
-        on_progress=told.append,
-        cancelled=lambda: bool(told) and told[-1].round == 3,
+        on_progress=reports.append,
+        cancelled=lambda: bool(reports) and reports[-1].round == 3,
         quiet_seconds=0,
     ).run()
     assert not record.complete and record.rounds == 2
@@ -122,8 +122,8 @@ def test_a_peer_that_cannot_run_says_why_and_the_others_go_on(monkeypatch: pytes
     monkeypatch.setattr("engine.bench.runner.make_peer", lambda name: made[name]())
     variants = [*SMALL["variants"], *({"id": name, "title": TEXT, "peer": name} for name in made)]
     record = Runner(scenario(rounds=1, variants=variants, axis={**SMALL["axis"], "values": [1]}), quiet_seconds=0).run()
-    told = {point.variant: point.failed for point in record.points}
-    assert told == {
+    failures = {point.variant: point.failed for point in record.points}
+    assert failures == {
         "none": "",
         "paged": "",
         "_Broken": "it has no greedy decoding",
@@ -265,17 +265,17 @@ def test_a_scenario_for_a_gpu_says_so_where_there_is_none(monkeypatch: pytest.Mo
 
 def test_the_bandwidth_is_measured_only_where_a_metric_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """An absurd one, 1 byte a second, makes an absurd share: above 1."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def roofs(device: torch.device, dtype: torch.dtype) -> Roofs:
-        asked.append(f"{device} {dtype}")
+        requests.append(f"{device} {dtype}")
         return replace(machine.measure_roofs(device, dtype), bytes_per_second=1.0)
 
     monkeypatch.setattr(runner, "measure_roofs", roofs)
     Runner(scenario(), rounds=1, quiet_seconds=0).run()
-    assert asked == []
+    assert requests == []
     found = Runner(scenario(measure=["bandwidth_share"]), rounds=1, quiet_seconds=0).run()
-    assert asked == ["cpu torch.float32"]
+    assert requests == ["cpu torch.float32"]
     assert all(point.figures["bandwidth_share"].samples[0] > 1 for point in found.points if point.variant == "paged")
 
 

@@ -32,12 +32,12 @@ def ref_count(pool: BlockPool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said", "counted"),
+    ("damage", "stated", "counted"),
     [(unknown_hash, None, None), (ref_count, 3, 0)],
     ids=lambda v: getattr(v, "__name__", v),
 )
 def test_a_contradiction_has_its_rule(
-    damage: Callable[[BlockPool], None], said: int | None, counted: int | None
+    damage: Callable[[BlockPool], None], stated: int | None, counted: int | None
 ) -> None:
     """Block 0 of two is held, and no table names it. (The guards' own sentences: see the museum's tests.)"""
     pool = BlockPool(2)
@@ -47,7 +47,7 @@ def test_a_contradiction_has_its_rule(
         pool.check_integrity()
         check_tables({}, pool, 4, {}, 0)
     assert objection_of(caught.value) == Objection(
-        rule=damage.__name__, text=str(caught.value), block_id=0, said=said, counted=counted
+        rule=damage.__name__, text=str(caught.value), block_id=0, said=stated, counted=counted
     )
 
 

@@ -40,8 +40,8 @@ def test_the_tokens_are_those_of_one_engine(name: str, shape: str, tmp_path: Pat
     run(cluster)
     cluster.close()
     assert list(check(path)) == []
-    said = outputs_in(path)
-    assert [said[one.request_id] for one in found] == alone(config, PROMPTS)
+    generated = outputs_in(path)
+    assert [generated[one.request_id] for one in found] == alone(config, PROMPTS)
 
 
 def outputs_in(path: Path) -> dict[str, list[int]]:
@@ -57,9 +57,9 @@ def test_every_family(family: str, tmp_path: Path) -> None:
     cluster = cluster_of(model, config, log_path=path)
     found = cluster.submit([ask(prompt) for prompt in PROMPTS])
     run(cluster)
-    said = outputs(cluster)
+    generated = outputs(cluster)
     cluster.close()
-    assert [said[one.request_id] for one in found] == alone(config, PROMPTS, model)
+    assert [generated[one.request_id] for one in found] == alone(config, PROMPTS, model)
     assert list(check(path)) == []
 
 
@@ -87,9 +87,9 @@ def test_draws_are_those_of_one_engine() -> None:
     cluster = cluster_of(tiny_llama(), PLAIN, Shape(2, 2))
     found = cluster.submit([ask(prompt, drawn) for prompt in PROMPTS])
     run(cluster)
-    said = outputs(cluster)
+    generated = outputs(cluster)
     cluster.close()
-    assert [said[one.request_id] for one in found] == expected
+    assert [generated[one.request_id] for one in found] == expected
 
 
 def test_samples_and_beams_fork_where_they_decode() -> None:
@@ -137,17 +137,17 @@ def test_an_instance_that_is_lost_takes_its_sequences_and_comes_again(index: int
     again = cluster.submit([ask(PROMPTS[0])])
     run(cluster)
     look(cluster)
-    state, said = cluster.log.state_now(), outputs(cluster)
+    state, generated = cluster.log.state_now(), outputs(cluster)
     cluster.close()
     assert list(check(path)) == []
     for one, tokens in zip(found, expected, strict=True):
         whole = [s for s in state.sequences.values() if s.request_id == one.request_id]
         reasons = {s.finish_reason for s in whole}
-        assert said.get(one.request_id, []) == (
-            tokens if reasons == {"length"} else tokens[: len(said[one.request_id])]
+        assert generated.get(one.request_id, []) == (
+            tokens if reasons == {"length"} else tokens[: len(generated[one.request_id])]
         )
         assert index == 1 or reasons == {"length"}, "a prompt can be computed again"
-    assert said[again[0].request_id] == expected[0]
+    assert generated[again[0].request_id] == expected[0]
     assert memory_held(path) == 0 and not state.holding
     assert len([op for op in ops_of(path) if isinstance(op, Lost)]) == 1
     assert counted_in(path) == len(PROMPTS) + 1, "each request is over once, whatever became of it"
@@ -176,11 +176,11 @@ def test_a_sender_that_ends_while_blocks_are_awaited_costs_a_prefill(tmp_path: P
     cluster.step()  # its prompt is computed, and the other instance is notified
     cluster.lose(0)
     run(cluster)
-    said = outputs(cluster)
+    generated = outputs(cluster)
     cluster.close()
     # the restarted instance of that name does not know it
     assert [op.reason for op in ops_of(path) if isinstance(op, TransferFailed)] == ["unknown"]
-    assert said["request-0"] == alone(PLAIN, [SHARED])[0] and list(check(path)) == []
+    assert generated["request-0"] == alone(PLAIN, [SHARED])[0] and list(check(path)) == []
 
 
 def test_aborted_before_and_after_its_prompt_is_computed(tmp_path: Path) -> None:
@@ -228,9 +228,9 @@ def test_all_or_none_is_taken_in() -> None:
     cluster.close()
 
 
-@pytest.mark.parametrize(("shape", "said"), [(Shape(1, 0), "goes on with them"), (Shape(0, 1), "computes prompts")])
-def test_a_cluster_that_could_not_answer_is_refused(shape: Shape, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+@pytest.mark.parametrize(("shape", "message"), [(Shape(1, 0), "goes on with them"), (Shape(0, 1), "computes prompts")])
+def test_a_cluster_that_could_not_answer_is_refused(shape: Shape, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         cluster_of(tiny_llama(), PLAIN, shape)
 
 

@@ -59,13 +59,13 @@ def finish(staged: StagedCluster, most: int = 2000) -> None:
 def sound(staged: StagedCluster, path: Path) -> None:
     """Every request that went on to its end has the tokens of one engine, and the log keeps its rules."""
     finish(staged)
-    state, said = staged.cluster.log.state_now(), outputs(staged.cluster)
+    state, generated = staged.cluster.log.state_now(), outputs(staged.cluster)
     staged.cluster.close()
     assert [str(finding) for finding in check(path)] == []
     for number, tokens in enumerate(expected()):
         whole = [s for s in state.sequences.values() if s.request_id == f"request-{number}"]
         tokens = tokens[: max((s.max_tokens for s in whole), default=0)]
-        found = said.get(f"request-{number}", [])
+        found = generated.get(f"request-{number}", [])
         assert found == (tokens if {s.finish_reason for s in whole} == {"length"} else tokens[: len(found)])
 
 
@@ -108,10 +108,10 @@ def test_what_arrives_stands_after_its_hold(tmp_path: Path) -> None:
     while staged[near].num_said:
         staged.deliver(near)
     finish(staged)
-    said = [(type(op), op.transfer) for op in ops_of(staged) if isinstance(op, Hold | Arrive | Send)]
-    first, second = (transfer for kind, transfer in said if kind is Hold)
-    assert said[:4] == [(Hold, first), (Arrive, first), (Send, first), (Hold, second)]
-    assert said.index((Hold, second)) < said.index((Arrive, second))
+    transfers = [(type(op), op.transfer) for op in ops_of(staged) if isinstance(op, Hold | Arrive | Send)]
+    first, second = (transfer for kind, transfer in transfers if kind is Hold)
+    assert transfers[:4] == [(Hold, first), (Arrive, first), (Send, first), (Hold, second)]
+    assert transfers.index((Hold, second)) < transfers.index((Arrive, second))
     sound(staged, path)
 
 

@@ -99,9 +99,9 @@ def test_the_tokens_are_those_of_one_engine(
     with closing(cluster_of(model, workers, SETTINGS[name], SHAPES[shape], log_path=path)) as cluster:
         found = cluster.submit([ask(prompt) for prompt in PROMPTS])
         run(cluster)
-        said, ops = outputs(cluster), ops_in(cluster)
+        generated, ops = outputs(cluster), ops_in(cluster)
         assert cluster.log.record(len(cluster.log) - 1).memory.blocks_held == 0
-    assert [said[one.request_id] for one in found] == alone(SETTINGS[name], PROMPTS, model)
+    assert [generated[one.request_id] for one in found] == alone(SETTINGS[name], PROMPTS, model)
     assert list(check(path)) == []
     # where blocks are few, what came early may have to make room for a sequence that came later
     assert {op.reason for op in ops if isinstance(op, TransferFailed)} <= (
@@ -113,24 +113,24 @@ def test_the_tokens_are_those_of_one_engine(
 
 
 def test_text_samples_and_beams(model: LoadedModel, workers: Workers) -> None:
-    asked = [
+    requests = [
         RequestSpec("春江潮水连海平", SamplingParams(max_tokens=6, n=3, temperature=1.0, ignore_eos=True)),
         RequestSpec(PROMPTS[0], SamplingParams(max_tokens=6, use_beam_search=True, beam_width=3, ignore_eos=True)),
         RequestSpec(PROMPTS[1], SamplingParams(max_tokens=6, temperature=0.7, top_k=9, logit_bias={5: 2.5})),
     ]
     with Engine(model, PLAIN) as engine:
-        expected = engine.add_requests(asked)
+        expected = engine.add_requests(requests)
         while engine.has_unfinished():
             engine.step()
     with closing(cluster_of(model, workers, PLAIN)) as cluster:
-        cluster.submit(asked)
+        cluster.submit(requests)
         run(cluster)
         sequences = cluster.log.state_now().sequences.values()
-    said = [
+    replies = [
         {tuple(s.token_ids[s.num_prompt_tokens :]) for s in sequences if s.request_id == f"request-{i}"}
         for i in range(3)
     ]
-    for request, found in zip(expected, said, strict=True):
+    for request, found in zip(expected, replies, strict=True):
         assert {tuple(output.output_token_ids) for output in request.outputs} <= found
 
 
@@ -258,9 +258,9 @@ def test_a_receiver_that_is_killed_leaves_nothing_held(when: str, workers: Worke
         assert len(both.of(Expire, "prefill-0")) == (when != "after")
 
 
-@pytest.mark.parametrize("asked", ["step", "rest"])
+@pytest.mark.parametrize("kind", ["step", "rest"])
 def test_a_process_that_hangs_in_a_step_is_ended(
-    asked: str, model: LoadedModel, workers: Workers, monkeypatch: pytest.MonkeyPatch
+    kind: str, model: LoadedModel, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(cluster_of(model, workers, PLAIN, (0, 0, 1))) as cluster:
         cluster.submit([ask(PROMPTS[0])])
@@ -269,7 +269,7 @@ def test_a_process_that_hangs_in_a_step_is_ended(
         os.kill(one.pid, signal.SIGSTOP)
         one.begin_turn()
         monkeypatch.setattr(process, "ANSWER_SECONDS", 0.2)
-        if asked == "rest":
+        if kind == "rest":
             cluster.rest()
         else:
             until(lambda: cluster.step(0.05) is not None)
@@ -287,9 +287,9 @@ def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Workers, tmp_
             os.kill(one.pid, signal.SIGKILL)
             run(cluster)
             assert cluster.instances[index] is not one
-            said, expected = outputs(cluster), alone(PLAIN, PROMPTS, model)
+            by_request, expected = outputs(cluster), alone(PLAIN, PROMPTS, model)
             for request, tokens in zip(found, expected, strict=True):
-                generated = said[request.request_id]  # their decode instance ended: the tokens so far
+                generated = by_request[request.request_id]  # their decode instance ended: the tokens so far
                 assert generated == (tokens if index == 0 else tokens[: len(generated)])
         lost = [op for op in ops_in(cluster) if isinstance(op, Lost)]
     assert [op.detail for op in lost] == ["it was ended by SIGKILL"] * 2
@@ -312,8 +312,8 @@ def test_who_never_comes_into_being_stays_away(
             assert lost == ["it was ended by SIGKILL", *["its exit status is 1"] * 3]
             found = cluster.submit([ask(prompt) for prompt in PROMPTS])
             run(cluster)
-            said = outputs(cluster)
-            assert [said[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
+            generated = outputs(cluster)
+            assert [generated[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
         monkeypatch.undo()
         workers.give_back(others.take())
     assert list(check(path)) == []

@@ -49,9 +49,9 @@ def test_the_tokens_are_those_of_one_engine(name: str, model: LoadedModel, worke
         while cluster.num_unfinished:
             cluster.step()
         sequences = cluster.log.state_now().sequences.values()
-        said = {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in sequences}
+        generated = {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in sequences}
         ops = [op for index in range(len(cluster.log)) for op in cluster.log.record(index).ops]
-    assert [said[one.request_id] for one in found] == alone(SETTINGS[name], PROMPTS, model)
+    assert [generated[one.request_id] for one in found] == alone(SETTINGS[name], PROMPTS, model)
     assert list(check(path)) == []
     came = [op for op in ops if isinstance(op, Arrive)]
     assert {op.link for op in came} == {"ray object store"}
@@ -116,10 +116,10 @@ def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Any, tmp_path
         while cluster.num_unfinished:
             cluster.step()
         sequences = cluster.log.state_now().sequences.values()
-        said = {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in sequences}
+        generated = {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in sequences}
         ops = [op for index in range(len(cluster.log)) for op in cluster.log.record(index).ops]
         assert cluster.instances[0].config.num_blocks == 40
-    assert [said[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
+    assert [generated[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
     assert len([op for op in ops if isinstance(op, Lost)]) == 1
     assert list(check(path)) == []
 

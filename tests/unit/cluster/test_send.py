@@ -68,9 +68,9 @@ def test_what_was_sent_is_computed_when_the_instance_comes_to_it(shape: Shape, t
     ids = cluster.send([ask(prompt) for prompt in PROMPTS])
     assert len(cluster.log) == 0, "nobody has taken it yet"
     run(cluster)
-    said = outputs(cluster)
+    generated = outputs(cluster)
     cluster.close()
-    assert [said[request_id] for request_id in ids] == alone(PLAIN, PROMPTS)
+    assert [generated[request_id] for request_id in ids] == alone(PLAIN, PROMPTS)
     assert list(check(path)) == []
 
 
@@ -99,8 +99,8 @@ def test_what_was_sent_to_an_instance_that_ended_before_it_took_it_begins_again(
     cluster.lose(index)
     cluster.step()
     run(cluster)
-    said = outputs(cluster)
-    assert [said[request_id] for request_id in ids] == alone(PLAIN, PROMPTS[:2])
+    generated = outputs(cluster)
+    assert [generated[request_id] for request_id in ids] == alone(PLAIN, PROMPTS[:2])
     log = cluster.log
     assert any(isinstance(op, Lost) for i in range(len(log)) for op in log.record(i).ops)
     cluster.close()
@@ -151,8 +151,8 @@ def test_a_submission_waits_for_its_place_in_the_log_and_hears_the_others(worker
             found.append(one)
             cluster.step()
         run(cluster)
-        said = outputs(cluster)
-    assert [said[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
+        generated = outputs(cluster)
+    assert [generated[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ from tests.unit.engine.runs import tiny_llama
 
 
 @pytest.fixture
-def said() -> list[ToCluster]:
+def sent() -> list[ToCluster]:
     return []
 
 
@@ -48,12 +48,12 @@ Make = Callable[..., Worker]
 
 
 @pytest.fixture
-def make(said: list[ToCluster]) -> Iterator[Make]:
+def make(sent: list[ToCluster]) -> Iterator[Make]:
     """Workers of this thread, which say what they say into a list."""
     made = list[Worker]()
     with tempfile.TemporaryDirectory(prefix="kvt-") as folder:
 
-        def worker(name: str = "one", say: Callable[[ToCluster], None] = said.append, **more: Any) -> Worker:
+        def worker(name: str = "one", say: Callable[[ToCluster], None] = sent.append, **more: Any) -> Worker:
             begin = Begin(
                 name=name,
                 role="mixed",
@@ -76,33 +76,33 @@ def make(said: list[ToCluster]) -> Iterator[Make]:
             one.close()
 
 
-def written(said: list[ToCluster]) -> list[Wrote]:
-    found = [message.wrote if isinstance(message, TurnOver) else message for message in said]
+def written(sent: list[ToCluster]) -> list[Wrote]:
+    found = [message.wrote if isinstance(message, TurnOver) else message for message in sent]
     return [wrote for wrote in found if isinstance(wrote, Wrote)]
 
 
-def records(said: list[ToCluster]) -> list[StepRecord]:
-    return [decode(wrote.record, StepRecord) for wrote in written(said)]
+def records(sent: list[ToCluster]) -> list[StepRecord]:
+    return [decode(wrote.record, StepRecord) for wrote in written(sent)]
 
 
 def test_each_turn_says_what_was_done_and_that_it_is_over(
-    make: Make, said: list[ToCluster], monkeypatch: pytest.MonkeyPatch
+    make: Make, sent: list[ToCluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = make()
-    assert isinstance(said[0], Ready) and said[0].config.num_blocks == 40
+    assert isinstance(sent[0], Ready) and sent[0].config.num_blocks == 40
     worker.answer(Submit([Ask(RequestSpec(PROMPTS[0], GREEDY))]))
-    while not isinstance(said[-1], TurnOver) or said[-1].load.unfinished:
+    while not isinstance(sent[-1], TurnOver) or sent[-1].load.unfinished:
         worker.answer(Turn())
-    assert [type(message) for message in said] == [Ready, Wrote, Answer, *[TurnOver] * 9]
-    tokens = [output.token_id for record in records(said) for output in record.outputs]
+    assert [type(message) for message in sent] == [Ready, Wrote, Answer, *[TurnOver] * 9]
+    tokens = [output.token_id for record in records(sent) for output in record.outputs]
     assert tokens == alone(PLAIN, [PROMPTS[0]])[0]
     naps = list[float]()
     monkeypatch.setattr(worker._bell, "wait", lambda changes, seconds: naps.append(seconds))
     worker.answer(Turn())
-    assert isinstance(said[-1], TurnOver) and naps == [], "with nothing to wait for"
+    assert isinstance(sent[-1], TurnOver) and naps == [], "with nothing to wait for"
 
 
-def test_a_step_that_fails_costs_its_batch(make: Make, said: list[ToCluster], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_costs_its_batch(make: Make, sent: list[ToCluster], monkeypatch: pytest.MonkeyPatch) -> None:
     worker = make()
     worker.answer(Submit([Ask(RequestSpec(PROMPTS[0], GREEDY))]))
 
@@ -112,22 +112,22 @@ def test_a_step_that_fails_costs_its_batch(make: Make, said: list[ToCluster], mo
     with monkeypatch.context() as patch:
         patch.setattr(worker.engine._runner, "execute", fail)
         worker.answer(Turn())
-    over = said[-1]
+    over = sent[-1]
     assert isinstance(over, TurnOver) and over.error == "RuntimeError: no room for it" and over.load.unfinished == 0
-    (ended,) = [op for op in records(said)[-1].ops if isinstance(op, Finish)]
+    (ended,) = [op for op in records(sent)[-1].ops if isinstance(op, Finish)]
     assert ended.reason == "abort" and ended.detail == "the step failed: RuntimeError"
     worker.answer(Submit([Ask(RequestSpec(PROMPTS[2], SamplingParams(max_tokens=1)))]))
     worker.answer(Turn())
-    assert isinstance(said[-1], TurnOver) and said[-1].error == "" and len(records(said)[-1].outputs) == 1
+    assert isinstance(sent[-1], TurnOver) and sent[-1].error == "" and len(records(sent)[-1].outputs) == 1
 
 
-def test_the_receiver_writes_before_the_sender_hears(make: Make, said: list[ToCluster]) -> None:
+def test_the_receiver_writes_before_the_sender_hears(make: Make, sent: list[ToCluster]) -> None:
     """When `arrive` is written the sender still holds everything; a confirmation wakes it."""
     sender = make("sender")
     one = SamplingParams(max_tokens=1, ignore_eos=True)
     sender.answer(Submit([Ask(RequestSpec(PROMPTS[0], one, "t0", transfer="t0", kv_role="kv_producer"))]))
     sender.answer(Turn())
-    (remote,) = [offer for wrote in written(said) for offer in wrote.offers]
+    (remote,) = [offer for wrote in written(sent) for offer in wrote.offers]
     held = list[int]()
     link = sender._exchange.link
 
@@ -153,7 +153,7 @@ def test_the_receiver_writes_before_the_sender_hears(make: Make, said: list[ToCl
     assert sender.engine.snapshot().memory.blocks_held == 0
 
 
-def test_a_turn_waits_for_a_transfer_and_not_for_ever(make: Make, said: list[ToCluster]) -> None:
+def test_a_turn_waits_for_a_transfer_and_not_for_ever(make: Make, sent: list[ToCluster]) -> None:
     worker = make(lease=0.2)
     one = SamplingParams(max_tokens=1, ignore_eos=True)
     worker.answer(Submit([Ask(RequestSpec(PROMPTS[0], one, "t0", transfer="t0", kv_role="kv_producer"))]))
@@ -164,13 +164,13 @@ def test_a_turn_waits_for_a_transfer_and_not_for_ever(make: Make, said: list[ToC
     while worker.engine.load.holding:
         worker.answer(Turn())
     assert time.perf_counter() - began > 0.1
-    assert records(said)[-1].kind == "transfer"
+    assert records(sent)[-1].kind == "transfer"
 
 
-def test_nonsense_is_answered_and_nothing_happens(make: Make, said: list[ToCluster]) -> None:
+def test_nonsense_is_answered_and_nothing_happens(make: Make, sent: list[ToCluster]) -> None:
     worker = make()
     worker.answer(End())
-    answer = said[-1]
+    answer = sent[-1]
     assert isinstance(answer, Answer) and answer.kind == "other" and answer.sentence.endswith("does not understand End")
 
 

@@ -19,7 +19,7 @@ from engine.cache.kv_store import KVStore, LayerShape
 from engine.config import EngineConfig
 from engine.connector.link import ThrottledLink, TransferError
 from engine.connector.peer import HEAD, Peer, PeerGoneError, wait_for_any
-from engine.connector.shared_memory import BlockServer, Claim, Registered, Said, SharedMemoryLink, socket_of
+from engine.connector.shared_memory import BlockServer, Claim, Confirmed, Registered, SharedMemoryLink, socket_of
 from engine.connector.shared_pools import MappedPools, Region, Row, SharedPools
 from engine.trace.operations import Arrive, Send, TransferFailed
 from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, Pair, alone, check_that_no_wrong_reference_is_read, of
@@ -201,7 +201,7 @@ def speaking(folder: Path, say: Callable[[socket.socket], object]) -> threading.
 def with_memory(message: Any, capacity: int = 1 << 16) -> Callable[[socket.socket], None]:
     def say(sock: socket.socket) -> None:
         file = SharedPools(capacity).open()
-        Peer[Said](sock, Said).send(message, file=file)
+        Peer[Confirmed](sock, Confirmed).send(message, file=file)
         os.close(file)
 
     return say
@@ -218,7 +218,10 @@ REGION = Region(0, 4, [Row(0, 64)])
         (lambda sock: sock.sendall(b"\x05\0\0\0ab"), "lost: instance prefill: it said nothing for 0.2 s"),
         (lambda sock: sock.sendall(HEAD.pack(3) + b"abc"), "gone: instance prefill: what came is no message"),
         (lambda sock: sock.sendall(HEAD.pack(1 << 31)), "gone: instance prefill: a message of 2147483648 bytes"),
-        (lambda sock: Peer[Said](sock, Said).send(Registered("prefill", [REGION])), "lost: .* it gave no memory"),
+        (
+            lambda sock: Peer[Confirmed](sock, Confirmed).send(Registered("prefill", [REGION])),
+            "lost: .* it gave no memory",
+        ),
         (with_memory(Registered("decode", [REGION])), "gone: instance prefill: another one answers"),
         (with_memory(Registered("prefill", [])), "lost: .* there are no blocks in it"),
         (with_memory(Registered("prefill", [Region(0, 4, [Row(-8, 64)])])), "lost: .* there are no blocks in it"),
@@ -227,7 +230,7 @@ REGION = Region(0, 4, [Row(0, 64)])
             "lost: .* it may end before its blocks do",
         ),
         (with_memory(Registered("prefill", [Region(0, 1 << 60, [Row(0, 1 << 60)])])), "lost: .* cannot be read"),
-        (with_memory(Said()), "gone: instance prefill: another one answers"),
+        (with_memory(Confirmed()), "gone: instance prefill: another one answers"),
         (with_memory(Registered("prefill", [REGION])), "lost: instance prefill: it said nothing for 0.2 s"),
     ],
 )
@@ -248,7 +251,7 @@ def test_who_asks_nonsense_is_not_answered_and_others_are(folder: Path) -> None:
     assert remote is not None
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(str(socket_of(folder, "prefill")))
-    peer = Peer[Registered | Said](sock, Registered | Said)
+    peer = Peer[Registered | Confirmed](sock, Registered | Confirmed)
     assert isinstance(peer.receive(20), Registered)
     sock.sendall(HEAD.pack(2) + b"\xc1\xc1")
     with pytest.raises(PeerGoneError):

@@ -105,15 +105,15 @@ def test_a_share_without_room_is_refused_with_the_sizes(model: LoadedModel, gpu:
 
 
 @pytest.mark.parametrize(
-    ("error", "asked"),
+    ("error", "requested"),
     [(torch.OutOfMemoryError(CUDA), "2.5 GiB"), (RuntimeError(CPU), "0 MiB"), (MemoryError(), None)],
 )
-def test_a_failed_allocation_is_one_sentence_with_sizes(gpu: Gpu, error: Exception, asked: str | None) -> None:
+def test_a_failed_allocation_is_one_sentence_with_sizes(gpu: Gpu, error: Exception, requested: str | None) -> None:
     found = device.out_of_memory(error, torch.device("cpu"), "the step", "use less")
     assert found is not None
     text = str(found)
     assert "60 MiB of 100 MiB are free; use less" in text and "\n" not in text
-    assert (f"{asked} more were asked for" in text) is (asked is not None)
+    assert (f"{requested} more were requested" in text) is (requested is not None)
 
 
 def test_another_error_is_none(gpu: Gpu) -> None:

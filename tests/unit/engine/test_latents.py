@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from app.cli.layer_bytes import kept_by_layers
+from app.cli.layer_bytes import cache_by_layer
 from engine.accounting.memory import kv_bytes_per_token, stored_bytes_per_token
 from engine.config import ConfigError
 from engine.connector.offloading import OffloadingConnector
@@ -178,6 +178,6 @@ def test_latents_beside_states(family: str) -> None:
 
 def test_what_the_start_says(case: Case) -> None:
     facts = case.model.facts
-    said = kept_by_layers(facts, kv_bytes_per_token(facts))
+    text = cache_by_layer(facts, kv_bytes_per_token(facts))
     each, expanded = (facts.num_layers * 4 * numbers for numbers in (20, 4 * 20))
-    assert f"keep latents of 20 numbers, {each:,} bytes a token" in said and said.endswith(f"would be {expanded:,}")
+    assert f"keep latents of 20 numbers, {each:,} bytes a token" in text and text.endswith(f"would be {expanded:,}")

@@ -55,12 +55,12 @@ def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[A
     return [output for cell in book.cells for output in cell.get("outputs", [])]
 
 
-def said(outputs: list[Any]) -> str:
+def text_of(outputs: list[Any]) -> str:
     return "".join(output.get("text", "") for output in outputs)
 
 
 def test_a_watched_generation_in_a_notebook(tmp_path: Path, monkeypatch):
-    text = said(executed("watch_generate.ipynb", tmp_path, monkeypatch))
+    text = text_of(executed("watch_generate.ipynb", tmp_path, monkeypatch))
     assert "bytes a token" in text and "weight" in text
     assert list(check(tmp_path / "run.kvtrace")) == []
 
@@ -69,7 +69,7 @@ def test_the_notebook_for_colab_shows_the_page_and_runs_the_engine(tmp_path: Pat
     outputs = executed("colab.ipynb", tmp_path, monkeypatch)
     (frame,) = (output.data["text/html"] for output in outputs if output.get("data"))
     assert '<iframe title="KV Theater" src="http://127.0.0.1:' in frame
-    assert "'Allocate'" in said(outputs)
+    assert "'Allocate'" in text_of(outputs)
 
 
 def test_the_notebook_for_colab_installs_from_the_repository_that_the_package_names() -> None:

@@ -445,7 +445,7 @@ def test_what_is_said_of_wrong_answers_is_so_in_any_run(settings: dict[str, Any]
     while engine.step():
         pass
     found: list[str] = []
-    log, asked = engine.log, 0
+    log, num_questions = engine.log, 0
     names = [name for name in rules() if "request" not in inspect.signature(RULES[name]).parameters]
     for now in range(1, len(log), 2):
         for end, name, seq in itertools.product({now + 1, len(log)}, names, range(len(PROMPTS))):
@@ -455,7 +455,7 @@ def test_what_is_said_of_wrong_answers_is_so_in_any_run(settings: dict[str, Any]
             with contextlib.suppress(Undecided, LookupError):
                 question = ask(name, arguments, scene)
                 found += false_hints(scene, question, arguments)
-                asked += 1
+                num_questions += 1
     engine.close()
-    assert asked > 100
+    assert num_questions > 100
     assert not found, "\n".join(sorted(set(found)))

@@ -94,7 +94,7 @@ def test_what_is_for_who_has_time_comes_last_and_counts_apart() -> None:
         (HEAD + "## a\ndo: step\n## b optional\nsandbox:\n## c optional\ndo: restart", 11, "ends the lesson"),
         (HEAD + "## a optional\ndo: step\n## b\ndo: step", 10, "what is optional comes last"),
         (HEAD + "## a soon\ndo: step", 8, "or optional after"),
-        (HEAD + BODY.replace("](k)", "](~block_size)"), 12, "a number in digits"),
+        (HEAD + BODY.replace("](k)", "](~block_size)"), 12, "needs digits"),
         (HEAD + BODY.replace("[key](k)", "[4](~block_sise)"), 12, "no setting 'block_sise'"),
         (HEAD + BODY.replace("=prompt_tokens", "=prompt_size"), 12, "no figure 'prompt_size'"),
         (HEAD + BODY.replace("[five]", "[many]"), 12, "no number in 'many'"),
@@ -123,11 +123,11 @@ def _all(node: object) -> list[dict[str, str]]:
 
 def test_claims_are_numbers_with_a_figure() -> None:
     (claim,) = claims("There are [16](=slot_of:3:0) here and [4](~block_size).")
-    assert (claim.figure, claim.arguments, claim.said) == ("slot_of", ["3", "0"], "16")
+    assert (claim.figure, claim.arguments, claim.text) == ("slot_of", ["3", "0"], "16")
 
 
 @pytest.mark.parametrize(
-    ("said", "found", "right"),
+    ("text", "found", "right"),
     [
         ("16", 16, True),
         ("sixteen tokens", 16, True),
@@ -144,6 +144,6 @@ def test_claims_are_numbers_with_a_figure() -> None:
         ("17", 16, False),
     ],
 )
-def test_a_number_is_right_as_far_as_its_last_digit(said: str, found: float, right: bool) -> None:
-    number = number_in(said)
+def test_a_number_is_right_as_far_as_its_last_digit(text: str, found: float, right: bool) -> None:
+    number = number_in(text)
     assert number is not None and agrees(number, found) is right

@@ -195,11 +195,11 @@ def test_a_long_stretch_comes_in_parts_and_keeps_its_arrays(recorded: Recorded, 
 @pytest.mark.slow
 def test_the_page_walks_as_the_server_does(recorded: Recorded) -> None:
     places = [-1, *range(0, len(recorded.transcript.items) + 2)]
-    asked = list(itertools.product(places, answers_of(recorded)))
-    given = json.dumps(msgspec.to_builtins({"transcript": recorded.transcript, "asked": asked}))
+    cases = list(itertools.product(places, answers_of(recorded)))
+    given = json.dumps(msgspec.to_builtins({"transcript": recorded.transcript, "asked": cases}))
     command = [node(), str(ROOT / "tests/js/lesson_replay_dump.mjs")]
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=True, timeout=60)
-    for (at, answers), line in zip(asked, done.stdout.splitlines(), strict=True):
+    for (at, answers), line in zip(cases, done.stdout.splitlines(), strict=True):
         assert json.loads(line) == msgspec.to_builtins(way(recorded.transcript, at, answers)), (at, answers)
 
 

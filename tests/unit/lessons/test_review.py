@@ -49,8 +49,8 @@ sandbox:
 def test_the_actions_stay_and_the_rest_goes() -> None:
     lesson = parse_lesson(LESSON, Path("one.md"))
     once_more = review(lesson, [4, 8, 1, 99])
-    asked = [item for item in once_more.items if isinstance(item, Ask)]
-    assert [(item.rule, item.again) for item in asked] == [("keys_read", "one/4")]
+    questions = [item for item in once_more.items if isinstance(item, Ask)]
+    assert [(item.rule, item.again) for item in questions] == [("keys_read", "one/4")]
     assert (
         once_more.id == REVIEW
         and once_more.minutes == 1
@@ -66,8 +66,8 @@ def test_one_stands_at_the_question_and_it_is_called_what_the_page_calls_it() ->
     engine = BareLessonEngine(lambda name: builder, settings_of(lesson, {})[0], lesson.model)
     course = Course(lesson, "en", engine)
     replay(course, 10_000, {})
-    (asked,) = [item for item in page_items(course) if isinstance(item, AskItem)]
-    assert (asked.rule, asked.again, asked.right) == ("slot", "one/7", None)
+    (question,) = [item for item in page_items(course) if isinstance(item, AskItem)]
+    assert (question.rule, question.again, question.right) == ("slot", "one/7", None)
     assert course.moment.records == 3 < len(course.log), "prefill and a step are shown, and what decides is held back"
     course.answer_right()
     course.go_on()
@@ -92,8 +92,8 @@ def test_a_question_about_one_of_several_sequences_says_which(prompts: int, ask:
     engine = BareLessonEngine(lambda name: builder, settings_of(lesson, {})[0], lesson.model)
     course = Course(lesson, "en", engine)
     replay(course, 10_000, {})
-    (asked,) = [item for item in page_items(course) if isinstance(item, AskItem)]
-    assert asked.of == of and course.question is not None
+    (question,) = [item for item in page_items(course) if isinstance(item, AskItem)]
+    assert question.of == of and course.question is not None
     for language, named in (("en", "Sequence 0: In which slot"), ("zh", "序列 0：位置")):
         assert worded(course.question, language)[0].startswith(named) == (of == 0)
     engine.close()

@@ -54,14 +54,14 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
             if isinstance(course.checkpoint, Ask) and question:
                 at = course.at
                 assert f"question.{question.rule}.stem" in texts and f"question.{question.rule}.right" in texts
-                said(texts[f"question.{question.rule}.stem"], question.values)
-                said(texts[f"question.{question.rule}.right"], question.values)
+                check_text(texts[f"question.{question.rule}.stem"], question.values)
+                check_text(texts[f"question.{question.rule}.right"], question.values)
                 for option in question.options:
-                    said(texts[option.text], option.values)
+                    check_text(texts[option.text], option.values)
                     if option.why and option.why != "near":
                         keys = {f"question.{question.rule}.{option.why}", f"question.{question.rule}.why.{option.why}"}
                         assert keys & texts.keys(), (question.rule, option.why)
-                        said(texts[min(keys & texts.keys())], question.values)
+                        check_text(texts[min(keys & texts.keys())], question.values)
                 stem, answers = worded(question, language)
                 assert "{" not in stem + "".join(answers) and len(answers) == len(set(answers))
                 assert question.options[question.right].why is None
@@ -85,7 +85,7 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
         engine.close()
 
 
-def said(text: str, values: Mapping[str, object]) -> None:
+def check_text(text: str, values: Mapping[str, object]) -> None:
     """Every placeholder of the words has its value."""
     assert set(re.findall(r"\{(\w+)", text)) <= values.keys(), (text, values)
 
@@ -127,13 +127,13 @@ def mend(course: Course) -> None:
 
 
 def test_every_rule_is_asked_and_each_lesson_begins_with_a_question_of_an_earlier_one() -> None:
-    asked: set[str] = set()
+    used_rules: set[str] = set()
     lessons = [read_lesson(path) for path in lesson_files(shipped_folder())]
     for lesson in sorted((one for one in lessons if one.kind == "lesson"), key=lambda one: one.number):
         rules = [item.rule for item in lesson.items if isinstance(item, Ask)]
-        assert not asked or rules[0] in asked, lesson.id
-        asked |= set(rules)
-    assert asked == set(RULES)
+        assert not used_rules or rules[0] in used_rules, lesson.id
+        used_rules |= set(rules)
+    assert used_rules == set(RULES)
 
 
 def test_what_a_class_hour_has_fits_into_one() -> None:
@@ -225,12 +225,12 @@ def test_a_prompt_is_seen_as_one_that_is_submitted_by_hand(tmp_path: Path, capsy
     assert b"".join(sequence.token_bytes).decode() == "春江潮水连海平，海上明月共潮生！"
     engine.close()
     assert main(["lesson", "check", str(path)]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
         "seen.md:1: [zh] prompts: '春江潮水连海平,海上明月共潮生!' is seen as '春江潮水连海平，海上明月共潮生！'"
-        in said
+        in output
     )
-    assert "holds, in zh" in said
+    assert "holds, in zh" in output
 
 
 def test_a_restart_may_be_on_another_model() -> None:

@@ -17,7 +17,7 @@ def constant(name: str) -> str:
     return found[1]
 
 
-def said(language: str, stops: list[str]) -> str:
+def spoken(language: str, stops: list[str]) -> str:
     words = json.loads((JS / "panels" / "tour" / f"words.{language}.json").read_text(encoding="utf-8"))
     keys = [f"tour.{stop}{part}" for stop in stops for part in ("", ".text", ".task", ".done")]
     return "\n".join("".join(words[key]) for key in keys)
@@ -26,7 +26,7 @@ def said(language: str, stops: list[str]) -> str:
 def test_its_minutes_are_those_of_its_words_and_of_what_is_done() -> None:
     stops = list(dict.fromkeys(re.findall(r'\bid: "(\w+)"', TOUR)))
     assert len(stops) == 6
-    longest = max(reading(said(language, stops)) for language in ("en", "zh"))
+    longest = max(reading(spoken(language, stops)) for language in ("en", "zh"))
     doing = 2 * PRESS * len(stops)  # what the stop asks for, and on to the next
     assert abs(int(constant("MINUTES")) - (longest + doing)) <= 0.5
 

@@ -31,6 +31,7 @@ print(sum(step() for _ in range(4)))
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library than glibc")
+@pytest.mark.slow
 def test_a_step_reuses_the_memory_of_the_one_before() -> None:
     def faults(*words: str) -> int:
         return int(subprocess.check_output([sys.executable, "-c", FAULTS, *words], text=True))

@@ -39,7 +39,7 @@ sys.meta_path.insert(0, Refuses())
 """
 
 
-def said(code: str, light: bool) -> dict[str, Any]:
+def facts_of(code: str, light: bool) -> dict[str, Any]:
     """Return what a new process puts into `found`."""
     environment = {name: value for name, value in os.environ.items() if name != LIGHT}
     environment |= {LIGHT: "1"} if light else {}
@@ -50,7 +50,7 @@ def said(code: str, light: bool) -> dict[str, Any]:
 
 
 def test_a_server_loads_a_model_without_the_compiler_and_can_have_it_later() -> None:
-    assert said(LOADS + THEN, light=True) == {
+    assert facts_of(LOADS + THEN, light=True) == {
         "loaded": [],
         "whole": True,
         "disabled": True,
@@ -59,14 +59,14 @@ def test_a_server_loads_a_model_without_the_compiler_and_can_have_it_later() -> 
 
 
 def test_a_program_that_imports_this_one_has_transformers_whole() -> None:
-    assert "torch._dynamo" in said(LOADS, light=False)["loaded"]
+    assert "torch._dynamo" in facts_of(LOADS, light=False)["loaded"]
 
 
 def test_another_transformers_is_imported_whole() -> None:
     code = (
         UNEXPECTED + LOADS + 'from transformers import DynamicCache; found["cache"] = DynamicCache().get_seq_length()'
     )
-    found = said(code, light=True)
+    found = facts_of(code, light=True)
     assert found["cache"] == 0 and "torch._dynamo" in found["loaded"]
 
 
@@ -84,4 +84,4 @@ with _models_listed_once():
     found = {"same": import_utils.define_import_structure.__wrapped__(path) == expected, "some": bool(expected)}
 found["as_before"] = import_utils.create_import_structure_from_path is before
 """
-    assert said(code, light=False) == {"same": True, "some": True, "as_before": True}
+    assert facts_of(code, light=False) == {"same": True, "some": True, "as_before": True}

@@ -70,9 +70,9 @@ def test_no_log_page_or_export_tells_where_a_model_lies(
     for command in (["show"], ["explain"], ["check"]):
         assert main(["trace", *command, "run.kvtrace"]) == 0
     assert main(["info", str(folder), "--device", "cpu", "--json"]) == 0
-    said = capsys.readouterr().out
-    assert json.loads(said.splitlines()[-1])["model"]["name"] == "tiny"
+    output = capsys.readouterr().out
+    assert json.loads(output.splitlines()[-1])["model"]["name"] == "tiny"
     written = [path for path in (log, *(tmp_path / "out").rglob("*")) if path.is_file()]
     assert len(written) == 6  # the log, a page, one of Perfetto's, two tables, events
     assert not [path.name for path in written if b"who-lives-here" in path.read_bytes()]
-    assert "who-lives-here" not in said
+    assert "who-lives-here" not in output

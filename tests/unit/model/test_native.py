@@ -128,5 +128,5 @@ def test_without_a_compiler_the_same_tokens_are_chosen(
             assert generated() == expected and generated() == expected
     finally:
         logit_kernels.cache_clear()
-    said = [record.getMessage() for record in caplog.records]
-    assert said == ["the figures of logits stay with tensor operations: no C compiler was found"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["the figures of logits stay with tensor operations: no C compiler was found"]

@@ -55,7 +55,7 @@ AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, 
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("quantization", "reason"),
     [
         (AWQ, "in awq .*not read here: .*gptqmodel.*they would take"),
         ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "in gptq .*not read here: .*optimum"),
@@ -65,9 +65,11 @@ AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, 
         ({"quant_algo": "FP8"}, "in an unnamed form .*not read here"),
     ],
 )
-def test_what_is_not_read_is_refused_before_it_is_loaded(said: dict[str, Any], reason: str, tmp_path: Path) -> None:
+def test_what_is_not_read_is_refused_before_it_is_loaded(
+    quantization: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
     """The folder has a file of weights that could not be read at all."""
-    config = tiny_config("qwen2").to_dict() | {"quantization_config": said}
+    config = tiny_config("qwen2").to_dict() | {"quantization_config": quantization}
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (tmp_path / "model.safetensors").write_bytes(b"\0" * (3 << 20))
     with pytest.raises(ModelError, match=reason) as error:

@@ -115,7 +115,8 @@ def test_one_that_breaks(name: str, tokenizer: Any) -> None:
 def test_the_verdict_is_what_the_engine_then_hits(tokenizer: Any) -> None:
     """With blocks of one token a prompt hits as far as it equals what was cached, and all of it but its last token."""
     config = EngineConfig(block_size=1, num_blocks=4096, num_logprobs=0, enforce_eager=True)
-    model, asked = load_model("bundled", dtype="float32", device="cpu"), SamplingParams(max_tokens=1, ignore_eos=True)
+    model = load_model("bundled", dtype="float32", device="cpu")
+    sampling = SamplingParams(max_tokens=1, ignore_eos=True)
     broken = [(source, case_name) for source, case_name, *_ in BREAKING.values()]
     for source, case_name in [*broken, (APPENDING["headers"], "a system message")]:
         template = template_of(source, tokenizer)
@@ -127,7 +128,7 @@ def test_the_verdict_is_what_the_engine_then_hits(tokenizer: Any) -> None:
         with Engine(model, config, keep_log=False) as engine:
             ops = []
             for sent in (held, tokens):
-                engine.add_request(sent, asked)
+                engine.add_request(sent, sampling)
                 while engine.has_unfinished():
                     ops += engine.step().ops
         hit = [op.num_cached_tokens for op in ops if isinstance(op, Admit)][-1]

@@ -13,7 +13,7 @@ from tests.unit.monitor.publisher import Publisher, message
 from tests.unit.monitor.waiting import wait_for
 
 
-def said(attachment: Attachment) -> list[str]:
+def summaries(attachment: Attachment) -> list[str]:
     records = [attachment.log.record(index) for index in range(len(attachment.log))]
     return [one.seen.problem for one in records if one.seen is not None and one.seen.problem]
 
@@ -32,12 +32,12 @@ def test_metrics_say_the_size_the_version_and_the_numbers_until_nobody_answers(m
             assert seen is not None and seen.metrics["vllm:num_requests_running"] == 3.0
             server.text = page(4, num_blocks=256)
             wait_for(lambda: len(attachment.log) == 3)
-            assert said(attachment) == ["the server came back with 256 blocks of 32 tokens: attach again"]
+            assert summaries(attachment) == ["the server came back with 256 blocks of 32 tokens: attach again"]
             server.text = "no metrics {"
-            wait_for(lambda: len(said(attachment)) == 2)
+            wait_for(lambda: len(summaries(attachment)) == 2)
             server.close()
-            wait_for(lambda: len(said(attachment)) == 3)
-            assert "no metrics from" in said(attachment)[2]
+            wait_for(lambda: len(summaries(attachment)) == 3)
+            assert "no metrics from" in summaries(attachment)[2]
         finally:
             attachment.close()
             attachment.log.close()
@@ -48,8 +48,8 @@ def test_a_full_disk_ends_the_log_and_the_attachment_says_so(monkeypatch: pytest
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with Publisher() as publisher:
-        asked = Attaching(events=publisher.events, replay=publisher.replay, block_size=4, num_blocks=4)
-        attachment = Attachment(asked)
+        options = Attaching(events=publisher.events, replay=publisher.replay, block_size=4, num_blocks=4)
+        attachment = Attachment(options)
         try:
             monkeypatch.setattr(TraceWriter, "append", full)
             attachment.start()

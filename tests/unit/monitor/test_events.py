@@ -81,8 +81,8 @@ def as_bytes(raw: bytes | int) -> bytes:
 
 def test_a_message_may_be_a_map_and_may_end_before_its_rank() -> None:
     events = [{"type": "AllBlocksCleared"}, ["AllBlocksCleared"]]
-    for said in ([2.5, events], {"ts": 2.5, "events": events}):
-        batch = decode(msgspec.msgpack.encode(said))
+    for payload in ([2.5, events], {"ts": 2.5, "events": events}):
+        batch = decode(msgspec.msgpack.encode(payload))
         assert (batch.published, batch.rank, batch.num_unread) == (2.5, None, 0)
         assert batch.events == [AllBlocksCleared(), AllBlocksCleared()]
 
@@ -119,7 +119,7 @@ def test_an_event_of_a_new_kind_is_counted_and_the_others_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "payload",
     [
         b"\xc1",
         msgspec.msgpack.encode(3),
@@ -130,13 +130,13 @@ def test_an_event_of_a_new_kind_is_counted_and_the_others_are_read() -> None:
         message({**stored([b"a"], [], 1), "token_ids": ["x"]}),
     ],
 )
-def test_what_is_none_of_the_forms_is_refused_in_a_sentence(said: bytes) -> None:
+def test_what_is_none_of_the_forms_is_refused_in_a_sentence(payload: bytes) -> None:
     with pytest.raises(EventError) as refused:
-        decode(said)
+        decode(payload)
     assert "\n" not in str(refused.value)
 
 
 @given(st.binary(max_size=64))
-def test_no_bytes_do_anything_else(said: bytes) -> None:
+def test_no_bytes_do_anything_else(payload: bytes) -> None:
     with contextlib.suppress(EventError):
-        decode(said)
+        decode(payload)

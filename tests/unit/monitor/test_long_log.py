@@ -64,8 +64,8 @@ def test_the_next_log_begins_with_what_was_known_and_each_is_sound(tmp_path: Pat
             seen = [log.record(index).seen for index in range(len(log))]
             numbers += [one.sequence for one in seen if one is not None and one.sequence is not None]
             if before is not None:
-                told = next(i for i, one in enumerate(seen) if one and (one.sequence is not None or one.metrics))
-                assert known_in(log, told) == before
+                first_seen = next(i for i, one in enumerate(seen) if one and (one.sequence is not None or one.metrics))
+                assert known_in(log, first_seen) == before
             before = known_in(log)
             assert log.num_bytes < 32 << 10
     assert before == cached

@@ -57,8 +57,8 @@ Action = st.sampled_from(["live", "live", "live", "drop", "double", "cut", "rest
 
 @settings(max_examples=400)
 @given(st.lists(Action, max_size=60), st.sampled_from([1000, 3]), st.booleans())
-def test_what_is_told_is_in_order_and_every_hole_is_said(actions: list[str], buffer: int, can_ask: bool) -> None:
-    model, sequence, received = Model(buffer), Sequence(can_ask), list[SequenceEvent]()
+def test_what_is_told_is_in_order_and_every_hole_is_said(actions: list[str], buffer: int, can_replay: bool) -> None:
+    model, sequence, received = Model(buffer), Sequence(can_replay), list[SequenceEvent]()
     last: tuple[int, bytes] | None = None
     for action in actions:
         if action == "live":
@@ -79,7 +79,7 @@ def test_what_is_told_is_in_order_and_every_hole_is_said(actions: list[str], buf
             sequence.reconnected()
         elif action == "answer":
             answer_all(model, sequence, received)
-        elif action == "silence" and sequence.is_asking:
+        elif action == "silence" and sequence.is_replaying:
             sequence.ask = None
             received += sequence.unanswered()
     for _ in range(2):

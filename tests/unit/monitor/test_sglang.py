@@ -84,10 +84,10 @@ def test_a_running_one_is_watched_and_called_by_its_name() -> None:
     """Over ZeroMQ, with replay of missed messages: its replay has no topic. Its metrics lack the pool's size."""
     with Publisher(shape="pair") as publisher, MetricsServer(METRICS) as server:
         publisher.publish(batch("FIVE", page_stored("FIVE", [FIRST], [1, 2], 2)))
-        asked = Attaching(
+        options = Attaching(
             events=publisher.events, replay=publisher.replay, metrics=server.url, block_size=2, num_blocks=8
         )
-        attachment = Attachment(asked)
+        attachment = Attachment(options)
         try:
             assert attachment.log.header.observed is not None and attachment.log.header.observed.source == "SGLang"
             attachment.start()

@@ -23,14 +23,14 @@ SIZE, POOL = 4, 32  # tokens, blocks
 @contextmanager
 def attached(*publishers: Publisher, path: Path | None = None, replay: bool = True) -> Iterator[Attachment]:
     first = publishers[0]
-    asked = Attaching(
+    options = Attaching(
         events=first.events,
         replay=first.replay if replay else None,
         ranks=tuple(range(len(publishers))),
         block_size=SIZE,
         num_blocks=POOL,
     )
-    attachment = Attachment(asked, path)
+    attachment = Attachment(options, path)
     attachment.start()
     try:
         yield attachment

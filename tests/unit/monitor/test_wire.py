@@ -72,14 +72,14 @@ def test_metrics_are_numbers_by_the_servers_own_names_for_each_rank() -> None:
 
 def test_settings_of_a_cache_that_decide_what_may_hit_are_numbers_too() -> None:
     page = WIRE.with_suffix(".prom").read_text("utf-8")
-    for said, expected in (
+    for fields, expected in (
         (page, {"enable_prefix_caching": 1.0}),
         (
             page.replace('_tokens="None"', '_tokens="528"').replace('caching="True"', 'caching="False"'),
             {"enable_prefix_caching": 0.0, "cache_hit_alignment_tokens": 528.0},
         ),
     ):
-        (numbers,) = read(said).by_rank.values()
+        (numbers,) = read(fields).by_rank.values()
         begins = "vllm:cache_config_info."
         assert {name.removeprefix(begins): n for name, n in numbers.items() if name.startswith(begins)} == expected
 
@@ -91,8 +91,8 @@ def test_numbers_are_written_when_they_change_and_a_reason_is_said_once() -> Non
         observed.numbers({0: numbers})
     for _ in range(2):
         observed.problem(0, "metrics", "nobody answers")
-    said = [observed.log.record(index).seen for index in range(len(observed.log))]
-    assert [(one.metrics, one.problem) for one in said if one] == [
+    readings = [observed.log.record(index).seen for index in range(len(observed.log))]
+    assert [(one.metrics, one.problem) for one in readings if one] == [
         ({"x": 1.0}, ""),
         ({"x": 2.0}, ""),
         ({}, "nobody answers"),

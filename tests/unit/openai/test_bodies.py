@@ -25,7 +25,7 @@ def chat(**fields: Any) -> request.ApiRequest:
     return request.chat(read(json.dumps(body).encode(), ChatBody), MODEL)
 
 
-def said(**fields: Any) -> dict[str, Any]:
+def fields_of(**fields: Any) -> dict[str, Any]:
     """A conversation of one message."""
     return {"messages": [{"role": "user", "content": "x"} | fields]}
 
@@ -122,34 +122,34 @@ def test_a_completion_is_refused_by_the_fields_name(fields: dict[str, Any], para
         ({"messages": []}, "messages", "length >= 1"),
         ({"messages": [3]}, "messages", "got `int`"),
         ({"messages": 3}, "messages", "got `int`"),
-        (said(role="tools"), "messages", "invalid enum value"),
-        (said(role="tool"), "messages", "no chat template, which tools need"),
+        (fields_of(role="tools"), "messages", "invalid enum value"),
+        (fields_of(role="tool"), "messages", "no chat template, which tools need"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "no chat template, which tools need"),
         ({"tools": [{"type": "function"}]}, "tools", "missing required field `function`"),
         (
-            said(role="assistant", tool_calls=[{"function": {"name": "f", "arguments": "[" * 9_999}}]),
+            fields_of(role="assistant", tool_calls=[{"function": {"name": "f", "arguments": "[" * 9_999}}]),
             "messages",
             "messages[0].tool_calls[0].function.arguments is no JSON",
         ),
         (
-            said(role="assistant", tool_calls=[{"function": {"name": "f", "arguments": "3"}}]),
+            fields_of(role="assistant", tool_calls=[{"function": {"name": "f", "arguments": "3"}}]),
             "messages",
             "messages[0].tool_calls[0].function.arguments must be a JSON object",
         ),
         ({"tool_choice": "required"}, "tool_choice", "only none and auto"),
         ({"messages": [{"role": "user"}]}, "messages", "messages[0].content is missing"),
-        (said(content=[{"type": "image_url", "image_url": {}}]), "messages", "content[0]: this server reads"),
-        (said(content=[{"type": "text"}]), "messages", "messages[0].content[0].text is missing"),
-        (said(content=[{"type": "text", "text": None}]), "messages", "messages[0].content[0].text is missing"),
-        (said(content=[{"type": "text", "text": "x", "what": 1}]), "messages", "'what' in messages[0].content[0]"),
-        (said(role="assistant", tool_calls=[{"id": "x"}]), "messages", "missing required field `function`"),
+        (fields_of(content=[{"type": "image_url", "image_url": {}}]), "messages", "content[0]: this server reads"),
+        (fields_of(content=[{"type": "text"}]), "messages", "messages[0].content[0].text is missing"),
+        (fields_of(content=[{"type": "text", "text": None}]), "messages", "messages[0].content[0].text is missing"),
+        (fields_of(content=[{"type": "text", "text": "x", "what": 1}]), "messages", "'what' in messages[0].content[0]"),
+        (fields_of(role="assistant", tool_calls=[{"id": "x"}]), "messages", "missing required field `function`"),
         (
-            said(role="assistant", tool_calls=[{"function": {"name": "f", "arguments": "{"}}]),
+            fields_of(role="assistant", tool_calls=[{"function": {"name": "f", "arguments": "{"}}]),
             "messages",
             "messages[0].tool_calls[0].function.arguments is no JSON",
         ),
-        (said(role="assistant", function_call={"name": "x"}), "messages", "'function_call' in messages[0]"),
-        (said(role="assistant", audio={"id": "x"}), "messages", "'audio' in messages[0]"),
+        (fields_of(role="assistant", function_call={"name": "x"}), "messages", "'function_call' in messages[0]"),
+        (fields_of(role="assistant", audio={"id": "x"}), "messages", "'audio' in messages[0]"),
         ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "between 0 and 20"),
         ({"logprobs": 3}, "logprobs", "bool"),
@@ -236,8 +236,8 @@ def test_a_prompt_that_is_only_scored_asks_the_engine_for_one_token() -> None:
     [
         {"tools": [{"function": {"name": "f", "description": "x" * 10_000}}]},
         {"tools": [{"function": {"name": "f", "parameters": {"x" * 10_000: {}}}}]},
-        said(role="assistant", tool_calls=[{"function": {"name": "f", "arguments": {"a": ["x" * 10_000]}}}]),
-        said(reasoning_content="x" * 10_000),
+        fields_of(role="assistant", tool_calls=[{"function": {"name": "f", "arguments": {"a": ["x" * 10_000]}}}]),
+        fields_of(reasoning_content="x" * 10_000),
     ],
 )
 def test_all_that_a_template_gets_counts_to_the_length(fields: dict[str, Any]) -> None:

@@ -46,13 +46,13 @@ def text(content: str, **more: Any) -> dict[str, Any]:
 def test_blocks_become_messages_in_their_order() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": ""}
     empty = {"type": "tool_result", "tool_use_id": "toolu_1", "is_error": False, **CACHED}
-    told = {**empty, "content": [text("d")]}
+    message = {**empty, "content": [text("d")]}
     ask(
         system=[text("be"), text("good", **CACHED)],
         messages=[
             {"role": "user", "content": [text("a", citations=None), text("b")]},
             {"role": "assistant", "content": [thought, text("c"), USE]},
-            {"role": "user", "content": [told, empty, text("e"), text("f")]},
+            {"role": "user", "content": [message, empty, text("e"), text("f")]},
             {"role": "system", "content": "be quick"},
             {"role": "assistant", "content": "g"},
             {"role": "user", "content": "h"},

@@ -42,14 +42,14 @@ def parts(*texts: str, kind: str = "input_text") -> list[dict[str, Any]]:
 
 
 def test_items_become_messages_and_those_of_one_turn_are_one() -> None:
-    said = {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed"}
+    message = {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed"}
     ask(
         instructions="be good",
         input=[
             {"role": "developer", "content": "be quick"},
             {"type": "message", "role": "user", "content": parts("a", "b")},
             {"type": "reasoning", "id": "rs_1", "summary": [], "content": parts("hm", kind="reasoning_text")},
-            {**said, "content": parts("c", kind="output_text")},
+            {**message, "content": parts("c", kind="output_text")},
             CALL,
             {**CALL, "call_id": "c2"},
             {"type": "function_call_output", "call_id": "c1", "output": "d"},
@@ -60,8 +60,8 @@ def test_items_become_messages_and_those_of_one_turn_are_one() -> None:
         tools=[TOOL],
         reasoning={"effort": "none", "summary": "auto"},
     )
-    told, settings, tools = MODEL.given
-    assert told == [
+    messages, settings, tools = MODEL.given
+    assert messages == [
         {"role": "system", "content": "be good"},
         {"role": "system", "content": "be quick"},
         {"role": "user", "content": "a\nb"},
@@ -108,8 +108,8 @@ def test_a_response_is_refused_by_the_fields_name(fields: dict[str, Any], param:
 
 
 def test_what_is_stored_is_bounded_and_its_clients_own() -> None:
-    said = [ChatMessage(role="user", content="x" * 1000)]
-    data = msgspec.json.encode(said)
+    messages = [ChatMessage(role="user", content="x" * 1000)]
+    data = msgspec.json.encode(messages)
     size = len(data)
     stored = StoredResponses(3 * size, 5 * size)
     for client in ("a", "b"):
@@ -119,7 +119,7 @@ def test_what_is_stored_is_bounded_and_its_clients_own() -> None:
 
     def has(client: str, response_id: str) -> bool:
         try:
-            return stored.get(client, response_id) == said
+            return stored.get(client, response_id) == messages
         except ApiError as error:
             assert (error.param, error.code) == ("previous_response_id", "previous_response_not_found")
             return False

@@ -52,8 +52,8 @@ READ = {"name": "read", "arguments": '{"path":"a.txt"}'}
     ],
 )
 def test_a_text_is_split(format: Format, text: str, content: str, functions: list[dict[str, str]]) -> None:
-    said, calls = format.split(text, is_start=True)
-    assert (said, [call["function"] for call in calls]) == (content, functions)
+    spoken, calls = format.split(text, is_start=True)
+    assert (spoken, [call["function"] for call in calls]) == (content, functions)
     if format is not MISTRAL:
         assert len({call["id"] for call in calls}) == len(calls)
     assert all(len(call["id"]) == 9 for call in calls) or format is not MISTRAL
@@ -138,7 +138,7 @@ def test_a_stream_tells_what_the_whole_answer_does(reading: Reading, text: str, 
     wanted = whole(reading, output(text), logprobs=logprobs)
     message = wanted["message"]
     for seed in range(20):
-        draw, at, told = random.Random(seed), 0, list[dict[str, Any]]()
+        draw, at, deltas = random.Random(seed), 0, list[dict[str, Any]]()
         call, choice = asked_for(reading, logprobs)
         while at < len(text) or choice.finish_reason is None:
             end = min(len(text), at + draw.randrange(4))
@@ -146,13 +146,13 @@ def test_a_stream_tells_what_the_whole_answer_does(reading: Reading, text: str, 
             at, choice.finish_reason = end, "stop" if end == len(text) else None
             call.changed[choice] = call.sub_requests[0]
             for event in chunks(call, lambda _: b""):
-                told += json.loads(event.removeprefix(b"data: "))["choices"]
+                deltas += json.loads(event.removeprefix(b"data: "))["choices"]
         for name in ("content", "reasoning_content"):
-            assert "".join(one["delta"].get(name, "") for one in told) == (message.get(name) or "")
-        assert told[-1]["finish_reason"] == wanted["finish_reason"]
-        calls = [one["function"] for one in told[-1]["delta"].get("tool_calls", [])]
+            assert "".join(one["delta"].get(name, "") for one in deltas) == (message.get(name) or "")
+        assert deltas[-1]["finish_reason"] == wanted["finish_reason"]
+        calls = [one["function"] for one in deltas[-1]["delta"].get("tool_calls", [])]
         assert calls == [one["function"] for one in message.get("tool_calls", [])]
-        scored = b"".join(bytes(b["bytes"]) for one in told for b in (one["logprobs"] or {"content": []})["content"])
+        scored = b"".join(bytes(b["bytes"]) for one in deltas for b in (one["logprobs"] or {"content": []})["content"])
         assert scored == (b"" if logprobs is None else text.encode())
 
 

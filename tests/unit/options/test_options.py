@@ -73,8 +73,8 @@ def test_an_option_that_is_added_is_checked() -> None:
 
 @pytest.mark.usefixtures("with_words")
 def test_an_option_that_is_added_reaches_the_page_with_its_words() -> None:
-    told = msgspec.to_builtins(options_payload(tables_of(engine=WithOneMore)))
-    assert told["tables"]["engine"][-1] == {
+    payload = msgspec.to_builtins(options_payload(tables_of(engine=WithOneMore)))
+    assert payload["tables"]["engine"][-1] == {
         "name": "watermark",
         "kind": "integer",
         "default": None,
@@ -83,7 +83,7 @@ def test_an_option_that_is_added_reaches_the_page_with_its_words() -> None:
         "le": 4,  # what the server takes, which is less than what the engine does
         "control": {"group": "scheduler", "usual": (0, 2), "none_as": 0},
     }
-    labels = {language: words["watermark"]["label"] for language, words in told["words"].items()}
+    labels = {language: words["watermark"]["label"] for language, words in payload["words"].items()}
     assert labels == {"en": "Watermark", "zh": "水位"}
 
 
@@ -101,13 +101,13 @@ def test_every_language_has_words_for_every_option_and_value(language: str) -> N
     rows = {name: row for settings in STRUCTS for name, row in table_of(settings).items()}
     assert set(words) == set(rows)
     for name, row in rows.items():
-        said = words[name]
-        assert said.label and said.help and not said.help.endswith((".", "。")), name
-        assert not row.optional or said.none, f"{name} may be None, and {language} has no word for it"
-        assert set(said.values) | set(said.values_help) <= set(row.choices), name
-        assert set(said.values) == set(words_in("en")[name].values), name
-        assert set(said.values_help) == set(words_in("en")[name].values_help), name
-        assert bool(said.number) == bool(words_in("en")[name].number), name
+        texts = words[name]
+        assert texts.label and texts.help and not texts.help.endswith((".", "。")), name
+        assert not row.optional or texts.none, f"{name} may be None, and {language} has no word for it"
+        assert set(texts.values) | set(texts.values_help) <= set(row.choices), name
+        assert set(texts.values) == set(words_in("en")[name].values), name
+        assert set(texts.values_help) == set(words_in("en")[name].values_help), name
+        assert bool(texts.number) == bool(words_in("en")[name].number), name
 
 
 def test_both_languages_are_there() -> None:

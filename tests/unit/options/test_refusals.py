@@ -37,7 +37,7 @@ def wrong_values(row: OptionRow) -> list[Any]:
     return found
 
 
-def said_of(settings: type[Struct], name: str, value: Any) -> dict[str, str] | None:
+def refusal_of(settings: type[Struct], name: str, value: Any) -> dict[str, str] | None:
     """Return what the refusal of a value says beside English; None: it is taken."""
     try:
         made = settings(**{name: value})
@@ -46,7 +46,7 @@ def said_of(settings: type[Struct], name: str, value: Any) -> dict[str, str] | N
         elif isinstance(made, EngineConfig):
             resolve(made, 512)
     except ConfigError as error:
-        return error.said
+        return error.translations
     return None
 
 
@@ -54,10 +54,10 @@ def said_of(settings: type[Struct], name: str, value: Any) -> dict[str, str] | N
 def test_every_option_refuses_in_every_language(settings: type[Struct]) -> None:
     others = set(languages()) - {"en"}
     for name, row in table_of(settings).items():
-        said = [found for value in wrong_values(row) if (found := said_of(settings, name, value)) is not None]
-        assert said, name
-        assert all(set(found) == others for found in said), name
-        assert all(name in text or row.kind == "map" for found in said for text in found.values()), said
+        refusals = [found for value in wrong_values(row) if (found := refusal_of(settings, name, value)) is not None]
+        assert refusals, name
+        assert all(set(found) == others for found in refusals), name
+        assert all(name in text or row.kind == "map" for found in refusals for text in found.values()), refusals
 
 
 def test_every_sentence_has_every_language_and_the_same_values_in_each() -> None:
@@ -83,9 +83,9 @@ def test_a_refusal_that_puts_sentences_together_is_said_in_one_language() -> Non
         resolve(
             EngineConfig(forget_policy="window", forget_budget=8, attention_window=8, fault="missing_causal_mask"), 512
         )
-    told = refused(found.value).as_map()["error"]
-    assert told["message"].endswith("leave out attention_window and fault")
-    assert told["said"] == {"zh": "forget_policy 只能用于策略为 paged 的单个引擎；请去掉 attention_window、fault"}
+    error = refused(found.value).as_map()["error"]
+    assert error["message"].endswith("leave out attention_window and fault")
+    assert error["said"] == {"zh": "forget_policy 只能用于策略为 paged 的单个引擎；请去掉 attention_window、fault"}
     with pytest.raises(ConfigError) as found:
         resolve(EngineConfig(block_size=64, num_blocks=1 << 20), 512)
-    assert found.value.said["zh"] == "1048576 块 × 64 个槽位的块池超过了 16777216 个槽位"
+    assert found.value.translations["zh"] == "1048576 块 × 64 个槽位的块池超过了 16777216 个槽位"

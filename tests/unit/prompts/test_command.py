@@ -132,9 +132,9 @@ def test_evictions_are_told(file: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_what_does_not_fit_in_the_pool_is_said_and_the_rest_is_played(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = {"role": "user", "content": "a" * 160}  # 10 blocks
-    answered = [asked, {"role": "assistant", "content": "b" * 80}]
-    conversations = [[asked], [*answered, {"role": "user", "content": "c" * 16}], [asked]]  # 10, 16 and 10 blocks
+    message = {"role": "user", "content": "a" * 160}  # 10 blocks
+    answered = [message, {"role": "assistant", "content": "b" * 80}]
+    conversations = [[message], [*answered, {"role": "user", "content": "c" * 16}], [message]]  # 10, 16 and 10 blocks
     file.write_text("\n".join(json.dumps({"messages": messages}) for messages in conversations))
     options = ["prompts", str(file), "--num-blocks", "12"]
     assert main(options) == 0

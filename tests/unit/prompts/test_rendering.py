@@ -154,8 +154,8 @@ def test_hits_are_those_of_the_engines_cache_on_the_rendered_prompts(
     bodies: list[dict[str, Any]] = []
     for turns in sessions:
         messages: list[dict[str, Any]] = []
-        for asked, answer, thought in turns:
-            messages.append({"role": "user", "content": asked})
+        for question, answer, thought in turns:
+            messages.append({"role": "user", "content": question})
             bodies.append({"model": "m", "messages": list(messages)})
             more = {} if thought is None else {"reasoning_content": thought}
             messages.append({"role": "assistant", "content": answer, **more})
@@ -203,12 +203,12 @@ def test_nothing_of_an_answer_behind_hidden_reasoning_is_cached(
 
 
 def test_a_short_text_is_not_taken_for_a_word_of_the_template(templates: dict[str, ChatTemplate]) -> None:
-    said = ["user", "assistant", "end", "|>user", "user"]
-    messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(said)]
+    texts = ["user", "assistant", "end", "|>user", "user"]
+    messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(texts)]
     (request,), _ = played(templates[APPENDING], [{"model": "m", "messages": messages}])
     assert request.rendered is not None
     marks = ["<|user|>", "<|end|><|assistant|>", "<|end|><|user|>", "<|end|><|assistant|>", "<|end|><|user|>"]
-    expected = [*chain.from_iterable(zip(marks, said, strict=True)), "<|end|><|assistant|>"]
+    expected = [*chain.from_iterable(zip(marks, texts, strict=True)), "<|end|><|assistant|>"]
     assert [one.text for one in request.rendered.segments] == expected
 
 

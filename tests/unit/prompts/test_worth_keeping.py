@@ -19,7 +19,7 @@ def encode(text: str) -> list[int]:
     return list(text.encode())
 
 
-def asked(system: str, *messages: str, model: str = "m") -> dict[str, Any]:
+def body(system: str, *messages: str, model: str = "m") -> dict[str, Any]:
     return {
         "model": model,
         "messages": [{"role": "system", "content": system}, *({"role": "user", "content": one} for one in messages)],
@@ -34,9 +34,9 @@ def kept(bodies: list[dict[str, Any]], policy: str = "sglang") -> list[Prefix]:
 
 SYSTEM, LONG = "s" * 100, "l" * 1000
 BODIES = [
-    *(asked(SYSTEM, LONG, f"{n} question") for n in range(3)),
-    *(asked(SYSTEM, f"{n} other question") for n in range(4)),
-    asked("another", "once"),
+    *(body(SYSTEM, LONG, f"{n} question") for n in range(3)),
+    *(body(SYSTEM, f"{n} other question") for n in range(4)),
+    body("another", "once"),
 ]
 
 
@@ -49,7 +49,7 @@ def test_each_counts_the_requests_that_no_longer_one_serves() -> None:
 
 
 def test_a_longer_one_counts_only_its_own_tokens_behind_a_shorter_one() -> None:
-    few = [asked(SYSTEM, "l" * 50, "a"), asked(SYSTEM, "l" * 50, "b"), *(asked(SYSTEM, f"{n} other") for n in range(9))]
+    few = [body(SYSTEM, "l" * 50, "a"), body(SYSTEM, "l" * 50, "b"), *(body(SYSTEM, f"{n} other") for n in range(9))]
     shorter, longer = kept(few)
     assert (shorter.num_saved, shorter.num_later, longer.num_saved) == (10 * 100, 10, 50)
 
@@ -60,7 +60,7 @@ def test_tokens_are_whole_units_and_long_enough() -> None:
 
 
 def test_models_share_nothing() -> None:
-    assert kept([asked(SYSTEM, "a"), asked(SYSTEM, "b", model="other")]) == []
+    assert kept([body(SYSTEM, "a"), body(SYSTEM, "b", model="other")]) == []
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -24,7 +24,7 @@ def put(body: dict[str, Any], at: int, *messages: dict[str, Any], gone: int = 0)
     return copy.deepcopy(body | {"messages": found})
 
 
-def said(role: str, content: Any) -> dict[str, Any]:
+def turn(role: str, content: Any) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
@@ -36,7 +36,7 @@ def with_results(body: dict[str, Any], *order: int) -> dict[str, Any]:
     """Return a body that ends with two calls and their results."""
     calls = [{"type": "tool_use", "id": f"x{n}", "name": "read", "input": {"path": f"x{n}"}} for n in (0, 1)]
     results = [{"type": "tool_result", "tool_use_id": f"x{n}", "content": text(60 + n)} for n in order]
-    return put(body, len(body["messages"]), said("assistant", calls), said("user", results))
+    return put(body, len(body["messages"]), turn("assistant", calls), turn("user", results))
 
 
 def block(body: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
@@ -44,10 +44,10 @@ def block(body: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
 
 
 REVIEW = "Review pull request {}. Look at its style, its tests and its documentation, and be kind. " + text(5)
-A_REVIEW = [said("user", REVIEW.format("#12")), said("assistant", text(6)), said("user", "And now?")]
-SUMMARY = said("user", "Summary of the conversation so far: " + text(90, 20))
-REMINDER = said("user", "<reminder>The user opened another file.</reminder>")
-OTHER_AGENT = chat(1, text(44)) | {"messages": [said("system", text(44)), said("user", text(45))]}
+A_REVIEW = [turn("user", REVIEW.format("#12")), turn("assistant", text(6)), turn("user", "And now?")]
+SUMMARY = turn("user", "Summary of the conversation so far: " + text(90, 20))
+REMINDER = turn("user", "<reminder>The user opened another file.</reminder>")
+OTHER_AGENT = chat(1, text(44)) | {"messages": [turn("system", text(44)), turn("user", text(45))]}
 
 # the causes that are right; "" = it is no break. "not_known" is never wrong where there is a break
 SESSIONS: list[tuple[Session, tuple[str, ...]]] = [
@@ -82,12 +82,12 @@ SESSIONS: list[tuple[Session, tuple[str, ...]]] = [
         chat(2, DATED.format("at main.py:12:34")), chat(3, DATED.format("at main.py:12:35")),
     ], "volatile_text", "messages[0].content"), ("number",)),
     (Session("a number in an earlier answer does not change by itself", [
-        put(LONG, 4, said("assistant", "It has 3 parts. " + text(32)), gone=1),
-        put(chat(7), 4, said("assistant", "It has 4 parts. " + text(32)), gone=1),
+        put(LONG, 4, turn("assistant", "It has 3 parts. " + text(32)), gone=1),
+        put(chat(7), 4, turn("assistant", "It has 4 parts. " + text(32)), gone=1),
     ], "message_edited", "messages[4].content"), ()),
     (Session("a path in an earlier question does not change by itself", [
-        put(LONG, 3, said("user", "Read /src/one.py. " + text(12)), gone=1),
-        put(chat(7), 3, said("user", "Read /src/two.py. " + text(12)), gone=1),
+        put(LONG, 3, turn("user", "Read /src/one.py. " + text(12)), gone=1),
+        put(chat(7), 3, turn("user", "Read /src/two.py. " + text(12)), gone=1),
     ], "message_edited", "messages[3].content"), ()),
     (Session("a shorter answer that says something else", [
         LONG, changed(chat(7), "messages", 4, "content", to="Nothing like it was said here, ever, by anyone."),
@@ -102,7 +102,7 @@ SESSIONS: list[tuple[Session, tuple[str, ...]]] = [
     (Session("a document in place of an image", [block(anthropic(2), IMAGE), block(anthropic(3), PDF)],
      "message_edited", "messages[0].content[0]"), ()),
     (Session("results in another order", [
-        with_results(anthropic(2), 0, 1), put(with_results(anthropic(2), 1, 0), 99, said("assistant", text(66))),
+        with_results(anthropic(2), 0, 1), put(with_results(anthropic(2), 1, 0), 99, turn("assistant", text(66))),
     ], "not_known", "messages[6].content[0]"), ()),
     (Session("a reminder is put before the last question", [chat(1), put(chat(2), 1, REMINDER)],
      "messages_inserted", "messages[1].content"), ()),
@@ -113,15 +113,15 @@ SESSIONS: list[tuple[Session, tuple[str, ...]]] = [
     (Session("another conversation under the same key, which is no summary", [
         LONG | {"prompt_cache_key": "k"},
         {"model": "made-up", "prompt_cache_key": "k", "messages": [
-            LONG["messages"][0], said("user", text(71)), said("assistant", text(72)), said("user", text(73)),
+            LONG["messages"][0], turn("user", text(71)), turn("assistant", text(72)), turn("user", text(73)),
         ]},
     ], "not_known", "messages[1].content"), ()),
     # no break
     (Session("the same task for another number, after a long conversation", [
-        {"model": "m", "messages": A_REVIEW}, {"model": "m", "messages": [said("user", REVIEW.format("#13"))]},
+        {"model": "m", "messages": A_REVIEW}, {"model": "m", "messages": [turn("user", REVIEW.format("#13"))]},
     ], ""), ()),
     (Session("a new conversation under the same key", [
-        LONG | {"prompt_cache_key": "k"}, put(chat(1), 1, said("user", text(71)), gone=1) | {"prompt_cache_key": "k"},
+        LONG | {"prompt_cache_key": "k"}, put(chat(1), 1, turn("user", text(71)), gone=1) | {"prompt_cache_key": "k"},
     ], ""), ()),
     (Session("another agent", [LONG, OTHER_AGENT], ""), ()),
     (Session("another agent with other tools", [tools(LONG, "read", "write"), tools(OTHER_AGENT, "search")], ""), ()),
@@ -129,10 +129,10 @@ SESSIONS: list[tuple[Session, tuple[str, ...]]] = [
         tools(LONG, "read", "write"), tools(OTHER_AGENT, "read"),
     ], ""), ()),
     (Session("another agent on another model that begins with the same words", [
-        LONG, put(OTHER_AGENT, 0, said("system", text(1)[:40] + text(44)), gone=1) | {"model": "small"},
+        LONG, put(OTHER_AGENT, 0, turn("system", text(1)[:40] + text(44)), gone=1) | {"model": "small"},
     ], ""), ()),
     (Session("a question is asked again in other words", [
-        LONG, put(chat(3), 5, said("user", "Question 3, in other words: " + text(13)), gone=1),
+        LONG, put(chat(3), 5, turn("user", "Question 3, in other words: " + text(13)), gone=1),
     ], ""), ()),
     (Session("the same request again", [LONG, LONG], ""), ()),
     (Session("texts in blocks instead of strings", [

@@ -98,8 +98,8 @@ def test_after_the_restart_the_disk_has_what_was_computed_before_it() -> None:
             after.record(1),
             next(r for i in range(2, len(after)) if (r := after.record(i)).kind == "submit"),
         )
-        asked = next(op for op in first.ops if isinstance(op, LookupExternal))
-        assert (asked.verdict, asked.num_tokens, asked.num_found_tokens, set(asked.media)) == ("load", 28, 28, {"disk"})
+        found = next(op for op in first.ops if isinstance(op, LookupExternal))
+        assert (found.verdict, found.num_tokens, found.num_found_tokens, set(found.media)) == ("load", 28, 28, {"disk"})
         loaded = [op for op in first.ops if isinstance(op, Load)]
         assert len(loaded) == 7 and {op.block_hash for op in loaded} <= stored
         assert sum(len(entry.token_ids) for entry in first.batch) == 4, "the prompt has 32"

@@ -209,21 +209,21 @@ def test_a_turn_comes_after_the_answer_before_it_in_another_pool_too(num_blocks:
     path, think, draw = tmp_path / "run.kvtrace", 4, np.random.default_rng(5)
     config = EngineConfig(block_size=4, num_blocks=128, num_logprobs=0)
     with Engine(tiny_llama(), config, log_path=path) as engine:
-        said = {name: draw.integers(0, 90, 20).tolist() for name in "abc"}
-        running = {name: engine.add_request(said[name], SamplingParams(max_tokens=14)) for name in said}
+        prompts = {name: draw.integers(0, 90, 20).tolist() for name in "abc"}
+        running = {name: engine.add_request(prompts[name], SamplingParams(max_tokens=14)) for name in prompts}
         engine.add_request(draw.integers(0, 90, 20).tolist(), SamplingParams(max_tokens=90))  # the engine never rests
-        since, turn = dict.fromkeys(said, 0), dict.fromkeys(said, 1)
+        since, turn = dict.fromkeys(prompts, 0), dict.fromkeys(prompts, 1)
         while engine.has_unfinished():
             engine.step()
             for name, request in list(running.items()):
                 since[name] += request.finish_reason is not None
                 if since[name] == think and turn[name] < 3:
-                    said[name] = [*said[name], *request.output_token_ids, *draw.integers(0, 90, 6).tolist()]
-                    running[name] = engine.add_request(said[name], SamplingParams(max_tokens=14))
+                    prompts[name] = [*prompts[name], *request.output_token_ids, *draw.integers(0, 90, 6).tolist()]
+                    running[name] = engine.add_request(prompts[name], SamplingParams(max_tokens=14))
                     since[name], turn[name] = 0, turn[name] + 1
     with TraceReader(path) as log:
         inputs = read_inputs(log, len(log), lambda record: None)
-        asked = [one for arrival in inputs.arrivals for one in arrival.asked]
+        requests = [one for arrival in inputs.arrivals for one in arrival.requests]
         records = list(Replay(log.header, inputs, num_blocks).records())
     came, ended, by_seq = dict[str, int](), dict[str, int](), dict[int, str]()
     for record in records:
@@ -232,7 +232,7 @@ def test_a_turn_comes_after_the_answer_before_it_in_another_pool_too(num_blocks:
                 came[op.request_id], by_seq[op.seq_id] = record.step, op.request_id
             elif isinstance(op, Finish):
                 ended[by_seq[op.seq_id]] = record.step
-    turns = [(one, one.after) for one in asked if one.after is not None]
+    turns = [(one, one.after) for one in requests if one.after is not None]
     gaps = [(came[a.request_id] - ended[b.request_id], a.came - b.ended) for a, b in turns]
     assert len(gaps) == 6 and all(here == there for here, there in gaps)
     later = sum(ended[a.request_id] - a.ended for a, _ in turns)

@@ -23,7 +23,7 @@ from engine.trace.operations import Op
 from tests.unit.engine.runs import tiny_llama
 
 
-class Said:
+class Scripted:
     """Tokens of a real run."""
 
     def __init__(self, outputs: dict[str, list[int]]) -> None:
@@ -83,8 +83,8 @@ def test_every_decision_is_the_engines(settings: dict[str, Any]) -> None:
             engine.step()
         assert engine.log is not None
         real = [engine.log.record(i) for i in range(len(engine.log))]
-        said = Said({request.request_id: list(request.sequence.token_ids) for request in requests})
-    simulation = Simulation(tiny_llama().facts, config, Fixed(0.01), tokens=said)
+        tokens = Scripted({request.request_id: list(request.sequence.token_ids) for request in requests})
+    simulation = Simulation(tiny_llama().facts, config, Fixed(0.01), tokens=tokens)
     simulation.run(asks)
     assert simulation.log is not None
     reckoned = [simulation.log.record(i) for i in range(len(simulation.log))]
@@ -278,5 +278,5 @@ def test_no_request_of_a_session_begins_before_the_answer_before_it_has_ended(ro
             continue
         before = served[ask.after]
         assert one.arrived == max(ask.at, before.tokens[-1] + ask.think)
-        said = [] if ask.is_whole else [*before.prompt, *before.token_ids]
-        assert one.prompt == [*said, *ask.prompt]
+        earlier = [] if ask.is_whole else [*before.prompt, *before.token_ids]
+        assert one.prompt == [*earlier, *ask.prompt]

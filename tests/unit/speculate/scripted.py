@@ -28,8 +28,8 @@ class Scripted:
     def __init__(self, propose: Callable[[list[int], int], list[int]]) -> None:
         self._propose = propose
 
-    def propose(self, asked: Items[tuple[Sequence, int]]) -> list[Proposal]:
-        return [Proposal(self._propose(sequence.token_ids, most)) for sequence, most in asked]
+    def propose(self, wanted: Items[tuple[Sequence, int]]) -> list[Proposal]:
+        return [Proposal(self._propose(sequence.token_ids, most)) for sequence, most in wanted]
 
     def close(self) -> None:
         pass

@@ -183,7 +183,7 @@ def test_a_step_whose_drafter_fails_promises_no_block(future: list[int], tmp_pat
         while not request.sequence.has_output:
             engine.step()
         engine.add_request(other, GREEDY)
-        script.propose = lambda asked: 1 // 0  # type: ignore[method-assign, assignment, return-value]
+        script.propose = lambda wanted: 1 // 0  # type: ignore[method-assign, assignment, return-value]
         with pytest.raises(ZeroDivisionError):
             engine.step()
         del script.propose
@@ -297,7 +297,7 @@ def test_a_draft_model_costs_tokens_and_bytes() -> None:
 @pytest.mark.parametrize("method", ["add_request", "step"])
 def test_a_draft_model_that_fails_keeps_no_request(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second call fails, be it a request or a step."""
-    asked = [
+    requests = [
         (Sequence(seq_id=i, request_id="", token_ids=[5, 9, 11], num_prompt_tokens=3, max_tokens=9), 3) for i in (0, 1)
     ]
     with Engine(tiny_llama(), ROOMY, keep_log=False) as engine:
@@ -313,10 +313,10 @@ def test_a_draft_model_that_fails_keeps_no_request(method: str, monkeypatch: pyt
         with monkeypatch.context() as patch:
             patch.setattr(engine, method, fail_second)
             with pytest.raises(OSError, match="on purpose"):
-                drafter.propose(asked)
+                drafter.propose(requests)
         assert not engine.has_unfinished()
         assert engine.snapshot().memory.blocks_held == 0
-        assert [len(proposal.token_ids) for proposal in drafter.propose(asked)] == [3, 3]
+        assert [len(proposal.token_ids) for proposal in drafter.propose(requests)] == [3, 3]
 
 
 @pytest.mark.parametrize(
@@ -346,8 +346,8 @@ def test_a_draft_models_pool_that_does_not_fit_is_named() -> None:
 
     config = EngineConfig(block_size=16, num_blocks=10, max_num_seqs=8, max_model_len=96)
     speculative = Speculative(method="draft_model", model="bundled", num_speculative_tokens=3)
-    said = "the draft model's pool, as large as the model's and 8 drafts: 48 blocks do not fit"
-    with pytest.raises(ConfigError, match=said):
+    message = "the draft model's pool, as large as the model's and 8 drafts: 48 blocks do not fit"
+    with pytest.raises(ConfigError, match=message):
         build_drafter(speculative, load_model("bundled"), config, no_memory)
 
 

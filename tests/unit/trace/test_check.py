@@ -264,11 +264,11 @@ def test_a_reason_agrees_with_the_operations_beside_it(
     frames: Frames, findings: Check, record: int, place: int, reason: str, sentence: str
 ) -> None:
     kind, value = frames[record + 1]
-    said = [*value.ops]
-    said[place] = replace(said[place], reason="admission" if record == 1 else "finish")
-    frames[record + 1] = kind, replace(value, ops=said)
+    ops = [*value.ops]
+    ops[place] = replace(ops[place], reason="admission" if record == 1 else "finish")
+    frames[record + 1] = kind, replace(value, ops=ops)
     assert findings(frames) == []
-    said[place] = replace(said[place], reason=reason)
-    frames[record + 1] = kind, replace(value, ops=said)
+    ops[place] = replace(ops[place], reason=reason)
+    frames[record + 1] = kind, replace(value, ops=ops)
     [found] = findings(frames)
     assert f"record {record}, operation {place}" in found and found.endswith(sentence)

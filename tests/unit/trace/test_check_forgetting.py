@@ -44,7 +44,7 @@ def pinned(op: Forget) -> Forget:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         (lambda op: replace(op, positions=[own[1:] for own in op.positions]), "and forget_budget is 5"),
         (lambda op: replace(op, positions=[[0] * len(own) for own in op.positions]), "forgets a token twice"),
@@ -53,8 +53,8 @@ def pinned(op: Forget) -> Forget:
         (pinned, "forgets position 14, which is to be kept"),
     ],
 )
-def test_a_changed_decision_is_found(change: Callable[[Forget], Forget], said: str) -> None:
-    assert any(said in message for message in findings(change))
+def test_a_changed_decision_is_found(change: Callable[[Forget], Forget], expected: str) -> None:
+    assert any(expected in message for message in findings(change))
 
 
 def test_weight_on_a_forgotten_key_is_found() -> None:

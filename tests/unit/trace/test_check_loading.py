@@ -124,8 +124,8 @@ def expired(at: float) -> StepRecord:
     ],
 )
 def test_a_lease_ends_no_sooner_than_it_may(held: StepRecord, at: float, until: str | None) -> None:
-    said = [f"expire: the lease of transfer X#1 lasts until {until} s"] if until else []
-    assert wrong(SUBMITTED, held, expired(at)) == said
+    messages = [f"expire: the lease of transfer X#1 lasts until {until} s"] if until else []
+    assert wrong(SUBMITTED, held, expired(at)) == messages
 
 
 def test_what_is_not_held_does_not_expire() -> None:

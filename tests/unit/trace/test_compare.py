@@ -263,10 +263,10 @@ def test_another_model_or_machine_is_said(original: Engine, tmp_path: Path) -> N
 
 def test_a_reason_that_one_log_does_not_say_is_no_difference() -> None:
     """Logs of version 0.2 say none."""
-    said = Allocate(seq_id=0, block_id=3, logical=1, reason="append")
-    assert same(said, Allocate(seq_id=0, block_id=3, logical=1)) and same([said], [said])
-    assert not same(said, Allocate(seq_id=0, block_id=3, logical=1, reason="chunk"))
-    assert not same(said, Allocate(seq_id=0, block_id=4, logical=1))
+    allocation = Allocate(seq_id=0, block_id=3, logical=1, reason="append")
+    assert same(allocation, Allocate(seq_id=0, block_id=3, logical=1)) and same([allocation], [allocation])
+    assert not same(allocation, Allocate(seq_id=0, block_id=3, logical=1, reason="chunk"))
+    assert not same(allocation, Allocate(seq_id=0, block_id=4, logical=1))
     freed = Free(seq_id=0, block_id=3, to="back")
     assert same(freed, Free(seq_id=0, block_id=3, to="back", reason="finish"))
     assert not same(freed, Free(seq_id=0, block_id=3, to="front", reason="finish"))
@@ -274,10 +274,10 @@ def test_a_reason_that_one_log_does_not_say_is_no_difference() -> None:
 
 def test_what_loading_was_expected_to_take_is_no_difference() -> None:
     """Clock readings: two machines, or two runs of one, expect different times and do the same."""
-    asked = LookupExternal(
+    lookup = LookupExternal(
         seq_id=0, verdict="load", num_tokens=8, num_found_tokens=8, media=["disk", "disk"],
         load_seconds=0.01, compute_seconds=0.02,
     )  # fmt: skip
-    assert same(asked, replace(asked, load_seconds=0.5, compute_seconds=None))
-    assert not same(asked, replace(asked, media=["cpu", "disk"]))
-    assert not same(asked, replace(asked, verdict="compute"))
+    assert same(lookup, replace(lookup, load_seconds=0.5, compute_seconds=None))
+    assert not same(lookup, replace(lookup, media=["cpu", "disk"]))
+    assert not same(lookup, replace(lookup, verdict="compute"))

@@ -11,7 +11,7 @@ import pytest
 
 from engine.cache.attention_span import AttentionSpan
 from engine.cache.kv_store import LayerShape
-from engine.model.capture_decode import DecodeForms
+from engine.model.capture_layout import FORM, SLICE, CaptureLayout
 from engine.model.native import build_capture
 from engine.trace import codec
 from engine.trace.encoded import EncodedLayers
@@ -20,28 +20,32 @@ from engine.trace.records import AttentionRows, Capture, LayerCapture
 NUMBERS = [0, 23, 127, 128, 255, 256, 300, 65_535, 65_536, 2**32 - 1, 2**32]  # each length of a number in msgpack
 
 
+Slice = tuple[int, int, int, int]  # sequence, position of its first new token, number of new tokens, first key
+Layer = tuple[int, int, bool, bool]  # number, kind, with its output, with every row of the heads that have them
+
+
 def laid_out(
-    forms: DecodeForms, rows: list[tuple[int, int, int]], layers: list[tuple[int, int, bool]]
-) -> tuple[bytearray, array[int]]:
-    """Rows (sequence, position of its query, first key), alike in every kind; layers (number, kind, with out)."""
-    ids, positions, firsts = (list(one) for one in zip(*rows, strict=True)) if rows else ([], [], [])
-    longest = max((p + 1 - f for p, f in zip(positions, firsts, strict=True)), default=0)
-    kinds = len(forms.kinds)
-    step = array("q", (len(rows), len(layers), *[longest] * kinds, *ids, *positions, *firsts * kinds))
-    for layer in layers:
-        step.extend(layer)
-    written_at, num_layers = len(step), max(number for number, _, _ in layers) + 1
-    model = array("q", forms.model)
+    layout: CaptureLayout, slices: list[Slice], layers: list[Layer]
+) -> tuple[bytearray, list[tuple[int, list[int]]]]:
+    """Return the bytes of a step, alike in every kind, and of each layer the offset of its bytes and its form."""
+    longest = max((start + 1 - first for _, start, count, first in slices if count == 1), default=0)
+    kinds, n, size = len(layout.kinds), len(slices), FORM + SLICE * len(slices)
+    counts = n, sum(count for _, _, count, _ in slices), len(layers)
+    known = [number for piece in slices for number in piece[:3]]
+    step = array("q", (*counts, *[longest] * kinds, *known, *[first for *_, first in slices] * kinds))
+    for number, kind, with_out, full in layers:
+        step.extend((number, kind, with_out + 2 * full))
+    written_at, num_layers = len(step), max(number for number, *_ in layers) + 1
+    model = array("q", layout.model)
     model[2] = num_layers
-    step.frombytes(bytes(16 * (num_layers + kinds * (11 + 2 * len(rows)))))
-    given = [x.buffer_info()[0] for x in (forms.pieces, model, step)]
-    room = bytearray(b"\xaa") * forms.kernel.lay_out(*given, None)
+    step.frombytes(bytes(8 * (2 * num_layers + 4 * kinds * size)))
+    given = [x.buffer_info()[0] for x in (layout.pieces, model, step)]
+    room = bytearray(b"\xaa") * layout.kernel.lay_out(*given, None)
     begin = ctypes.addressof(ctypes.c_char.from_buffer(room))
-    assert forms.kernel.lay_out(*given, begin) == len(room)
+    assert layout.kernel.lay_out(*given, begin) == len(room)
     captured = step[written_at:]
-    forms_of = [(ctypes.c_int64 * (11 + 2 * len(rows))).from_address(captured[2 * n + 1]) for n, _, _ in layers]
-    return room, array("q", [x for (n, _, _), f in zip(layers, forms_of, strict=True)
-                             for x in (captured[2 * n] - begin, *f)])  # fmt: skip
+    forms = [list((ctypes.c_int64 * size).from_address(captured[2 * number + 1])) for number, *_ in layers]
+    return room, [(captured[2 * number] - begin, form) for (number, *_), form in zip(layers, forms, strict=True)]
 
 
 def filled(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
@@ -49,38 +53,54 @@ def filled(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
     return np.frombuffer(b"\xaa" * (int(np.prod(shape)) * np.dtype(dtype).itemsize), dtype).reshape(shape)
 
 
+def rows_of(piece: Slice, heads: list[int], num_heads: int, full: bool, dtype: str) -> list[AttentionRows]:
+    """Return the rows of a slice: of `heads` every one, if `full`, and the last one of the others."""
+    seq_id, start, count, first = piece
+    every = [] if count == 1 or not full else heads
+    groups = (every, start, count), ([head for head in range(num_heads) if head not in every], start + count - 1, 1)
+    return [
+        AttentionRows(seq_id=seq_id, query_start=query, key_start=first, heads=of,
+                      weights=filled((len(of), number, start + count - first), dtype))
+        for of, query, number in groups if of
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-@pytest.mark.parametrize("num_heads", [1, 4, 17])
-def test_bytes_are_those_of_the_codec(dtype: Literal["float16", "float32"], num_heads: int) -> None:
-    """Lengths cover every msgpack encoding; 20 rows, none, and a layer without captures between."""
+@pytest.mark.parametrize(("num_heads", "heads"), [(1, [0]), (4, [3, 1]), (17, list(range(17))), (3, [])])
+def test_bytes_are_those_of_the_codec(dtype: Literal["float16", "float32"], num_heads: int, heads: list[int]) -> None:
+    """Lengths cover every msgpack encoding; 22 slices, none, prefills between decodes, and a layer without captures."""
     shapes = [LayerShape(2, 8, 6), LayerShape(1, 1, 70_000)]
-    forms = DecodeForms(build_capture(), dtype, num_heads, shapes, [AttentionSpan(None), AttentionSpan(None)])
-    few, many = [(3, 200, 0), (70_000, 41, 34), (0, 0, 0)], [(n, n, n - min(n, i)) for i, n in enumerate(NUMBERS)]
-    for rows in ([], few, many, many * 2):
-        layers = [(0, 0, False), (1, 1, False), (127, 0, True), (128, 1, False), (300, 0, True)]
-        made, placed = laid_out(forms, rows, layers)
-        wanted = []
-        for number, kind, with_out in layers:
-            heads, width, v_width = shapes[kind]
-            q, k, v = (filled((len(rows), *x), dtype) for x in ((num_heads, width), (heads, width), (heads, v_width)))
-            of_rows = [
-                AttentionRows(seq_id=seq_id, query_start=position, key_start=first, heads=list(range(num_heads)),
-                              weights=filled((num_heads, 1, position + 1 - first), dtype))
-                for seq_id, position, first in rows
-            ]  # fmt: skip
-            out = filled((len(rows), num_heads, v_width), dtype) if with_out else None
-            wanted.append(LayerCapture(layer=number, q=q, k=k, v=v, rows=of_rows, out=out))
+    layout = CaptureLayout(build_capture(), dtype, num_heads, heads, shapes, [AttentionSpan(None), AttentionSpan(None)])
+    few: list[Slice] = [(3, 200, 1, 0), (7, 40, 3, 0), (70_000, 41, 1, 34), (9, 5, 2, 4), (0, 0, 1, 0)]
+    many: list[Slice] = [(n, n, 1, n - min(n, i)) for i, n in enumerate(NUMBERS)]
+    for slices in ([], few, many, many * 2):
+        layers = [
+            (0, 0, False, True),
+            (1, 1, False, False),
+            (127, 0, True, True),
+            (128, 1, False, True),
+            (300, 0, True, False),
+        ]
+        made, placed = laid_out(layout, slices, layers)
+        wanted, tokens = [], sum(count for _, _, count, _ in slices)
+        for number, kind, with_out, full in layers:
+            num_kv_heads, width, v_width = shapes[kind]
+            vectors = (num_heads, width), (num_kv_heads, width), (num_kv_heads, v_width)
+            q, k, v = (filled((tokens, *x), dtype) for x in vectors)
+            rows = [row for piece in slices for row in rows_of(piece, heads, num_heads, full, dtype)]
+            out = filled((tokens, num_heads, v_width), dtype) if with_out else None
+            wanted.append(LayerCapture(layer=number, q=q, k=k, v=v, rows=rows, out=out))
         assert bytes(made) == codec.encode(wanted)
-        size = 11 + 2 * len(rows)
-        for i, (one, (_, kind, with_out)) in enumerate(zip(wanted, layers, strict=True)):
-            begin, *form = placed[i * (size + 1) : (i + 1) * (size + 1)]
-            n, lengths, places = len(rows), form[7 : 7 + len(rows)], form[7 + len(rows) :]
-            assert form[:5] == [n, num_heads, *shapes[kind]] and form[6] == (dtype == "float16")
-            assert lengths == [row.weights.shape[2] for row in one.rows]
-            assert (places[-1] >= 0) is with_out
-            arrays = [one.q, one.k, one.v, *[row.weights for row in one.rows], *([one.out] if with_out else [])]
-            for place, numbers in zip(places, arrays, strict=False):
-                assert numbers is not None
+        for one, (begin, form), (_, kind, with_out, full) in zip(wanted, placed, layers, strict=True):
+            of_slices = [form[i : i + SLICE] for i in range(FORM, len(form), SLICE)]
+            assert form[:6] == [len(slices), tokens, num_heads, *shapes[kind]] and form[7] == (dtype == "float16")
+            assert form[8] == (len(heads) if full else 0) and (form[13] >= 0) is with_out
+            assert [piece[:2] for piece in of_slices] == [[c, start + c - first] for _, start, c, first in slices]
+            places = [*form[10:13], *(place for piece in of_slices for place in piece[2:] if place >= 0)]
+            arrays = [one.q, one.k, one.v, *(row.weights for row in one.rows)]
+            if one.out is not None:
+                places, arrays = [*places, form[13]], [*arrays, one.out]
+            for place, numbers in zip(places, arrays, strict=True):
                 head = codec.encode(numbers)[: -numbers.nbytes or None]
                 assert made[begin + place - len(head) : begin + place] == head  # the gap begins behind it
 

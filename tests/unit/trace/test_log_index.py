@@ -92,10 +92,10 @@ def _spans(state: State) -> dict[int, int]:
 
 def test_spans_and_numbers_are_those_of_the_state(log: TraceReader, tmp_path: Path) -> None:
     index = make(log, tmp_path / "a.survey")
-    columns, told = index.sequences, index.spans
+    columns, span_columns = index.sequences, index.spans
     log_index = LogIndex(tmp_path / "a.survey", log)
     with log:
-        spans = list(zip(told.row, told.kind, told.first, told.end, strict=True))
+        spans = list(zip(span_columns.row, span_columns.kind, span_columns.first, span_columns.end, strict=True))
         for record in range(len(log)):
             state, row, read = log.state_at(record), log_index.series[record], log.record(record)
             here = [(r, k) for r, k, first, end in spans if first <= record and (end == NONE or record < end)]
@@ -226,15 +226,15 @@ def test_who_comes_second_takes_what_the_first_has_made(
 ) -> None:
     monkeypatch.setattr(making, "FIRST", 600.0)  # nothing is reported before the end
     target = tmp_path / "a.survey"
-    told: list[int] = []
+    progress: list[int] = []
     with TraceReader(pressed) as log:
-        first = make(log, target, told.append)
-        assert told == [len(log)]
-        assert make(log, target, told.append) == first and told == [len(log)]
+        first = make(log, target, progress.append)
+        assert progress == [len(log)]
+        assert make(log, target, progress.append) == first and progress == [len(log)]
         rows = target.with_suffix(".rows")
         known = LogIndex(target, log)
         rows.write_bytes(b"\0" * rows.stat().st_size)
-        assert _said(make(log, target, told.append)) == _said(first) and told == [len(log)] * 2
+        assert _said(make(log, target, progress.append)) == _said(first) and progress == [len(log)] * 2
         again = LogIndex(target, log, known)  # another file: it is read from its beginning
         assert again.index.place.own != known.index.place.own and _said(again.index) == _said(known.index)
         assert (again.blocks_at(len(log) - 1)["ref_count"] >= 0).all()
@@ -248,8 +248,8 @@ def _said(index: Index) -> dict[str, Any]:
     contents = ContentColumns()
     for patch in index.contents:
         put_patch(contents, msgspec.msgpack.decode(patch, type=Patch[ContentColumns]))
-    heard = joined([msgspec.msgpack.decode(one, type=ObservedColumns) for one in index.heard])
-    return {**found, "contents": asdict(contents), "heard": asdict(heard), "is_done": None}
+    observed = joined([msgspec.msgpack.decode(one, type=ObservedColumns) for one in index.heard])
+    return {**found, "contents": asdict(contents), "heard": asdict(observed), "is_done": None}
 
 
 @pytest.fixture

@@ -71,8 +71,8 @@ def test_there_is_an_entry_for_every_type_and_every_value_of_its_aspects_and_no_
     assert set(found) == {kind.__struct_config__.tag for kind in TYPES}
     for kind in TYPES:
         entry = found[str(kind.__struct_config__.tag)]
-        told = {name: tuple(values) for name, values in entry.items() if name not in REGISTERS}
-        assert {name: set(values) for name, values in told.items()} == {
+        parts = {name: tuple(values) for name, values in entry.items() if name not in REGISTERS}
+        assert {name: set(values) for name, values in parts.items()} == {
             name: set(values) for name, values in expected(kind).items()
         }, kind
 
@@ -98,9 +98,9 @@ def test_every_operation_is_told_in_every_register(kind: type[Op], language: str
                 names = key.removeprefix("op.").split(".")
                 assert len(names) == 1 or names[2] in entries(language)[names[0]][names[1]]
             for register in ("chain", "plain", "short") if context is None else REGISTERS:
-                said = voice.tell(op, context, register)
-                assert said.strip() and not re.search(r"[{}]|None", said), (register, said)
-                assert MISSING not in said or register == "long", said  # a range of positions
+                sentence = voice.tell(op, context, register)
+                assert sentence.strip() and not re.search(r"[{}]|None", sentence), (register, sentence)
+                assert MISSING not in sentence or register == "long", sentence  # a range of positions
             assert any(f"{key}.long" in known for key in reached)
 
 
@@ -152,8 +152,8 @@ def test_a_lookup_says_what_was_found_and_why_no_more() -> None:
         "token differs."
     )
     gone = lookup(reason="evicted", lost_block_id=5, evicted_in=6, evicted_for=2)
-    said = Voice("zh", name=lambda seq_id: f"甲{seq_id}", first_record=0).tell(gone, context_of(gone))
-    assert said == (
+    sentence = Voice("zh", name=lambda seq_id: f"甲{seq_id}", first_record=0).tell(gone, context_of(gone))
+    assert sentence == (
         "甲1：前缀缓存未命中，最后一个词元之前的 2 个满块，一个也没有命中。"  # ⌊8 / 4⌋ = 2
         "下一个块原来缓存在块 5，在记录 6 被甲2 取走。"
     )
@@ -183,8 +183,8 @@ def test_a_preemption_says_whom_it_was_for_why_and_what_it_cost() -> None:
         "go. Its 8 computed tokens are lost, and will be computed again."
     )
     itself = Preempt(**(plain | {"for_seq_id": 1}), mode="recompute")
-    said = Voice().tell(itself, None, "plain")
-    assert said.startswith("seq 1 needed a block and none was free: it had to give its own back. The last to come in")
+    sentence = Voice().tell(itself, None, "plain")
+    assert sentence.startswith("seq 1 needed a block and none was free: it had to give its own back.")
     kept = Preempt(**plain, mode="recompute", num_kept_tokens=4, num_recompute_tokens=4, swap_refused=True)
     assert Voice().tell(kept) == (
         "seq 1 preempted: no block was free for seq 0. Chosen as the last one admitted. 8 computed tokens given up: "
@@ -201,8 +201,8 @@ def test_an_allocation_says_what_the_block_is_for() -> None:
     )
     copied = Allocate(seq_id=0, block_id=5, logical=2, reason="copy")
     copy = Copy(seq_id=0, logical=2, src=4, dst=5)
-    said = Voice().tell(copied, context_of(copied, copy))
-    assert said.endswith("It is about to write to block 4, which others hold too.")
+    sentence = Voice().tell(copied, context_of(copied, copy))
+    assert sentence.endswith("It is about to write to block 4, which others hold too.")
 
 
 def test_an_eviction_says_who_takes_the_block_or_that_a_promise_was_broken() -> None:
@@ -221,8 +221,8 @@ def test_what_a_request_brings_with_it_is_said_where_it_is_not_as_usual() -> Non
     }  # fmt: skip
     usual = "seq 0 arrives with 1 prompt token, place 3 in the queue; at most 1 new token."
     assert Voice().tell(Submit(**plain)) == usual
-    asked = Submit(**plain, priority=-1, cache_salt="s")
-    assert Voice().tell(asked) == f"{usual} Its priority is -1. Its cache salt is “s”."
+    submit = Submit(**plain, priority=-1, cache_salt="s")
+    assert Voice().tell(submit) == f"{usual} Its priority is -1. Its cache salt is “s”."
     assert Voice().tell(Finish(seq_id=0, reason="stop", detail="</s>")) == (
         "seq 0 finished: it came to a stop. What decided it: </s>."
     )
@@ -235,8 +235,8 @@ def test_a_settled_token_is_told_by_its_text_where_the_record_has_it() -> None:
         "“#9” is chosen for seq 0. It was settled from outside: the sampler took “#2”."
     )
     output = Output(seq_id=0, token_id=9, token_bytes=b"\n", text="\n", logprob=-1.0, top=[])
-    said = Voice("zh").tell(op, context_of(op, outputs=[output]), "short")
-    assert said == "序列 0 选中“⏎”。它由外部指定：采样器选的是“#2”。"
+    sentence = Voice("zh").tell(op, context_of(op, outputs=[output]), "short")
+    assert sentence == "序列 0 选中“⏎”。它由外部指定：采样器选的是“#2”。"
 
 
 def test_what_a_contradicting_log_lacks_is_a_dash() -> None:

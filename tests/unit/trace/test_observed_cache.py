@@ -26,13 +26,13 @@ def test_contents_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.Mon
         observed.receive(0, Message(number, message(event), False))
     make(observed.log, tmp_path / "a.survey")
     log_index = LogIndex(tmp_path / "a.survey", observed.log)
-    heard = log_index.observed_cache
-    found = heard.chains(0, [1, 2, 3, 4, 5, 6], 3)
+    observed_cache = log_index.observed_cache
+    found = observed_cache.chains(0, [1, 2, 3, 4, 5, 6], 3)
     assert [(one.end, one.groups) for chain in found.chains for one in chain.links] == [(2, [0]), (4, [0])]
-    assert (heard.chains(0, [1, 2], 1).unkept, found.unkept) == (1, 2)  # c, and then d too
-    assert [heard.chains(0, [1, 2], index).chains[0].links[0].groups for index in (1, 2, 3)] == [[0], [], [0]]
-    said = heard.said(observed.log, 0, 3)
-    assert (said.stored, said.restored, said.families[0].count) == (5, 1, 4)
+    assert (observed_cache.chains(0, [1, 2], 1).unkept, found.unkept) == (1, 2)  # c, and then d too
+    assert [observed_cache.chains(0, [1, 2], index).chains[0].links[0].groups for index in (1, 2, 3)] == [[0], [], [0]]
+    report = observed_cache.report(observed.log, 0, 3)
+    assert (report.stored, report.restored, report.families[0].count) == (5, 1, 4)
     log_index.index = replace(log_index.index, heard=[msgspec.Raw(b"\x01")])
     del log_index.observed_cache
     with pytest.raises(DerivedFileError, match="damaged"):

@@ -90,13 +90,13 @@ def test_of_a_watched_server_what_comes_before_may_be_unknown_and_may_be_said_la
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"])
     observed = ObservedLog(header, tmp_path / "seen.kvtrace")
     observed.receive(0, Break("attached", 7))
-    told = [
+    spans = [
         stored([b"c"], [5, 6], 2, b"b"),  # b was stored before the watch
         stored([b"d"], [7, 8], 2, b"c"),
         stored([b"x", b"z"], [1] * 6, 2),  # of three blocks two
         stored([b"a", b"b"], [1, 2, 3, 4], 2),
     ]
-    for number, event in enumerate(told, 7):
+    for number, event in enumerate(spans, 7):
         observed.receive(0, Message(number, message(event), False))
     log_index = indexed(observed.log, tmp_path)
     early = prefixes(log_index, 3, ALL)

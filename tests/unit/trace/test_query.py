@@ -30,14 +30,14 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A service of 60 requests on few blocks, simulated: hits, evictions, waits."""
     path = tmp_path_factory.mktemp("query") / "run.kvtrace"
-    asked = ["simulate", str(TRACES / "mooncake-conversation.jsonl"), "--model", "llama-2-7b", "--gpu", "a100-80gb"]
+    arguments = ["simulate", str(TRACES / "mooncake-conversation.jsonl"), "--model", "llama-2-7b", "--gpu", "a100-80gb"]
     more = ["--scale", "16", "--num-requests", "60", "--num-blocks", "300", "--record", str(path), "--json"]
-    assert main([*asked, *more]) == 0
+    assert main([*arguments, *more]) == 0
     return path
 
 
 @pytest.fixture(scope="module")
-def asked(served: Path) -> Iterator[LogDatabase]:
+def database(served: Path) -> Iterator[LogDatabase]:
     with TraceReader(served) as log, LogDatabase(log) as database:
         yield database
 
@@ -45,11 +45,11 @@ def asked(served: Path) -> Iterator[LogDatabase]:
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_every_kept_question_has_an_answer_of_every_log(path: Path) -> None:
     with TraceReader(path) as log, LogDatabase(log) as database:
-        asked = [one for one in questions().values() if one.observed is (log.header.observed is not None)]
-        assert len(asked) >= 5 and [one for one in asked if not database.ask(one.sql).columns] == []
+        applicable = [one for one in questions().values() if one.observed is (log.header.observed is not None)]
+        assert len(applicable) >= 5 and [one for one in applicable if not database.ask(one.sql).columns] == []
 
 
-def test_blocks_evicted_and_computed_again(served: Path, asked: LogDatabase) -> None:
+def test_blocks_evicted_and_computed_again(served: Path, database: LogDatabase) -> None:
     """By hand: of each eviction the next `cache` with that hash, if it comes within a minute."""
     gone: dict[bytes, list[tuple[float, int]]] = {}
     found = set()
@@ -63,24 +63,24 @@ def test_blocks_evicted_and_computed_again(served: Path, asked: LogDatabase) -> 
                     for at, evicted_in in gone.pop(op.block_hash, []):
                         if record.timing.at - at <= 60:
                             found.add((evicted_in, index, op.block_hash.hex()))
-    answer = asked.ask(questions()["evicted_again"].sql, 100_000)
+    answer = database.ask(questions()["evicted_again"].sql, 100_000)
     names = [answer.columns.index(name) for name in ("evicted_in", "again_in", "block_hash")]
     assert found and {tuple(row[i] for i in names) for row in answer.rows} == found
 
 
-def test_a_block_computed_twice_is_worth_pinning(served: Path, asked: LogDatabase) -> None:
+def test_a_block_computed_twice_is_worth_pinning(served: Path, database: LogDatabase) -> None:
     times: dict[str, set[int]] = {}
     with TraceReader(served) as log:
         for index in range(len(log)):
             for op in log.record(index).ops:
                 if isinstance(op, Cache):
                     times.setdefault(op.block_hash.hex(), set()).add(index)
-    answer = asked.ask(questions()["worth_pinning"].sql, 100_000)
+    answer = database.ask(questions()["worth_pinning"].sql, 100_000)
     again = {row[answer.columns.index("block_hash")]: row[0] for row in answer.rows}
     assert again and again == {name: len(found) for name, found in times.items() if len(found) > 1}
 
 
-def test_a_prefix_worth_pinning_counts_all_of_its_blocks(served: Path, asked: LogDatabase) -> None:
+def test_a_prefix_worth_pinning_counts_all_of_its_blocks(served: Path, database: LogDatabase) -> None:
     """By hand: each content's tokens times how often it was computed again, summed along the way to it."""
     parents: dict[str, str | None] = {}
     times: dict[str, set[int]] = {}
@@ -97,7 +97,7 @@ def test_a_prefix_worth_pinning_counts_all_of_its_blocks(served: Path, asked: Lo
 
     ends = {name for name in times if len(times[name]) > 1}
     ends -= {parents[name] for name in ends}
-    answer = asked.ask(questions()["prefixes_worth_pinning"].sql, 100_000)
+    answer = database.ask(questions()["prefixes_worth_pinning"].sql, 100_000)
     found = {row[-1]: row[0] for row in answer.rows}
     assert found and found == {name: again(name) for name in ends}
     assert [row[0] for row in answer.rows] == sorted(found.values(), reverse=True)
@@ -116,14 +116,14 @@ def test_who_was_preempted_twice(tmp_path: Path) -> None:
     assert {row[1]: row[2] for row in answer.rows} == {i: count for i, count in counts.items() if count > 1}
 
 
-def test_requests_are_those_of_explain(served: Path, asked: LogDatabase) -> None:
+def test_requests_are_those_of_explain(served: Path, database: LogDatabase) -> None:
     with TraceReader(served) as log:
-        told = {
+        expected = {
             one.request_id: (one.figures.num_cached_tokens, one.figures.ttft, one.tpot)
             for one in overview(log).sequences
         }
-    rows = asked.ask("SELECT request_id, cached_tokens, ttft, tpot FROM requests").rows
-    assert len(rows) == 60 and {row[0]: row[1:] for row in rows} == told
+    rows = database.ask("SELECT request_id, cached_tokens, ttft, tpot FROM requests").rows
+    assert len(rows) == 60 and {row[0]: row[1:] for row in rows} == expected
 
 
 @pytest.mark.parametrize(
@@ -140,28 +140,29 @@ def test_requests_are_those_of_explain(served: Path, asked: LogDatabase) -> None
         ("SELECT zeroblob(100000000)", "too big"),
         ("SELECT hex(zeroblob(500000)) FROM steps", "longer than 8 MiB"),
         ("SELECT " + "hex(zeroblob(500000))," * 99 + "1", "too many columns"),
-        ("SELECT absent FROM steps", "no such column: absent"),
+        ("SELECT absent FROM steps", "no such column: absent; SELECT \\* FROM steps LIMIT 1 lists the columns"),
+        ("SELECT 1 FROM absent", "no such table: absent; the tables are steps, events, requests and contents"),
         ("", "must begin with SELECT"),
         ("-- nothing", "must begin with SELECT"),
         ("SELECT " + "1," * 20_000 + "1", "at most"),
     ],
 )
-def test_a_question_only_reads(asked: LogDatabase, sql: str, says: str) -> None:
+def test_a_question_only_reads(database: LogDatabase, sql: str, says: str) -> None:
     with pytest.raises(QueryError, match=says):
-        asked.ask(sql)
-    assert asked.ask("SELECT count(*) FROM requests").rows == [(60,)]
+        database.ask(sql)
+    assert database.ask("SELECT count(*) FROM requests").rows == [(60,)]
 
 
-def test_a_question_without_end_is_ended(asked: LogDatabase) -> None:
+def test_a_question_without_end_is_ended(database: LogDatabase) -> None:
     with pytest.raises(QueryError, match=r"longer than 0\.2 s"):
-        asked.ask(ENDLESS, seconds=0.2)
-    assert asked.ask("SELECT 1").rows == [(1,)]
+        database.ask(ENDLESS, seconds=0.2)
+    assert database.ask("SELECT 1").rows == [(1,)]
 
 
-def test_at_most_so_many_rows(asked: LogDatabase) -> None:
-    answer = asked.ask("SELECT record FROM steps", 3)
+def test_at_most_so_many_rows(database: LogDatabase) -> None:
+    answer = database.ask("SELECT record FROM steps", 3)
     assert len(answer.rows) == 3 and answer.is_cut
-    assert not asked.ask("SELECT record FROM steps LIMIT 3", 3).is_cut
+    assert not database.ask("SELECT record FROM steps LIMIT 3", 3).is_cut
 
 
 def test_the_command(served: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,11 +198,11 @@ def test_of_a_watched_server_what_was_removed_and_stored_again() -> None:
     first, second = stored([b"a", b"b"], [1, 2, 3, 4], 2), stored([b"b"], [3, 4], 2, b"a")
     moved = stored([b"m"], [], 0, medium="CPU")
     observed.receive(0, Break("attached", 0))
-    told = [
+    expected = [
         *((first,), (second,), (removed([b"b"]),)),  # a copy: b is still there
         *((removed([b"b"]), moved), (second, removed([b"a"])), (stored([b"a"], [1, 2], 2),)),
     ]
-    for number, events in enumerate(told):
+    for number, events in enumerate(expected):
         observed.receive(0, Message(number, message(*events), False))
     observed.numbers({0: {"vllm:num_preemptions_total": 4.0}})
     with LogDatabase(observed.log) as database:
@@ -228,7 +229,7 @@ def test_of_a_watched_server_what_was_removed_and_stored_again() -> None:
 
 
 def test_kept_tables_answer_as_fresh_ones_until_they_are_damaged(
-    served: Path, asked: LogDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Path, database: LogDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "x.tables"
     with TraceReader(served) as log:
@@ -237,7 +238,7 @@ def test_kept_tables_answer_as_fresh_ones_until_they_are_damaged(
         kept = CachedTables(target, log)
         for question in questions().values():
             if not question.observed:
-                assert kept.ask(question.sql) == asked.ask(question.sql)
+                assert kept.ask(question.sql) == database.ask(question.sql)
         for sql in ("DELETE FROM steps", "ATTACH '/tmp/mine.db' AS mine", "PRAGMA query_only = 0"):
             with pytest.raises(QueryError, match="read-only"):
                 kept.ask(sql)

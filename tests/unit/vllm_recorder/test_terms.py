@@ -30,7 +30,7 @@ def test_the_usual_is_not_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"async_scheduling": True}, "async_scheduling=True schedules a step before"),
         ({"kv_cache_groups": [object(), object()]}, "its 2 groups of layers share one pool"),
@@ -43,6 +43,6 @@ def test_the_usual_is_not_refused() -> None:
         ({"num_blocks": (1 << 18) + 2}, "more than 262,144 blocks"),
     ],
 )
-def test_what_a_trace_has_no_words_for_is(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(WatchError, match=f"this vLLM configuration cannot be recorded: .*{said}"):
+def test_what_a_trace_has_no_words_for_is(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(WatchError, match=f"this vLLM configuration cannot be recorded: .*{message}"):
         refuse_unwritable(*configs(**changes))

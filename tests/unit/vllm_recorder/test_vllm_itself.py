@@ -37,7 +37,7 @@ def answer_of(folder: Path, program: list[str], engine: dict[str, Any], requests
     job = {"engine": {**ENGINE, **engine}, "requests": requests, "trace": str(folder / "run.kvtrace")}
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    said = subprocess.run(
+    done = subprocess.run(
         [str(python_with_vllm()), *program, str(folder / "job.json")],
         env=env,
         cwd=folder,
@@ -46,7 +46,7 @@ def answer_of(folder: Path, program: list[str], engine: dict[str, Any], requests
         timeout=500,
         check=True,
     )
-    return json.loads(said.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.slow

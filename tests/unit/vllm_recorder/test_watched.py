@@ -87,8 +87,8 @@ def test_the_tokens_are_those_that_came_out(captured: Captured) -> None:
     path, _, last = captured
     with TraceReader(path) as log:
         state = log.state_at(len(log) - 1)
-    said = {one.request_id: one.token_ids[one.num_prompt_tokens :] for one in state.sequences.values()}
-    assert said == {plain(name): tokens for name, tokens in last["outputs"].items()}
+    generated = {one.request_id: one.token_ids[one.num_prompt_tokens :] for one in state.sequences.values()}
+    assert generated == {plain(name): tokens for name, tokens in last["outputs"].items()}
     assert all(one.status == "finished" for one in state.sequences.values())
 
 

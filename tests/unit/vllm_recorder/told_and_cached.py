@@ -34,12 +34,12 @@ def watch(pool: Any, found: dict[str, int]) -> None:
             known.ops(event)
         entries = self.cached_block_hash_to_block._cache
         cached = {_bytes(maybe_convert_block_hash(get_block_hash(key))) for key in entries}
-        said = {key[-1] for key in known.keys}
+        reported = {key[-1] for key in known.keys}
         found["steps"] += 1
         found["most"] = max(found["most"], len(cached))
         found["copies"] += sum(isinstance(entry, dict) and len(entry) > 1 for entry in entries.values())
-        found["wrong"] += len(said - cached)
-        found["missed"] += len(cached - said)
+        found["wrong"] += len(reported - cached)
+        found["missed"] += len(cached - reported)
         return events
 
     pool.take_events = taken

@@ -27,8 +27,8 @@ def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dic
     import onnxruntime_genai as og
 
     # in a separate process, so that memory of the export does not count
-    asked = [sys.executable, "-m", str(__spec__.name), source, PRECISION[dtype], folder]
-    done = subprocess.run(asked, env=child_environment(), capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", str(__spec__.name), source, PRECISION[dtype], folder]
+    done = subprocess.run(command, env=child_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError("its exporter failed: " + done.stderr.strip().rpartition("\n")[2])
     model = og.Model(str(Path(folder) / "model"))

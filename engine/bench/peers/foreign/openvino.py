@@ -25,8 +25,8 @@ def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dic
         raise ValueError(f"this peer is compared in float32, not in {dtype}")
     target = str(Path(folder) / "openvino")
     tool = Path(sys.executable).parent / "optimum-cli"
-    asked = ["export", "openvino", "-m", source, "--weight-format", "fp32", "--task", "text-generation-with-past"]
-    done = subprocess.run([str(tool), *asked, target], capture_output=True, text=True, check=False)
+    arguments = ["export", "openvino", "-m", source, "--weight-format", "fp32", "--task", "text-generation-with-past"]
+    done = subprocess.run([str(tool), *arguments, target], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError("its exporter failed: " + done.stderr.strip().rpartition("\n")[2])
     server = _Server(target)

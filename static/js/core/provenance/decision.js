@@ -64,7 +64,7 @@ export function ofDecision(log, record, place) {
     // one decision for several blocks
     (other) => other.type === op.type && sequenceOf(other) === sequenceOf(op) && blockGroup(other) === group,
   );
-  const told = operationsOf(log, record).findLast(
+  const operation = operationsOf(log, record).findLast(
     (entry) => entry.type === op.type && entry.at <= place && (group < 0 || entry.group === group),
   );
   /** @type {Link[]} */
@@ -75,7 +75,7 @@ export function ofDecision(log, record, place) {
       op,
       at: place,
       of: ops.length,
-      told: told ?? null,
+      entry: operation ?? null,
       blocks: alike.flatMap((other) => blocksOf(other)),
       seq: sequenceOf(op) ?? undefined,
       go: record,

@@ -17,10 +17,10 @@ export function ofPosition(at, seqId, position, query) {
   if (!seq || position >= seq.token_ids.length) return null;
   const entry = at.log.records[at.index].batch?.find((e) => e.seq_id === seqId);
   const filled = entry ? entry.start + entry.token_ids.length : seq.num_computed_tokens;
-  const asked = query ?? (entry ? endOf(at.log.records[at.index], entry) - 1 : null);
+  const last = query ?? (entry ? endOf(at.log.records[at.index], entry) - 1 : null);
   /** @type {Link[]} */
   const links = [];
-  if (asked !== null) links.push(...weightLinks(at, seq, asked, position));
+  if (last !== null) links.push(...weightLinks(at, seq, last, position));
   const record = at.log.computedIn(seqId, position, at.index);
   links.push({
     kind: "key",
@@ -36,9 +36,9 @@ export function ofPosition(at, seqId, position, query) {
     position < filled ? slotOf(table, at.state.block_size, position) : null;
   const place = placeIn(tables[group]);
   if (!place) {
-    const kept = tables.findIndex((table) => placeIn(table));
-    if (kept >= 0 && tables[group][Math.floor(position / at.state.block_size)] === RELEASED)
-      links.push(releasedLink(at, group, kept, tables[kept][Math.floor(position / at.state.block_size)]));
+    const holder = tables.findIndex((table) => placeIn(table));
+    if (holder >= 0 && tables[group][Math.floor(position / at.state.block_size)] === RELEASED)
+      links.push(releasedLink(at, group, holder, tables[holder][Math.floor(position / at.state.block_size)]));
     else {
       const sampled = position >= seq.num_prompt_tokens && position === seq.token_ids.length - 1;
       links.push({
@@ -62,11 +62,11 @@ export function ofPosition(at, seqId, position, query) {
  * Return the link for a key that the layer's group released and another group retains.
  * @param {At} at
  * @param {number} group
- * @param {number} kept
+ * @param {number} holder
  * @param {number} block
  * @returns {import("./types.js").LinkOf<"released">}
  */
-function releasedLink({ log }, group, kept, block) {
+function releasedLink({ log }, group, holder, block) {
   const { layers, window, sinks } = log.groups[group];
   return {
     kind: "released",
@@ -74,7 +74,7 @@ function releasedLink({ log }, group, kept, block) {
     layers,
     window,
     sinks,
-    kept: log.groups[kept].layers,
+    kept: log.groups[holder].layers,
     block,
     select: { block },
   };

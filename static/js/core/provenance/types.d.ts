@@ -31,7 +31,7 @@ export interface View {
   head?: number;
 }
 
-/** Where a chain is told: a record of a log, and the state after it. */
+/** Where a chain starts: a record of a log, and the state after it. */
 export interface At {
   log: TraceLog;
   index: number;
@@ -130,7 +130,7 @@ interface Kinds {
   life: { events: LifeEvent[] };
   bytes: KvTerms & { slots: number; per_layer: number; bytes: number };
   state: { states: number; each: number; bytes: number };
-  operation: { op: Op; at: number; of: number; told: Entry | null; blocks: number[]; seq?: number; go: number };
+  operation: { op: Op; at: number; of: number; entry: Entry | null; blocks: number[]; seq?: number; go: number };
   given: { seq: number; type: Op["type"]; why: string };
   request: { seq: number; request_id: string; num_prompt_tokens: number; max_tokens: number };
   sequence: { seq: number; status: Status; num_tokens: number; num_computed_tokens: number };

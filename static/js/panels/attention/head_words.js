@@ -44,15 +44,15 @@ export function cellLines(l, h) {
 function roleLines(model, l, h) {
   const measured = measuredHeads(model);
   if (measured.length)
-    return measured.filter((one) => one.layer === l && one.head === h).map((one) => said("overview.known", one));
+    return measured.filter((one) => one.layer === l && one.head === h).map((one) => wordsOf("overview.known", one));
   const role = roles.value?.role(l, h);
-  if (role) return [said("overview.derived", role)];
+  if (role) return [wordsOf("overview.derived", role)];
   const queries = Math.max(0, ...(roles.value?.of(l, h) ?? []).map((one) => one.queries));
   return queries ? [t("overview.no_role", { n: queries })] : [];
 }
 
 /** @param {string} key @param {import("../../core/trace.js").HeadPattern} measured */
-const said = (key, { pattern, mean_weight, uniform, queries }) =>
+const wordsOf = (key, { pattern, mean_weight, uniform, queries }) =>
   t(key, {
     pattern: t(`stage.pattern.${pattern}`),
     weight: probabilityText(mean_weight),

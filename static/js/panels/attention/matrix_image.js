@@ -67,14 +67,14 @@ export const nameOf = (source) => `${source.record}/${source.seq_id}/${source.po
 export function fill(now) {
   image.reset(imageOf(now), themeVersion.peek());
   const until = performance.now() + FILL_MS;
-  let asked = 0;
+  let numFetched = 0;
   const from = sources.peek();
   for (let query = from.length - 1; query >= 0; query--) {
     const source = from[query];
     if (!source || image.rows.sources[query] === nameOf(source)) continue;
     if (canFetch(now.log, source, now.layer)) {
-      if (asked < FETCHED_AT_ONCE) wantLayer(source.record, now.layer);
-      asked += 1;
+      if (numFetched < FETCHED_AT_ONCE) wantLayer(source.record, now.layer);
+      numFetched += 1;
       continue;
     }
     const row = rowOf(now.log, source, now.layer, now.head);

@@ -78,10 +78,10 @@ export function Output({ choice = null }) {
 }
 
 /** Comparison of the computed sum with the captured output. @param {{output: AttentionOutput}} props */
-function Foot({ output: { kept, largest } }) {
+function Foot({ output: { recorded, largest } }) {
   const summed = html`Σ <${Fidelity} kind="derived" formula=${t("output.formula")} />`;
   return html`<p class="panel-foot num" id="output-foot">${summed}${
-    kept
+    recorded
       ? html` = ${t("output.captured")} <${Fidelity} kind="captured" /> ${t("output.equal", {
           max: difference(largest ?? 0),
         })}`

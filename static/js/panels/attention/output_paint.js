@@ -10,7 +10,7 @@ import { colours, divergingAt } from "../../kit/colour.js";
 
 /**
  * @typedef {{width: number, height: number}} Size
- * @typedef {{kind: "key" | "rest" | "sum" | "kept", y: number, keys: number[]}} Row
+ * @typedef {{kind: "key" | "rest" | "sum" | "recorded", y: number, keys: number[]}} Row
  * @typedef {ReturnType<typeof layoutOf>} Layout
  */
 
@@ -24,7 +24,7 @@ const BOTH = 300; // px of width from which V is shown beside weight · V
 
 /** Compute the layout of rows and columns. @param {AttentionOutput} output @param {Size} size */
 export function layoutOf(output, { width, height }) {
-  const ends = output.kept ? 2 : 1; // the sum, and the captured vector
+  const ends = output.recorded ? 2 : 1; // the sum, and the captured vector
   const room = Math.max(1, Math.floor((height - HEAD - 4) / LEAST) - ends);
   const { shown, rest } = rowsFor(output, room);
   const count = shown.length + (rest.length ? 1 : 0) + ends;
@@ -33,7 +33,7 @@ export function layoutOf(output, { width, height }) {
   const rows = shown.map((i, at) => ({ kind: "key", y: HEAD + at * row, keys: [i] }));
   if (rest.length) rows.push({ kind: "rest", y: HEAD + rows.length * row, keys: rest });
   rows.push({ kind: "sum", y: HEAD + 4 + rows.length * row, keys: [...shown, ...rest] });
-  if (output.kept) rows.push({ kind: "kept", y: HEAD + 4 + rows.length * row, keys: [] });
+  if (output.recorded) rows.push({ kind: "recorded", y: HEAD + 4 + rows.length * row, keys: [] });
   const left = TOKEN + WEIGHT;
   const both = width >= BOTH;
   const stripe = both ? (width - left - GAP) / 2 : width - left;
@@ -58,7 +58,7 @@ function scaleOf({ weights, values, sum }) {
  * @param {AttentionOutput} output @param {Row} row @param {number} count
  */
 export function partOf(output, row, count = output.weights.length) {
-  if (row.kind === "kept") return output.kept ?? new Float32Array(0);
+  if (row.kind === "recorded") return output.recorded ?? new Float32Array(0);
   if (row.kind === "sum") return weightedSum(output.weights, output.values, count);
   const weights = output.weights.map((weight, i) => (row.keys.includes(i) ? weight : 0));
   return weightedSum(weights, output.values, count);
@@ -88,7 +88,7 @@ export function paintOutput(c, now, output, size, progress) {
   say(t("output.part"), layout.part, HEAD / 2 - 1, palette["ink-3"]);
   for (const row of layout.rows) {
     const middle = row.y + layout.row / 2;
-    const gone = row.kind === "kept" ? progress >= 1 : row.keys.some((i) => i < count);
+    const gone = row.kind === "recorded" ? progress >= 1 : row.keys.some((i) => i < count);
     c.globalAlpha = gone ? 1 : 0.35;
     say(nameOf(now, output, row), 0, middle, row.kind === "key" ? palette.ink : palette["ink-2"]);
     if (row.keys.length && row.kind !== "sum")

@@ -24,7 +24,7 @@ const ROWS = 32; // newest queries shown in a small matrix
 const BINS = 64; // maximum number of key bins
 
 const FETCHED_AT_ONCE = 64;
-const KEPT = 512; // cached rows, each with all layers and heads
+const MAX_LINES = 512; // cached rows, each with all layers and heads
 
 /**
  * Cache of painted rows by source: for each head one byte per key bin, its share of the row's largest weight, as in a
@@ -46,7 +46,7 @@ function linesOf(now, source, stretch) {
   const key = `${now.log.id}/${source.record}/${source.seq_id}/${source.position}/${stretch}`;
   let known = lines.get(key);
   if (!known) lines.set(key, (known = []));
-  if (lines.size > KEPT) lines.delete(lines.keys().next().value ?? "");
+  if (lines.size > MAX_LINES) lines.delete(lines.keys().next().value ?? "");
   return known;
 }
 
@@ -145,10 +145,10 @@ function pictureOf(c, now, cells, { first, last, stretch, bins }) {
  * @param {number} last
  */
 function fetchMissing(now, layers, first, last) {
-  let asked = 0;
-  for (let query = last - 1; query >= first && asked < FETCHED_AT_ONCE; query--)
+  let numFetched = 0;
+  for (let query = last - 1; query >= first && numFetched < FETCHED_AT_ONCE; query--)
     for (const l of layers) {
       const source = sources.peek()[query];
-      if (source && canFetch(now.log, source, l) && asked++ < FETCHED_AT_ONCE) wantLayer(source.record, l);
+      if (source && canFetch(now.log, source, l) && numFetched++ < FETCHED_AT_ONCE) wantLayer(source.record, l);
     }
 }

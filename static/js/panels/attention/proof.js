@@ -71,8 +71,8 @@ async function prove() {
   const { compare } = await import("./proof_result.js");
   const passes = num_layers * heads.length * tokens ** 2 <= ONE_PASS ? [null] : [...Array(num_layers).keys()];
   for (const layer of passes) {
-    const asked = { seq_id: mine.seq_id, layer, heads, num_tokens: tokens };
-    const answer = await command("recompute", asked);
+    const message = { seq_id: mine.seq_id, layer, heads, num_tokens: tokens };
+    const answer = await command("recompute", message);
     const same = answer?.token_ids.every((id, i) => id === now.seq.token_ids[i]); // else another run's sequence
     if (!answer || !same) return void (proof.peek() === mine && (proof.value = null));
     for (const bytes of [answer.arrays].flat()) {

@@ -52,10 +52,10 @@ export function Verdict({ found: { layers } }) {
   const [weights, k, v] = [most.weights, most.k, most.v].map(({ max }) => difference(max));
   const why = t("proof.same.why", { n: layers.length, weights, k, v });
   const largest = difference(Math.max(most.weights.max, most.k.max, most.v.max));
-  const told = first
+  const text = first
     ? t(`proof.differs.${first.kind}`, { layer: first.layer, max: difference(first.max) })
     : t("proof.same", { n: layers.length, max: largest });
-  return html`<span id="proof-verdict" class=${first ? "fault" : null} ...${tips([told, first ? "" : why])}>${told}
+  return html`<span id="proof-verdict" class=${first ? "fault" : null} ...${tips([text, first ? "" : why])}>${text}
     <${Fidelity} kind="derived" formula=${first ? t("proof.differs.why") : why} /></span>`;
 }
 

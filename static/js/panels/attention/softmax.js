@@ -25,7 +25,7 @@ import { deltaWhy, plain, scoreFormula, share } from "./softmax_words.js";
  * @typedef {NonNullable<ReturnType<typeof attentionTerms>>} Terms
  * @typedef {{
  *   now: View & {query: number}, positions: number[], terms: Terms, soft: ReturnType<typeof softmaxOf>,
- *   kept: (number | null)[], largest: number | null,
+ *   recorded: (number | null)[], largest: number | null,
  * }} Shown
  */
 
@@ -37,7 +37,7 @@ const FULL = 330; // px of width from which every step has its own column
 const reading = signal(0); // increments while keys are still being read
 /** @type {Map<string, Float32Array>} cached keys; a computed key never changes */
 const vectors = new Map();
-const KEPT = 1 << 15;
+const MAX_VECTORS = 1 << 15;
 
 const attended = computed(() => phase("attend") > 0);
 
@@ -64,7 +64,7 @@ function keysOf(now, positions) {
       vector = vectorOf(now, "k", position) ?? undefined;
       if (origin && vector) vectors.set(key, vector);
       else if (origin) wantLayer(origin.record, now.layer);
-      if (vectors.size > KEPT) vectors.delete(vectors.keys().next().value ?? "");
+      if (vectors.size > MAX_VECTORS) vectors.delete(vectors.keys().next().value ?? "");
     }
     found.push(vector);
   }
@@ -72,7 +72,7 @@ function keysOf(now, positions) {
 }
 
 /**
- * The message to show, or the softmax with the captured weights (`kept`) and their largest difference.
+ * The message to show, or the softmax with the captured weights (`recorded`) and their largest difference.
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{problem?: string, found?: Shown}>}
  */
 const shown = computed(() => {
@@ -92,10 +92,10 @@ const shown = computed(() => {
   if (missing) return { problem: t("softmax.keys_missing", { n: grouped(missing) }) };
   const soft = softmaxOf(query, /** @type {Float32Array[]} */ (keys), terms);
   const row = now.attention;
-  const kept = positions.map((position) => (row ? row.weights[position - row.keyStart] : null));
-  const differences = kept.map((weight, i) => Math.abs((weight ?? 0) - soft.weights[i]));
+  const recorded = positions.map((position) => (row ? row.weights[position - row.keyStart] : null));
+  const differences = recorded.map((weight, i) => Math.abs((weight ?? 0) - soft.weights[i]));
   const largest = row ? differences.reduce((most, one) => Math.max(most, one), 0) : null;
-  return { found: { now: /** @type {Shown["now"]} */ (now), positions, terms, soft, kept, largest } };
+  return { found: { now: /** @type {Shown["now"]} */ (now), positions, terms, soft, recorded, largest } };
 });
 
 /**
@@ -133,7 +133,7 @@ export function Softmax({ choice = null, whole = true }) {
 }
 
 /** @param {Shown & {size: {width: number, height: number}}} props */
-function Table({ now, positions, terms, soft, kept, size }) {
+function Table({ now, positions, terms, soft, recorded, size }) {
   const full = size.width >= FULL;
   const others = (full ? 3 : 2) + (soft.sink ? 1 : 0); // rows other than keys: head, rest, sum, sink
   const room = Math.max(1, Math.floor(size.height / (full ? ROW : SMALL_ROW)) - others);
@@ -141,10 +141,10 @@ function Table({ now, positions, terms, soft, kept, size }) {
   const count = order.length <= room + 1 ? order.length : room;
   const [top, rest] = [order.slice(0, count), order.slice(count)];
   /** @param {number} i */
-  const gap = (i) => Math.abs((kept[i] ?? 0) - soft.weights[i]);
+  const gap = (i) => Math.abs((recorded[i] ?? 0) - soft.weights[i]);
   /** @param {(number | null)[]} values */
   const sum = (values) => values.reduce((/** @type {number} */ total, value) => total + (value ?? 0), 0);
-  const keptAll = kept[0] === null ? null : sum(kept);
+  const recordedSum = recorded[0] === null ? null : sum(recorded);
   const score = scoreFormula(now, terms);
   const unseen = html`<span class="visually-hidden">${t("softmax.captured")}</span>`;
   /** @type {(text: unknown, kind: string, formula?: string, title?: string) => Children} */
@@ -212,8 +212,8 @@ function Table({ now, positions, terms, soft, kept, size }) {
               score: plain(soft.scores[i]),
               exp: share(soft.exps[i]),
               weight: share(soft.weights[i]),
-              captured: kept[i] === null ? "–" : share(kept[i]),
-              delta: kept[i] === null ? "–" : difference(gap(i)),
+              captured: recorded[i] === null ? "–" : share(recorded[i]),
+              delta: recorded[i] === null ? "–" : difference(gap(i)),
             },
             { on },
           );
@@ -227,8 +227,8 @@ function Table({ now, positions, terms, soft, kept, size }) {
                   score: "",
                   exp: share(sum(rest.map((i) => soft.exps[i]))),
                   weight: share(sum(rest.map((i) => soft.weights[i]))),
-                  captured: keptAll === null ? "–" : share(sum(rest.map((i) => kept[i]))),
-                  delta: keptAll === null ? "–" : difference(Math.max(...rest.map(gap))),
+                  captured: recordedSum === null ? "–" : share(sum(rest.map((i) => recorded[i]))),
+                  delta: recordedSum === null ? "–" : difference(Math.max(...rest.map(gap))),
                 },
                 { class: "rest" },
               )
@@ -244,11 +244,11 @@ function Table({ now, positions, terms, soft, kept, size }) {
                   exp: share(soft.sink.exp),
                   weight: share(soft.sink.weight),
                   captured:
-                    keptAll === null
+                    recordedSum === null
                       ? "–"
-                      : html`${share(1 - keptAll)} <${Fidelity} kind="derived" formula=${t("softmax.sink_captured")}
+                      : html`${share(1 - recordedSum)} <${Fidelity} kind="derived" formula=${t("softmax.sink_captured")}
                         />`,
-                  delta: keptAll === null ? "–" : difference(Math.abs(1 - keptAll - soft.sink.weight)),
+                  delta: recordedSum === null ? "–" : difference(Math.abs(1 - recordedSum - soft.sink.weight)),
                 },
                 { class: "sink" },
               )
@@ -263,7 +263,7 @@ function Table({ now, positions, terms, soft, kept, size }) {
                   score: "",
                   exp: plain(soft.sum),
                   weight: share(sum(soft.weights) + (soft.sink?.weight ?? 0)),
-                  captured: keptAll === null ? "–" : share(keptAll),
+                  captured: recordedSum === null ? "–" : share(recordedSum),
                   delta: "",
                 },
                 { class: "sum" },

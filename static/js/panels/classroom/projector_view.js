@@ -1,20 +1,16 @@
 // The question on the projected view, readable from the last row: the number of answers, then the answers.
 
-import { signal } from "../../../vendor/signals/signals.js";
 import { letter } from "../../i18n/questions.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { attendance, classState, isJoinCodeLarge } from "../../state/classroom.js";
+import { attendance, classState, dismissed, isJoinCodeLarge } from "../../state/classroom.js";
 import { Histogram } from "./histogram.js";
 import { PollSteps } from "./poll_steps.js";
 import { answerText, Clock, optionTexts, questionText } from "./question_parts.js";
 
-/** Id of the question that was dismissed from the projected view. */
-const off = signal(-1);
-
 export function ProjectorView() {
   const poll = classState.value?.poll ?? null;
-  if (!poll || classState.value?.over || isJoinCodeLarge.value || off.value === poll.id) return null;
+  if (!poll || classState.value?.over || isJoinCodeLarge.value || dismissed.value === poll.id) return null;
   const shown = poll.phase === "shown";
   return html`<section class="class-projector" id="class-projector" aria-labelledby="class-projector-asked"
     data-phase=${poll.phase}>
@@ -30,7 +26,7 @@ export function ProjectorView() {
       <${PollSteps} poll=${poll} />
       ${
         shown
-          ? html`<button class="quiet" id="class-projector-close" onClick=${() => (off.value = poll.id)}>${t(
+          ? html`<button class="quiet" id="class-projector-close" onClick=${() => (dismissed.value = poll.id)}>${t(
               "class.take_off",
             )}</button>`
           : null

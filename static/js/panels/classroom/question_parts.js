@@ -32,7 +32,7 @@ export function Clock({ poll }) {
  */
 
 /** The lesson question of a poll, if this page has it. @param {Poll} poll */
-function asked(poll) {
+function itemOf(poll) {
   const now = currentLesson.value;
   const item = now && now.theater === poll.theater ? now.items.find(({ index }) => index === poll.item) : null;
   if (item?.kind === "ask") return item;
@@ -43,14 +43,14 @@ function asked(poll) {
 /** @param {Poll} poll */
 export function questionText(poll) {
   if (poll.kind !== "lesson") return poll.text;
-  const item = asked(poll);
+  const item = itemOf(poll);
   return item ? stemText(item) : t("class.lesson_asks");
 }
 
 /** @param {Poll} poll @returns {string[]} */
 export function optionTexts(poll) {
   if (poll.kind !== "lesson") return poll.options;
-  return asked(poll)?.options.map(optionText) ?? [];
+  return itemOf(poll)?.options.map(optionText) ?? [];
 }
 
 /** Formatter for answers. @param {Poll} poll @returns {(value: Answer) => string} */

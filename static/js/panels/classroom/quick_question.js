@@ -39,13 +39,13 @@ function Quick() {
   /** @param {Event} event */
   const submit = async (event) => {
     event.preventDefault();
-    const asked = await requestOfClass("class_ask", {
+    const opened = await requestOfClass("class_ask", {
       kind,
       text: text.trim(),
       options: kind === "choice" ? wanted : [],
       seconds: seconds ? Number(seconds) : null,
     });
-    if (!asked) return;
+    if (!opened) return;
     askOpen.value = false;
     write("");
     setOptions(["", ""]);

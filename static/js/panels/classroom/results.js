@@ -23,7 +23,7 @@ const until = signal("");
 
 /** @param {{open?: boolean}} props */
 export function Results({ open = false }) {
-  const kept = attendance.value?.kept_until ?? null;
+  const keptUntil = attendance.value?.kept_until ?? null;
   return html`<details class="class-after" open=${open}><summary>${t("class.after")}</summary>
     <p class="class-files"><${Files} />
       ${
@@ -31,9 +31,9 @@ export function Results({ open = false }) {
           ? html`<a class="quiet" id="class-run" href=${runAddress("trace")} download>${t("class.file.run")}</a>`
           : null
       }</p>
-    <p role="status">${kept ? t("class.kept", { date: kept }) : t("class.not_kept")}</p>
+    <p role="status">${keptUntil ? t("class.kept", { date: keptUntil }) : t("class.not_kept")}</p>
     ${
-      kept
+      keptUntil
         ? html`<button class="quiet" id="class-unkeep" onClick=${() => requestOfClass("class_unkeep", {})}>${t(
             "class.unkeep",
           )}</button>`
@@ -55,9 +55,9 @@ const Files = () =>
 
 /** Stored results of a class that the server no longer holds in memory. */
 export function Stored() {
-  const kept = attendance.value?.kept_until ?? null;
-  if (!kept) return html`<p>${t("class.forgotten.desk")}</p>`;
-  return html`<p>${t("class.forgotten.kept", { date: kept })}</p><p class="class-files"><${Files} /></p>`;
+  const keptUntil = attendance.value?.kept_until ?? null;
+  if (!keptUntil) return html`<p>${t("class.forgotten.desk")}</p>`;
+  return html`<p>${t("class.forgotten.kept", { date: keptUntil })}</p><p class="class-files"><${Files} /></p>`;
 }
 
 /** Local date in ISO format. @param {number} days from today */

@@ -30,11 +30,11 @@ export function SelfView() {
 function Lab({ own }) {
   const has = own.lab !== null;
   const waits = own.queue !== null;
-  const said = waits ? t("class.lab_waits", { n: own.queue ?? 0 }) : t(has ? "class.lab_is" : "class.lab_what");
+  const labText = waits ? t("class.lab_waits", { n: own.queue ?? 0 }) : t(has ? "class.lab_is" : "class.lab_what");
   const text = has ? "class.lab_end" : waits ? "class.lab_leave" : "class.lab";
   return html`<section class="class-lab">
     <h3 class="panel-title">${t("class.lab_title")}</h3>
-    <p role="status">${said}</p>
+    <p role="status">${labText}</p>
     <button class="command" id="class-lab" onClick=${() => lab(!has && !waits)}>${t(text)}</button>
   </section>`;
 }

@@ -30,7 +30,11 @@ function Notes() {
     i: (section ?? 0) + 1,
     n: now.progress.num_sections,
   })}</p>
-    ${texts.map((item) => (item.kind === "text" ? html`<p key=${item.index}>${said(item.blocks)}</p>` : null))}
+    ${texts.map((item) =>
+      item.kind === "text"
+        ? item.blocks.map((block, i) => html`<p key=${`${item.index}/${i}`}>${textOf([block])}</p>`)
+        : null,
+    )}
     <p class="class-notes-next">${nextText(checkpoint.value)}</p></div>`;
 }
 
@@ -57,11 +61,11 @@ function nextText(item) {
 }
 
 /** Return the plain text of a Markdown tree. @param {unknown} nodes @returns {string} */
-function said(nodes) {
+function textOf(nodes) {
   if (typeof nodes === "string") return nodes;
   if (!Array.isArray(nodes)) return "";
   return nodes
-    .map((node) => (typeof node === "string" ? node : said(/** @type {{children?: unknown}} */ (node).children)))
+    .map((node) => (typeof node === "string" ? node : textOf(/** @type {{children?: unknown}} */ (node).children)))
     .join("");
 }
 

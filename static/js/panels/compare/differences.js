@@ -126,8 +126,8 @@ export function notes({ settings, same_model, same_machine, runs, unsaid }) {
 export function opWords(op, kind, token = null) {
   if (!op) return t(kind === null ? "compare.op.end" : "compare.op.none");
   // bytes are hexadecimal text here; only the sampled token has a text, passed as `token`
-  const said = /** @type {import("../../core/trace.js").Op} */ (/** @type {unknown} */ (op));
-  const parts = inRegister(messagesOf([said]), "short");
+  const plain = /** @type {import("../../core/trace.js").Op} */ (/** @type {unknown} */ (op));
+  const parts = inRegister(messagesOf([plain]), "short");
   if (!parts.length) return op.type; // logs of later versions may have more operations
   return sentences(parts.map(([key, values]) => inWords([key, token === null ? values : { ...values, token }])));
 }

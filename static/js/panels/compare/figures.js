@@ -91,10 +91,10 @@ const EXACT = { bytes: (n) => `${grouped(n)} B`, flops: (n) => `${grouped(n)} FL
 function Totals({ now }) {
   const other = operationsThatDiffer(now);
   // a log recorded from outside may lack operations that did happen
-  const said = (/** @type {Side} */ side, /** @type {number} */ n) =>
+  const cell = (/** @type {Side} */ side, /** @type {number} */ n) =>
     n || !isUnsaid(now, side, "num_steps") ? grouped(n) : "?";
   const times = other.map(
-    ([type, a, b]) => html`<span key=${type}><code>${type}</code> ${said("a", a)} / ${said("b", b)}</span>`,
+    ([type, a, b]) => html`<span key=${type}><code>${type}</code> ${cell("a", a)} / ${cell("b", b)}</span>`,
   );
   return html`<table class="compare-table num" id="compare-totals">
     <thead>

@@ -115,17 +115,17 @@ export function RequestFields() {
 
 /** Choice among the requests unfinished after the shown record; `id` is null if there are none. */
 function useRequest() {
-  const [asked, setAsked] = useState(/** @type {string | null} */ (null));
+  const [chosen, setChosen] = useState(/** @type {string | null} */ (null));
   const now = state.value;
   const ids = now ? [...now.running, ...now.waiting].map((id) => now.sequences.get(id)?.request_id ?? "") : [];
   const there = [...new Set(ids)];
-  const id = asked !== null && there.includes(asked) ? asked : there[0];
+  const id = chosen !== null && there.includes(chosen) ? chosen : there[0];
   if (!id) return { id: null, pick: html`<p class="hint" id="fork-nothing">${t("fork.nothing.request")}</p>` };
   const choices = there.map((name) => [name, name]);
   const label = t("fork.request");
   return {
     id,
-    pick: html`<${Pick} id="fork-request" label=${label} value=${id} choose=${setAsked} choices=${choices} />`,
+    pick: html`<${Pick} id="fork-request" label=${label} value=${id} choose=${setChosen} choices=${choices} />`,
   };
 }
 

@@ -55,13 +55,13 @@ function settingOf({ config, model }, name) {
 /** Return the beginning of a prompt in quotation marks. @param {string} text */
 function shortened(text) {
   let room = PROMPT;
-  let kept = "";
+  let start = "";
   for (const character of text.trim().split("\n")[0]) {
     room -= character > "\u2e80" ? 2 : 1;
-    if (room < 0) return `“${kept.trimEnd()}…”`;
-    kept += character;
+    if (room < 0) return `“${start.trimEnd()}…”`;
+    start += character;
   }
-  return kept && `“${kept}”`;
+  return start && `“${start}”`;
 }
 
 /** Format a time: hours and minutes today, else with the date. @param {string} iso @param {Date} now */

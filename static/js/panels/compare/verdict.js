@@ -70,7 +70,7 @@ export function verdictText(comparison) {
   const { name, values } = outcome;
   const less = about === "a" ? "b" : "a";
   const { text } = /** @type {Kind} */ (OUTCOMES.find((kind) => kind.name === name));
-  const said = t(`compare.outcome.${name}`, {
+  const outcomeText = t(`compare.outcome.${name}`, {
     more: about.toUpperCase(),
     less: less.toUpperCase(),
     most: text(values[about]),
@@ -78,8 +78,8 @@ export function verdictText(comparison) {
     n: values[about],
   });
   return causes.length
-    ? t("compare.verdict", { outcome: said, ...cause })
-    : t("compare.verdict.same", { outcome: said });
+    ? t("compare.verdict", { outcome: outcomeText, ...cause })
+    : t("compare.verdict.same", { outcome: outcomeText });
 }
 
 /**

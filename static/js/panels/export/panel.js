@@ -136,9 +136,9 @@ function shownSentence() {
 }
 
 function Series() {
-  const [asked, setRange] = useState({ first: 1, last: numRecords.value });
+  const [wanted, setRange] = useState({ first: 1, last: numRecords.value });
   // the run may have been replaced by a shorter one
-  const range = { first: Math.min(asked.first, numRecords.value), last: Math.min(asked.last, numRecords.value) };
+  const range = { first: Math.min(wanted.first, numRecords.value), last: Math.min(wanted.last, numRecords.value) };
   const now = series.value;
   /** @type {(id: string, name: "first" | "last", label: string) => import("../../kit/html.js").Children} */
   const field = (id, name, label) => html`<label class="field">

@@ -70,14 +70,14 @@ function whyLost() {
 /** Reason why there is no run, and the remaining options. */
 function whyGone() {
   if (session.beginning.value) return [t("connection.awaited")];
-  const said = explanation();
+  const reasons = explanation();
   if (isBarred() || isLed()) {
     const inBar = attends.value && AWAY.includes(session.problem.value?.key ?? "");
-    const why = inBar ? [] : said; // participants read it in the class's bar
+    const why = inBar ? [] : reasons; // participants read it in the class's bar
     return numRecords.value ? [...why, t("connection.read", { n: numRecords.value })] : why;
   }
-  if (numRecords.value) return [...said, t("connection.gone_long", { n: numRecords.value })];
-  return said.length ? said : [t("connection.gone_empty")];
+  if (numRecords.value) return [...reasons, t("connection.gone_long", { n: numRecords.value })];
+  return reasons.length ? reasons : [t("connection.gone_empty")];
 }
 
 /** Whether the server rejects all requests until its token is given. */

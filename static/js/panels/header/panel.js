@@ -13,7 +13,7 @@ import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
 import { beingMade } from "../../net/library.js";
 import { classState, startOpen } from "../../state/classroom.js";
-import { markPlace, settings } from "../../state/settings.js";
+import { markPlace, openView, settings } from "../../state/settings.js";
 import {
   connection,
   exhibits,
@@ -107,7 +107,7 @@ export function Panel() {
   const header = (log.value ?? longRun.value)?.header;
   return html`<header class="header">
     <h1 class="wordmark"><button id="btn-intro" title=${t("header.intro")}
-      onClick=${() => (settings.viewMode.value = "intro")}><span class="wordmark-kv"><i>K</i><i>V</i></span><span
+      onClick=${() => openView("intro")}><span class="wordmark-kv"><i>K</i><i>V</i></span><span
       class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></button></h1>
     <${ModelButton} />
     <div class="facts">${
@@ -204,7 +204,7 @@ function ApiLink() {
 /** @param {{header: import("../../core/trace.js").Header}} props */
 function Facts({ header }) {
   const m = header.model;
-  const kept = m.bytes_per_weight; // differs from the dtype's size for quantized weights
+  const bytesPerWeight = m.bytes_per_weight; // differs from the dtype's size for quantized weights
   return html`${hasChoice.value ? null : html`<span class="fact strong">${m.name}</span>`}
     <span class="fact">${t("header.params", { n: countText(m.num_params) })}</span>
     <span class="fact">${layersText(m)}</span>
@@ -213,7 +213,7 @@ function Facts({ header }) {
       kv: sizeOf(m, "num_kv_heads"),
     })}<//></span>
     <span class="fact">${m.dtype}</span>
-    ${kept && html`<span class="fact">${t("header.weights", { n: kept.toPrecision(3) })}</span>`}
+    ${bytesPerWeight && html`<span class="fact">${t("header.weights", { n: bytesPerWeight.toPrecision(3) })}</span>`}
     ${header.machine.device && html`<span class="fact">${header.machine.device}</span>`}
     <${Compiling} />`;
 }
@@ -238,8 +238,8 @@ function Connection() {
   const mark = { live: "●", replay: "▷", connecting: "◌", lost: "◌", gone: "○" }[now];
   const away = putAway.value && (now === "lost" || now === "gone");
   const polls = now === "live" && isPolling.value;
-  const said = now === "connecting" && isLoading.value ? "loading" : polls ? "polling" : now;
-  const text = html`<i aria-hidden="true">${mark}</i> <span class="connection-text">${t(`connection.${said}`)}</span>`;
+  const word = now === "connecting" && isLoading.value ? "loading" : polls ? "polling" : now;
+  const text = html`<i aria-hidden="true">${mark}</i> <span class="connection-text">${t(`connection.${word}`)}</span>`;
   return html`<span class=${`connection ${now}`} role="status" id="connection"
     title=${polls ? t("connection.polling_why") : null}>${
       away
@@ -249,10 +249,7 @@ function Connection() {
     }</span>`;
 }
 
-function learn() {
-  markPlace();
-  settings.viewMode.value = "lesson";
-}
+const learn = () => openView("lesson");
 
 /** Share the address of the shown record: through the system dialog on touch devices, else on the clipboard. */
 async function share() {

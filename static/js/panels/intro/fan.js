@@ -28,14 +28,14 @@ function paintFan(c, size, stem, words, chosen, now) {
   const fan = fanOf(size, words.length);
   const open = eased(now, 0.2, 1.4);
   const line = stem.replaceAll("\n", " ");
-  const said = line.length > LONGEST ? `…${line.slice(-LONGEST)}` : line;
+  const text = line.length > LONGEST ? `…${line.slice(-LONGEST)}` : line;
   c.font = fontOf(100);
   const room = fan.narrow ? size.width - 32 : fan.stem.x - 40;
-  c.font = fontOf(Math.min(fan.narrow ? 30 : 56, (100 * room) / c.measureText(said).width));
+  c.font = fontOf(Math.min(fan.narrow ? 30 : 56, (100 * room) / c.measureText(text).width));
   c.textAlign = fan.narrow ? "center" : "right";
   c.textBaseline = "middle";
   c.fillStyle = palette.prompt;
-  c.fillText(said, fan.stem.x - (fan.narrow ? 0 : 14), fan.narrow ? 28 : fan.stem.y);
+  c.fillText(text, fan.stem.x - (fan.narrow ? 0 : 14), fan.narrow ? 28 : fan.stem.y);
   fan.words.forEach((box, i) => {
     const y = box.y + box.height / 2;
     const [from, to] = fan.narrow

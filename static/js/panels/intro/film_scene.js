@@ -1,11 +1,11 @@
 // The film on a canvas: selects and paints the picture for a point in time. A pure function of recording, size and
 // time.
 
-import { askingOf, vectorIn } from "../../core/film.js";
+import { attentionOf, vectorIn } from "../../core/film.js";
 import { joinText } from "../../core/labels.js";
 import { colours } from "../../kit/colour.js";
 import { columnsOf, fitting, roomFor } from "./geometry.js";
-import { askingAt, paintAsk, paintWord, rowsOf } from "./paint_attention.js";
+import { attentionAt, paintAttention, paintWord, rowsOf } from "./paint_attention.js";
 import { paintKept, paintServing } from "./paint_pool.js";
 import { paintRace } from "./paint_race.js";
 import { beatAt, linear } from "./time.js";
@@ -15,8 +15,8 @@ import { beatAt, linear } from "./time.js";
 
 /** @typedef {ReturnType<typeof sceneOf>} Scene */
 
-const MAX_ASKED = 14; // words visible to the attending query
-const FEWEST_ASKED = 8;
+const MAX_VISIBLE = 14; // words visible to the attending query
+const MIN_VISIBLE = 8;
 const ALONE = 1.7; // s for which only the prompt is shown
 
 /**
@@ -26,8 +26,8 @@ const ALONE = 1.7; // s for which only the prompt is shown
  * @param {number} width
  */
 export function sceneOf(c, film, width) {
-  const fits = fitting(c, film.words.slice(0, MAX_ASKED + 1), roomFor(width)) - 1;
-  const asking = askingOf(film, Math.max(FEWEST_ASKED, Math.min(MAX_ASKED, fits))) ?? {
+  const fits = fitting(c, film.words.slice(0, MAX_VISIBLE + 1), roomFor(width)) - 1;
+  const attention = attentionOf(film, Math.max(MIN_VISIBLE, Math.min(MAX_VISIBLE, fits))) ?? {
     index: film.steps[0],
     head: 0,
     query: film.numPrompt - 1,
@@ -37,15 +37,15 @@ export function sceneOf(c, film, width) {
   const known = new Map();
   const vector = (/** @type {"q" | "k" | "v"} */ kind, /** @type {number} */ position) => {
     const key = `${kind}${position}`;
-    const found = known.get(key) ?? vectorIn(film, kind, position, asking.head);
+    const found = known.get(key) ?? vectorIn(film, kind, position, attention.head);
     known.set(key, found);
     return found;
   };
   return {
     film,
-    asking,
-    asked: asking.query + 1,
-    head: asking.head,
+    attention,
+    numVisible: attention.query + 1,
+    head: attention.head,
     k: (/** @type {number} */ position) => vector("k", position),
     v: (/** @type {number} */ position) => vector("v", position),
     q: (/** @type {number} */ position) => vector("q", position),
@@ -62,7 +62,7 @@ export function paintFilm(c, size, scene, time) {
   const { id, local } = beatAt(time);
   const { film } = scene;
   if (id === "next") paintBeginning(c, size, scene, local);
-  else if (id === "ask") paintAsking(c, size, scene, local);
+  else if (id === "ask") paintAttentionBeat(c, size, scene, local);
   else if (id === "again" || id === "race") paintRace(c, size, scene, id, local);
   else if (id === "kept") paintKept(c, size, scene, scene.q(film.numPrompt + film.steps.length - 2), local);
   else paintServing(c, size, scene, local);
@@ -81,12 +81,12 @@ export function stemOf(film) {
  * @param {Scene} scene
  * @param {number} now
  */
-function paintBeginning(c, size, { film, asked }, now) {
-  const columns = columnsOf(c, film.words.slice(0, asked + 1), size.width);
+function paintBeginning(c, size, { film, numVisible }, now) {
+  const columns = columnsOf(c, film.words.slice(0, numVisible + 1), size.width);
   const { text } = rowsOf(size, columns);
-  const more = asked - film.numPrompt;
+  const more = numVisible - film.numPrompt;
   const count = film.numPrompt + Math.floor(more * linear(now, ALONE, 3.7));
-  for (let p = columns.first; p < Math.min(count, asked); p++) {
+  for (let p = columns.first; p < Math.min(count, numVisible); p++) {
     const colour = p < film.numPrompt ? colours().prompt : colours().generated;
     paintWord(c, columns, p, film.words[p], text, { colour });
   }
@@ -97,13 +97,13 @@ function paintBeginning(c, size, { film, asked }, now) {
 }
 
 /** @param {CanvasRenderingContext2D} c @param {Size} size @param {Scene} scene @param {number} now */
-function paintAsking(c, size, { film, asking, asked, k, v, q }, now) {
-  const words = film.words.slice(0, asked + 1);
+function paintAttentionBeat(c, size, { film, attention, numVisible, k, v, q }, now) {
+  const words = film.words.slice(0, numVisible + 1);
   const columns = columnsOf(c, words, size.width);
-  const { weights, query } = asking;
+  const { weights, query } = attention;
   const pictured = {
-    ...{ words: words.slice(0, asked), numPrompt: film.numPrompt, weights, query, k, v, q: q(query) },
-    next: words[asked] ?? null,
+    ...{ words: words.slice(0, numVisible), numPrompt: film.numPrompt, weights, query, k, v, q: q(query) },
+    next: words[numVisible] ?? null,
   };
-  paintAsk(c, columns, rowsOf(size, columns), pictured, askingAt(now));
+  paintAttention(c, columns, rowsOf(size, columns), pictured, attentionAt(now));
 }

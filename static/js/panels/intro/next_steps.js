@@ -1,7 +1,7 @@
 // Ways on from the first look: the reader's own prompt, and links to the rest of the page.
 
 import { useState } from "../../../vendor/preact/hooks.js";
-import { batch, effect, untracked } from "../../../vendor/signals/signals.js";
+import { effect, untracked } from "../../../vendor/signals/signals.js";
 import { step } from "../../control/actions.js";
 import { writeOwn } from "../../control/opening.js";
 import { t } from "../../i18n/words.js";
@@ -10,7 +10,7 @@ import { withValue } from "../../kit/inputs.js";
 import { isForeign } from "../../net/commands.js";
 import { session } from "../../net/session.js";
 import { attends, classState, startOpen } from "../../state/classroom.js";
-import { settings } from "../../state/settings.js";
+import { openView, settings } from "../../state/settings.js";
 import * as store from "../../state/store.js";
 import { hasLesson, isEmbedded, isSite } from "../../state/without_server.js";
 
@@ -57,22 +57,13 @@ export function readAtOnce() {
   });
 }
 
-const learn = () => (settings.viewMode.value = "lesson");
+const learn = () => openView("lesson");
 
 const ALLOCATOR = "pages.yours"; // the section of the lesson on pages in which the learner allocates blocks
 
-const allocate = () =>
-  batch(() => {
-    settings.lesson.value = ALLOCATOR;
-    settings.viewMode.value = "lesson";
-  });
+const allocate = () => openView("lesson", { lesson: ALLOCATOR });
 
-const museum = () =>
-  batch(() => {
-    settings.viewMode.value = "workspace";
-    settings.detail.value = "museum";
-    settings.region.value = "detail";
-  });
+const museum = () => openView("workspace", { detail: "museum", region: "detail" });
 
 export function Doors() {
   if (attends.value) return null;
@@ -88,6 +79,6 @@ export function Doors() {
     ${hasServer ? html`<a class="intro-door intro-prompts" href="prompts">${t("header.prompts")}</a>` : null}
     ${hasServer ? html`<a class="intro-door" href="bench">${t("header.bench")}</a>` : null}
     ${hasServer && !classState.value ? door("intro-teach", t("header.teach"), () => (startOpen.value = true)) : null}
-    ${door("intro-more", t("intro.first.more"), () => (settings.viewMode.value = "workspace"))}
+    ${door("intro-more", t("intro.first.more"), () => openView("workspace"))}
   </nav>`;
 }

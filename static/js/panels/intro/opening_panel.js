@@ -19,7 +19,7 @@ import { Fan } from "./fan.js";
 import { paintFilm, sceneOf, stemOf } from "./film_scene.js";
 import { Own } from "./next_steps.js";
 import { counted, stepsAt } from "./paint_race.js";
-import { ASKING, BEATS, beatAt, END, endOf } from "./time.js";
+import { ATTENTION_BEAT, BEATS, beatAt, END, endOf } from "./time.js";
 
 /** @import {Film} from "../../core/film.js" */
 
@@ -71,8 +71,8 @@ const Controls = ({ text, index }) => html`<div class="opening-controls">
 
 /** Loading status of the model, which computes the continuation of a chosen word. */
 function Model() {
-  const said = loadingSentence() || (connection.value === "live" ? t("intro.model.live") : "");
-  return html`<p class="opening-model" id="opening-model" role="status">${said}</p>`;
+  const text = loadingSentence() || (connection.value === "live" ? t("intro.model.live") : "");
+  return html`<p class="opening-model" id="opening-model" role="status">${text}</p>`;
 }
 
 /** Sentence about the picture; for the race, with the current counters. @param {Film | null} now */
@@ -82,8 +82,8 @@ function sentenceOf(now) {
   if (id === "fan" && attends.value) return t("intro.fan.led");
   if (id !== "race") return t(`intro.${id}`, { each: bytesText(kvTerms(now.log.header).bytes_per_token) });
   const done = scene.value?.found.film === now ? stepsAt(scene.value.found, id, local) : now.steps.length;
-  const [without, kept] = counted(now, done);
-  return t("intro.race", { times: Number((without / kept).toPrecision(3)) });
+  const [without, withCache] = counted(now, done);
+  return t("intro.race", { times: Number((without / withCache).toPrecision(3)) });
 }
 
 /**
@@ -120,7 +120,7 @@ function Moving({ now }) {
 }
 
 /** Time up to which the film is loaded. @param {Film} now */
-const canPlayTo = (now) => (now.isWhole ? END : endOf(ASKING));
+const canPlayTo = (now) => (now.isWhole ? END : endOf(ATTENTION_BEAT));
 
 // ── Time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

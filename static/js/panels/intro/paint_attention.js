@@ -24,7 +24,7 @@ const APART = 40; // minimum px between two written weights; the smaller one is 
 const LOUD = 0.04; // minimum weight with a full line
 
 /** Return the progress of the picture `now` seconds after it began. @param {number} now @returns {Progress} */
-export const askingAt = (now) => ({
+export const attentionAt = (now) => ({
   cells: eased(now, 0, 0.6),
   query: eased(now, 0.5, 1),
   lines: linear(now, 1, 2.6),
@@ -33,7 +33,7 @@ export const askingAt = (now) => ({
 });
 
 /** The complete picture. @type {Progress} */
-export const ASKED = { cells: 1, query: 1, lines: 1, values: 1, next: 1 };
+export const COMPLETE = { cells: 1, query: 1, lines: 1, values: 1, next: 1 };
 
 /**
  * Compute the y positions of the picture's rows.
@@ -53,17 +53,18 @@ export function rowsOf({ height }, { size }, between = 0) {
  * @param {CanvasRenderingContext2D} c
  * @param {Columns} columns of the words, including the next one
  * @param {ReturnType<typeof rowsOf>} rows
- * @param {AttentionInputs} asked
+ * @param {AttentionInputs} attention
  * @param {Progress} progress
  * @param {(position: number) => number} [made] share of a position's cells that is visible
  */
-export function paintAsk(c, columns, rows, asked, progress, made = () => progress.cells) {
-  const { words, query } = asked;
-  for (let p = columns.first; p <= query; p++) paintColumn(c, columns, rows, asked, p, { ...progress, cells: made(p) });
-  if (progress.query > 0) paintQuery(c, columns, rows, asked, progress);
-  if (progress.lines > 0) paintLines(c, columns, rows, asked, progress);
-  if (progress.next > 0 && asked.next !== null)
-    paintWord(c, columns, words.length, asked.next, rows.text - 14 * (1 - progress.next), {
+export function paintAttention(c, columns, rows, attention, progress, made = () => progress.cells) {
+  const { words, query } = attention;
+  for (let p = columns.first; p <= query; p++)
+    paintColumn(c, columns, rows, attention, p, { ...progress, cells: made(p) });
+  if (progress.query > 0) paintQuery(c, columns, rows, attention, progress);
+  if (progress.lines > 0) paintLines(c, columns, rows, attention, progress);
+  if (progress.next > 0 && attention.next !== null)
+    paintWord(c, columns, words.length, attention.next, rows.text - 14 * (1 - progress.next), {
       colour: colours().generated,
       opacity: progress.next,
     });
@@ -99,27 +100,27 @@ export function paintWord(c, { x, size, first }, position, word, y, { colour, op
  * @param {CanvasRenderingContext2D} c
  * @param {Columns} columns
  * @param {ReturnType<typeof rowsOf>} rows
- * @param {AttentionInputs} asked
+ * @param {AttentionInputs} attention
  * @param {number} p
  * @param {Progress} progress
  */
-export function paintColumn(c, columns, rows, asked, p, progress) {
+export function paintColumn(c, columns, rows, attention, p, progress) {
   const palette = colours();
   const at = columns.x[p - columns.first];
   const width = Math.min(columns.widths[p - columns.first] - 8, 56);
-  const asking = p === asked.query && progress.query > 0;
-  const own = p < asked.numPrompt ? palette.prompt : palette.generated;
-  paintWord(c, columns, p, asked.words[p], rows.text, { colour: asking ? palette.q : own });
-  c.globalAlpha = progress.cells * (0.45 + 0.55 * loudness(asked, p, progress));
+  const isQuery = p === attention.query && progress.query > 0;
+  const own = p < attention.numPrompt ? palette.prompt : palette.generated;
+  paintWord(c, columns, p, attention.words[p], rows.text, { colour: isQuery ? palette.q : own });
+  c.globalAlpha = progress.cells * (0.45 + 0.55 * loudness(attention, p, progress));
   const box = { x: at - width / 2, y: rows.k, width, height: rows.cell };
-  paintStripes(c, asked.k(p), "k", box);
-  paintStripes(c, asked.v(p), "v", { ...box, y: rows.v });
+  paintStripes(c, attention.k(p), "k", box);
+  paintStripes(c, attention.v(p), "v", { ...box, y: rows.v });
   c.globalAlpha = 1;
 }
 
 /**
  * Brightness of a column: full before attention begins, then by weight.
- * @param {AttentionInputs} asked
+ * @param {AttentionInputs} attention
  * @param {number} p
  * @param {Progress} progress
  */
@@ -133,14 +134,14 @@ function loudness({ weights }, p, progress) {
  * @param {CanvasRenderingContext2D} c
  * @param {Columns} columns
  * @param {ReturnType<typeof rowsOf>} rows
- * @param {AttentionInputs} asked
+ * @param {AttentionInputs} attention
  * @param {Progress} progress
  */
-function paintQuery(c, columns, rows, asked, progress) {
-  const at = columns.x[asked.query - columns.first];
-  const width = Math.min(columns.widths[asked.query - columns.first] - 8, 56);
+function paintQuery(c, columns, rows, attention, progress) {
+  const at = columns.x[attention.query - columns.first];
+  const width = Math.min(columns.widths[attention.query - columns.first] - 8, 56);
   c.globalAlpha = progress.query;
-  paintStripes(c, asked.q, "q", { x: at - width / 2, y: rows.q, width, height: rows.cell });
+  paintStripes(c, attention.q, "q", { x: at - width / 2, y: rows.q, width, height: rows.cell });
   c.fillStyle = colours().q;
   c.font = fontOf(16, "600");
   c.textAlign = "right";
@@ -161,11 +162,11 @@ function paintQuery(c, columns, rows, asked, progress) {
  * @param {CanvasRenderingContext2D} c
  * @param {Columns} columns
  * @param {ReturnType<typeof rowsOf>} rows
- * @param {AttentionInputs} asked
+ * @param {AttentionInputs} attention
  * @param {Progress} progress
  */
-function paintLines(c, columns, rows, asked, progress) {
-  const { weights, query } = asked;
+function paintLines(c, columns, rows, attention, progress) {
+  const { weights, query } = attention;
   if (!weights) return;
   const palette = colours();
   const from = columns.x[query - columns.first];

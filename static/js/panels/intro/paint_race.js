@@ -13,7 +13,7 @@ import { between, eased, linear } from "./time.js";
 
 /**
  * @typedef {ReturnType<typeof lanesOf>} RaceLayout
- * @typedef {{film: Film, asked: number, head: number, k: Vectors, v: Vectors}} Scene `asked`: number of words
+ * @typedef {{film: Film, numVisible: number, head: number, k: Vectors, v: Vectors}} Scene `numVisible`: number of words
  *   before the query
  * @typedef {(position: number) => Float32Array | null} Vectors
  */
@@ -41,8 +41,8 @@ export function lanes(size, film, done = film.steps.length) {
  * @param {"again" | "race"} beat
  * @param {number} now
  */
-export function stepsAt({ film, asked }, beat, now) {
-  const first = asked - film.numPrompt;
+export function stepsAt({ film, numVisible }, beat, now) {
+  const first = numVisible - film.numPrompt;
   if (beat === "again")
     return first + linear(now, GATHER, GATHER + SLOW) + linear(now, GATHER + SLOW, GATHER + 2 * SLOW);
   const left = film.steps.length - first - 2;
@@ -168,15 +168,15 @@ function number(c, text, x, y, size, colour, unit = "") {
  * @param {number} arrived
  */
 function paintLower(c, size, g, scene, done, arrived) {
-  const { film, asked, k, v } = scene;
-  const columns = columnsOf(c, film.words.slice(0, asked + 1), size.width);
+  const { film, numVisible, k, v } = scene;
+  const columns = columnsOf(c, film.words.slice(0, numVisible + 1), size.width);
   const before = rowsOf(size, columns);
   const count = Math.min(film.words.length, film.numPrompt + Math.ceil(done) - 1);
   const half = g.kv / 2 - 1;
   for (let p = 0; p < count; p++) {
     const making = p === count - 1 && done % 1 > 0;
     const from = columns.x[p - columns.first];
-    const start = p < asked && from !== undefined ? 1 - arrived : 0;
+    const start = p < numVisible && from !== undefined ? 1 - arrived : 0;
     const width = Math.max(1.5, g.cell - Math.min(4, g.cell * 0.16));
     const box = {
       x: between(g.x(p), (from ?? 0) - 22, start),

@@ -11,7 +11,7 @@ import { colours } from "../../kit/colour.js";
 import { phases } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
 import { columnsOf, fontOf } from "./geometry.js";
-import { ASKED, paintAsk, paintColumn, paintWord, rowsOf } from "./paint_attention.js";
+import { COMPLETE, paintAttention, paintColumn, paintWord, rowsOf } from "./paint_attention.js";
 
 /** @import {View} from "../../state/store.js" */
 
@@ -32,7 +32,7 @@ export function paintMoment(c, size, now) {
   const { qkv, write, attend, sample } = phases();
   const k = (/** @type {number} */ p) => vectorOf(view, "k", p) ?? null;
   const v = (/** @type {number} */ p) => vectorOf(view, "v", p) ?? null;
-  const told = {
+  const drawn = {
     words: shown,
     numPrompt: now.seq.num_prompt_tokens,
     weights: null,
@@ -44,9 +44,9 @@ export function paintMoment(c, size, now) {
   };
   if (query === null) {
     shown.forEach((word, p) => {
-      const colour = p < told.numPrompt ? colours().prompt : colours().generated;
+      const colour = p < drawn.numPrompt ? colours().prompt : colours().generated;
       if (p < columns.first) return;
-      if (p < now.numFilled) paintColumn(c, columns, rows, told, p, { ...ASKED, lines: 0 });
+      if (p < now.numFilled) paintColumn(c, columns, rows, drawn, p, { ...COMPLETE, lines: 0 });
       else paintWord(c, columns, p, word, rows.text, { colour });
     });
     return paintBlocks(c, columns, rows, now, now.numFilled - 1, 1);
@@ -55,10 +55,15 @@ export function paintMoment(c, size, now) {
   const weights = row && Float32Array.from({ length: query + 1 }, (_, p) => row.weights[p - row.keyStart] ?? 0);
   const next = words[query + 1] ?? null;
   const q = vectorOf(view, "q", query) ?? null;
-  const asked = { ...told, words: words.slice(0, query + 1), weights, query, next, q };
+  const attention = { ...drawn, words: words.slice(0, query + 1), weights, query, next, q };
   const fresh = now.entry?.start ?? query; // cells written by this record appear during the write phase
-  paintAsk(c, columns, rows, asked, { cells: 1, query: qkv, lines: attend, values: attend, next: sample }, (p) =>
-    p < fresh ? 1 : write,
+  paintAttention(
+    c,
+    columns,
+    rows,
+    attention,
+    { cells: 1, query: qkv, lines: attend, values: attend, next: sample },
+    (p) => (p < fresh ? 1 : write),
   );
   paintBlocks(c, columns, rows, now, query, write);
 }

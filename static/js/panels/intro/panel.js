@@ -55,11 +55,11 @@ export function Panel() {
   const words = now?.output ? wordsOf(now.output) : [];
   const open = fanOpen.value && now !== null && words.length > 1;
   useReturnedFocus(open, "intro-step");
-  const said = saying(over, open);
+  const sentence = saying(over, open);
   return html`<main class="intro" id="intro" data-records=${store.numRecords.value}>
     <div class="opening-head">
       <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
-      <span class="opening-source">${whose()}</span>
+      <span class="opening-source">${sourceText()}</span>
       <span class="opening-tools"><${LanguageSwitch} />
         ${attends.value ? null : html`<${Replay} />`}</span>
     </div>
@@ -69,7 +69,7 @@ export function Panel() {
       <p class="intro-head num"><span id="intro-kept">${now && !open ? keptText(now) : ""}</span><span
         id="intro-head">${now?.query != null && !open ? headText(now) : ""}</span></p>
     </div>
-    <p class="opening-sentence" id="intro-sentence" aria-live="polite"><span key=${said}>${said}</span></p>
+    <p class="opening-sentence" id="intro-sentence" aria-live="polite"><span key=${sentence}>${sentence}</span></p>
     <div class="intro-controls">
       <button class="quiet" id="intro-back" disabled=${store.viewIndex.value < 1}
         onClick=${() => stepRecord(-1)}>${t("intro.first.back")}</button>
@@ -89,7 +89,7 @@ const Replay = () => html`<button class="tool" id="intro-opening" aria-label=${t
   title=${t("intro.first.opening")} onClick=${startOpening}><${Icon} name="play" /></button>`;
 
 /** Kind of the run (live or recorded); before there is one, the state of the connection. */
-function whose() {
+function sourceText() {
   const now = store.connection.value;
   if (now === "live") return html`<i aria-hidden="true">●</i> ${t("intro.live")}`;
   if (now === "replay" || now === "gone") return html`<i aria-hidden="true">▷</i> ${t("intro.recorded")}`;
@@ -103,8 +103,8 @@ function saying(over, open) {
   if (!log || index < 0) return loadingSentence() || (store.connection.value === "lost" ? "" : t("intro.first.empty"));
   if (open) return t(session.run || recordedFutures.value.length ? "intro.choose" : "intro.first.recorded");
   if (over) return t("intro.first.end");
-  const said = plainSentencesOf(log, index, store.shownSeq.value, true).map(inWords).slice(0, MAX_SENTENCES);
-  return sentences(atInstance(log, index, said));
+  const texts = plainSentencesOf(log, index, store.shownSeq.value, true).map(inWords).slice(0, MAX_SENTENCES);
+  return sentences(atInstance(log, index, texts));
 }
 
 /** Cache usage of the text in tokens, bytes and blocks. @param {View} now */

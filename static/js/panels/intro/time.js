@@ -14,7 +14,7 @@ export const BEATS = [
 ];
 export const END = 45;
 /** Last beat that needs only the arrays of the first words. */
-export const ASKING = 1;
+export const ATTENTION_BEAT = 1;
 
 /** Return the beat at `time`, its index, and the seconds since it began. @param {number} time */
 export function beatAt(time) {

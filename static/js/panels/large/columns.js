@@ -53,10 +53,10 @@ const BAR = 112; // minimum px
  * @returns {{columns: Column[], bar: number}}
  */
 export function layoutFor(width, rows, only) {
-  const isSaid = rows.some(({ client }) => client !== null);
-  const told = COLUMNS.filter(({ name }) => name !== "client" || isSaid);
+  const hasClients = rows.some(({ client }) => client !== null);
+  const shown = COLUMNS.filter(({ name }) => name !== "client" || hasClients);
   const columns = fitting(
-    told,
+    shown,
     width - BAR,
     LESS.filter((name) => name !== only),
   );

@@ -47,8 +47,8 @@ const OBSERVED = [
 ];
 const all = computed(() => (own.large.value?.header.observed ? OBSERVED : ROWS));
 /** @param {Row} row */
-const isSaid = ({ name }) => overview.value?.series.includes(name) ?? true;
-const rows = computed(() => all.value.filter(isSaid));
+const isReported = ({ name }) => overview.value?.series.includes(name) ?? true;
+const rows = computed(() => all.value.filter(isReported));
 const HIGH = 18; // px of a row
 const LABEL = 116; // px
 const PHONE_LABEL = 78; // px
@@ -72,19 +72,19 @@ export function MetricRows() {
     return { bin: Math.floor(share * count), row: Math.max(0, Math.min(rows.value.length - 1, Math.floor(y / HIGH))) };
   };
   const last = (overview.value?.num_surveyed ?? 1) - 1;
-  const unsaid = all.value.filter((row) => !isSaid(row));
+  const unsaid = all.value.filter((row) => !isReported(row));
   return html`<figure class="metric-rows">
     <figcaption>${t("large.metrics")}</figcaption>
     <canvas ref=${canvas} id="metric-rows" style=${{ height: `${HIGH * rows.value.length}px` }}
       tabindex="0" role="slider"
       aria-label=${t("large.metrics.slider")} aria-valuemin="-1" aria-valuemax=${last} aria-valuenow=${place.value}
-      aria-valuetext=${said(found, binAt(found, place.value))}
+      aria-valuetext=${valuesText(found, binAt(found, place.value))}
       onPointerMove=${(/** @type {PointerEvent} */ event) => setPointed(placeOf(event))}
       onPointerLeave=${() => setPointed(null)}
       onClick=${(/** @type {PointerEvent} */ event) => seek(found, placeOf(event))}
       data-arrows onKeyDown=${(/** @type {KeyboardEvent} */ event) => keyed(event, found, last)}></canvas>
     <p class="large-pointed num" role="status">${
-      pointed ? said(found, pointed.bin, pointed.row) : t("large.metrics.point")
+      pointed ? valuesText(found, pointed.bin, pointed.row) : t("large.metrics.point")
     }</p>
     ${
       unsaid.length
@@ -141,7 +141,7 @@ const valueText = ({ key }, value) =>
           : grouped(value);
 
 /** Describe a bin, for one row or for all. @param {Bins} found @param {number} bin @param {number} [only] */
-function said(found, bin, only) {
+function valuesText(found, bin, only) {
   const [first, last] = [found.edges[bin], found.edges[bin + 1] - 1];
   const those = only === undefined ? rows.value : [rows.value[only]];
   const parts = those.map((row) => {

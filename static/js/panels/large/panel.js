@@ -38,10 +38,10 @@ function Prefixes({ branches, observed }) {
   const [instance, setInstance] = useState(0);
   const at = place.value;
   const instances = own.large.value?.header.instances ?? [];
-  const isAsked = isOpen && at >= 0;
+  const isWanted = isOpen && at >= 0;
   const { answer: found, problem } = useQuery(
-    isAsked ? () => prefixesAt(at, instance) : null,
-    [isAsked, at, instance],
+    isWanted ? () => prefixesAt(at, instance) : null,
+    [isWanted, at, instance],
     STILL,
   );
   return html`<details class="large-prefixes" id="large-prefixes" onToggle=${(/** @type {Event} */ event) =>
@@ -93,7 +93,7 @@ export function Panel({ library, monitor, monitorTitle, queries, branches }) {
       <button class="tool" id="large-library" aria-pressed=${listed}
         onClick=${() => (settings.detail.value = listed ? "requests" : "library")}>${t("detail.library")}</button>
       <p>${t(observed ? "large.size.observed" : "large.size", {
-        records: grouped(own.numRecords.value),
+        records: grouped(known?.num_surveyed ?? 0), // those that the other figures are of
         blocks: grouped(known?.num_blocks ?? 0),
         size: Number(engine.block_size),
         sequences: grouped(known?.num_sequences ?? 0),

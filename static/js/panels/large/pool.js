@@ -24,7 +24,7 @@ const media = computed(() => {
 });
 /** Available meanings of the colours. A monitored server does not report block holders, and most logs have no tiers. */
 const meanings = computed(() =>
-  MEANINGS.filter((one) => (one === "tier" ? media.value.length > 0 : !(observed.value && SAID.includes(one)))),
+  MEANINGS.filter((one) => (one === "tier" ? media.value.length > 0 : !(observed.value && NOT_OBSERVED.includes(one)))),
 );
 const meaning = computed(() => (meanings.value.includes(chosen.value) ? chosen.value : meanings.value[0]));
 const order = signal(/** @type {Order} */ ("id"));
@@ -32,7 +32,7 @@ const MAX_HIGH = 300; // px of the picture's height
 const LENS = { columns: 17, rows: 9, zoom: 8 }; // blocks around the pointed block, and px per block
 const MAX_MEDIA = 3; // media with a bit in a block's tier mask
 /** @type {Meaning[]} */
-const SAID = ["owner", "refs", "hits"];
+const NOT_OBSERVED = ["owner", "refs", "hits"];
 /** Block under the pointer or keyboard cursor, or null. */
 const looked = signal(/** @type {number | null} */ (null));
 /** The pinned block, so that it stays selected when a run becomes long while it is shown. */
@@ -84,20 +84,20 @@ function Texture() {
   const { blocks_held: held = 0, blocks_cached: cached = 0 } = now.record?.memory ?? {};
   const free = now.window.columns.owner.length - held - cached;
   const orders = observed.value ? ORDERS.filter((one) => one !== "owner") : ORDERS;
-  const said = t(observed.value ? "large.pool.observed" : "large.pool", {
+  const caption = t(observed.value ? "large.pool.observed" : "large.pool", {
     held: grouped(held),
     cached: grouped(cached),
     free: grouped(free),
   });
   return html`<figure class="large-pool">
-    <figcaption>${said}</figcaption>
+    <figcaption>${caption}</figcaption>
     <div class="large-choices">
       <${Select} label=${t("large.colour")} all=${meanings.value} now=${meaning.value} chosen=${chosen}
         of="colour" />
       <${Select} label=${t("large.order")} all=${orders} now=${order.value} chosen=${order} of="order" />
     </div>
     <canvas ref=${canvas} id="large-pool" style=${{ height: `${Math.max(size.rows * size.cell, 40)}px` }}
-      role="img" aria-label=${said} tabindex="0" data-arrows
+      role="img" aria-label=${caption} tabindex="0" data-arrows
       onPointerMove=${pointTo} onPointerLeave=${() => (looked.value = heldBlock())}
       onKeyDown=${(/** @type {KeyboardEvent} */ event) => keyed(event, size.columns)}></canvas>
     <${Legend} />
@@ -123,8 +123,9 @@ function Legend() {
   const palette = colours();
   themeVersion.value;
   if (meaning.value === "tier") return html`<${Tiers} inks=${palette.sequences} />`;
+  const groups = own.large.value ? blockGroups(own.large.value.header).length : 0;
   const inks = NAMED.includes(meaning.value)
-    ? palette.sequences.slice(0, 4)
+    ? palette.sequences.slice(0, meaning.value === "group" ? groups : undefined)
     : scaleOf(palette.sequential, 5).map((rgb) => `rgb(${rgb})`);
   return html`<p class="large-legend">${inks.map((ink) => html`<i key=${ink} style=${{ background: ink }}></i>`)}
     <span>${t(`large.legend.${meaning.value}`)}</span> <span>${t(

@@ -81,6 +81,7 @@ export function Sequences() {
   const isOwn = isFrom ?? !isHere;
   const longest = useMemo(() => scaleOf(isOwn ? sorted : [], true, at, count), [isOwn, sorted, count]);
   const scale = isOwn ? longest : scaleOf([], false, at, count);
+  const spanned = { first: grouped(scale.from), last: grouped(scale.to) };
   const chosen = settings.seq.value === null ? undefined : all.find(({ seq }) => seq === settings.seq.value);
   const opened = useRef(false);
   useLayoutEffect(list.toTop, [find, sort, only, client, isHere]); // scroll to the top when the rows change
@@ -119,9 +120,10 @@ export function Sequences() {
       <table class="num" aria-label=${t("large.title.requests")} aria-rowcount=${rows.length + 1}>
         <thead><tr aria-rowindex="1">${columns.map((column) => html`<${Head} key=${column.name} ...${column} />`)}
           <th scope="col" class="large-bars" style=${{ width: `${bar}px` }}><button aria-pressed=${isOwn}
-            id="large-own" title=${t("large.own.why")} onClick=${() => setFrom(!isOwn)}>${t(
+            id="large-own" title=${t("large.own.why")} onClick=${() => setFrom(!isOwn)}
+            aria-label=${isOwn ? undefined : t("large.column.spans.label", spanned)}>${t(
               isOwn ? "large.column.own" : "large.column.spans",
-              { first: grouped(scale.from), last: grouped(scale.to) },
+              spanned,
             )}</button></th></tr></thead>
         <tbody data-arrows onKeyDown=${list.move}>
           <${Space} rows=${list.first} high=${high} />

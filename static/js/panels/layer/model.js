@@ -64,8 +64,8 @@ export const askSoon = paced(async () => {
 /** @param {Wanted} want @returns {Promise<{key: string, found?: Found, problem?: string}>} */
 async function computeAgain(want) {
   const { key, now, place } = want;
-  const asked = { seq_id: now.seq.seq_id, layer: now.layer, heads: [now.head], num_tokens: place + 1, residual: 1 };
-  const done = await askModel("recompute", asked);
+  const message = { seq_id: now.seq.seq_id, layer: now.layer, heads: [now.head], num_tokens: place + 1, residual: 1 };
+  const done = await askModel("recompute", message);
   if (typeof done === "string") return { key, problem: done };
   const tokenIds = now.seq.token_ids;
   if (!done.residual || done.token_ids.some((id, i) => id !== tokenIds[i])) return { key, problem: t("layer.waits") };
@@ -86,9 +86,9 @@ export function attentionOf({ now, place, arrays }) {
   captureVersion.value;
   const at = queryAt(now, place);
   const of = (/** @type {"q" | "k" | "v"} */ kind) => {
-    const kept = at ? vectorOf(at.view, kind, at.query) : null;
+    const recorded = at ? vectorOf(at.view, kind, at.query) : null;
     const again = () => arrays[kind].row(place, kind === "q" ? now.head : now.kvHead);
-    return { values: kept ?? again(), captured: Boolean(kept) };
+    return { values: recorded ?? again(), captured: Boolean(recorded) };
   };
   const row = at && attentionRow(now.log, at.view.index, at.view.seq.seq_id, now.layer, now.head, at.query);
   const weights = new Float32Array(place + 1);

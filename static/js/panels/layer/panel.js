@@ -102,7 +102,7 @@ function Lens({ found }) {
   if (!stream.lens.length) return null;
   const most = Math.max(...stream.lens.map((_, i) => Math.max(...addsOf(found, i))));
   const text = next?.bytes ? labelText(loneLabel(next.bytes)) : "";
-  const said = !next
+  const sentence = !next
     ? t("layer.lens.open")
     : next.first < 0
       ? t("layer.lens.never", { token: text })
@@ -110,7 +110,7 @@ function Lens({ found }) {
   return html`<section class="layer-lens" aria-label=${t("stage.lens")}>
     <h3 class="panel-title"><span ...${tips([t("stage.lens.what")])} tabindex="0">${t("stage.lens")}</span>
       <${Fidelity} kind="derived" formula=${t("stage.lens.formula")} />
-      <span class="layer-said" role="status">${said}</span></h3>
+      <span class="layer-said" role="status">${sentence}</span></h3>
     <ol class="layer-lens-row" data-arrows onKeyDown=${walk}>${stream.lens.map(
       (top, i) => html`<${Cell} key=${i} i=${i} top=${top} next=${next} adds=${addsOf(found, i)} most=${most}
         chosen=${i - 1 === stream.layer} />`,
@@ -142,9 +142,9 @@ function Cell({ i, top, next, adds, most, chosen }) {
   });
   const right = top[0]?.token_id === next?.tokenId;
   const norms = i ? t("layer.lens.adds", { attention: adds[0].toPrecision(2), ffn: adds[1].toPrecision(2) }) : null;
-  const said = `${name}: ${listed.map((one) => one.said).join(", ")}`;
+  const label = `${name}: ${listed.map((one) => one.said).join(", ")}`;
   return html`<li><button class="layer-cell" aria-pressed=${chosen} disabled=${i === 0} tabindex=${chosen ? 0 : -1}
-    data-right=${right} data-first=${next?.first === i} aria-label=${said} ...${tips([said, norms])}
+    data-right=${right} data-first=${next?.first === i} aria-label=${label} ...${tips([label, norms])}
     onClick=${() => (settings.layer.value = i - 1)}>
     <small>${name}</small>
     ${listed.map(

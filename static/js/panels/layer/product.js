@@ -75,10 +75,10 @@ function close() {
   });
 }
 
-/** @param {string} key @param {{layer: number, part: Vector, head: number}} asked */
-async function ask(key, asked) {
+/** @param {string} key @param {{layer: number, part: Vector, head: number}} message */
+async function ask(key, message) {
   answer.value = { key };
-  const done = await askModel("projection", asked);
+  const done = await askModel("projection", message);
   if (answer.peek().key !== key) return; // another part was chosen in the meantime
   answer.value =
     typeof done === "string"
@@ -112,7 +112,7 @@ function Drawn({ found, kind, weights, reads, width, height, title }) {
   const bias = weights.bias.row()[row];
   const close = 1e-3 * largestOf([cached]);
   const same = made.every((value, i) => Math.abs(value - cached[i]) <= close);
-  const said = t(same ? "layer.product.row" : "layer.product.row_then", {
+  const text = t(same ? "layer.product.row" : "layer.product.row_then", {
     row,
     n: grouped(count),
     bias: bias ? ` + ${short(bias)}` : "",
@@ -134,11 +134,11 @@ function Drawn({ found, kind, weights, reads, width, height, title }) {
   };
   return html`<div class="layer-product-picture" ref=${ref} style=${{ height: `${layout.height}px` }} tabindex="0"
       role="slider" aria-label=${title} aria-valuemin="0" aria-valuemax=${rows - 1} aria-valuenow=${row}
-      aria-valuetext=${said} data-arrows onKeyDown=${(/** @type {KeyboardEvent} */ e) => move(e, row, rows)}
+      aria-valuetext=${text} data-arrows onKeyDown=${(/** @type {KeyboardEvent} */ e) => move(e, row, rows)}
       onPointerMove=${point} onPointerDown=${point} onPointerLeave=${hideTip}>
       <canvas aria-hidden="true"></canvas>
     </div>
-    <p class="layer-product-said num">${said} ${t("layer.product.most", { found: mostOf(products) })}</p>`;
+    <p class="layer-product-said num">${text} ${t("layer.product.most", { found: mostOf(products) })}</p>`;
 }
 
 /** Move between rows with ↑ and ↓. @param {KeyboardEvent} event @param {number} row @param {number} rows */

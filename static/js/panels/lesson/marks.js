@@ -151,15 +151,15 @@ function One({ mark }) {
     height: `${place.kind === "tokens" ? LEVEL : box.height + 2 * around + stem}px`,
   };
   const raised = ON_AXIS.has(place.kind) ? {} : { bottom: `calc(100% + ${level * LEVEL}px)` };
-  const said = optionText(item.options[option]);
+  const text = optionText(item.options[option]);
   return html`<button class="mark" tabindex="-1" data-kind=${place.kind} data-role=${role} data-side=${side}
     data-option=${option}
     style=${style} disabled=${!isOffer} onClick=${() => choose(item, option)}>${
       isOffer
         ? ON_AXIS.has(place.kind)
-          ? html`<span class="mark-label num">${said}</span>`
+          ? html`<span class="mark-label num">${text}</span>`
           : null
         : html`<span class="mark-label" style=${role === "outcome" ? {} : raised}><b
-          class="num">${said}</b> ${t(`lesson.mark.${role}`)}</span>`
+          class="num">${text}</b> ${t(`lesson.mark.${role}`)}</span>`
     }</button>`;
 }

@@ -6,12 +6,13 @@ import { again, change, goOn, learn, waiting } from "../../control/lesson.js";
 import { jumpTo } from "../../control/playback.js";
 import { settingText } from "../../i18n/options.js";
 import { grouped, hasText, inLanguage, t } from "../../i18n/words.js";
+import { useReturnedFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/preferences.js";
 import { attends } from "../../state/classroom.js";
 import { cards, checkpoint, currentLesson, REVIEW } from "../../state/lessons.js";
-import { settings } from "../../state/settings.js";
+import { openView, settings } from "../../state/settings.js";
 import { isEmbedded } from "../../state/without_server.js";
 import { Allocator } from "./allocator.js";
 import { follow } from "./follow.js";
@@ -69,15 +70,18 @@ const COMMAND = "kvtheater serve"; // command that plays lessons on a live model
 
 export function Panel() {
   const now = currentLesson.value;
+  const wasList = useRef(false);
+  wasList.current ||= settings.lesson.value === null;
+  useReturnedFocus(settings.lesson.value !== null);
   return html`<main class="lesson" id="lesson" aria-busy=${waiting.value}>
     <div class="lesson-head">
       <${Home} />
       <span class="lesson-tools"><${TakeAlong} /><${LanguageSwitch} />
-        <button class="quiet" id="lesson-leave" onClick=${() => (settings.viewMode.value = "workspace")}>${t(
+        <button class="quiet" id="lesson-leave" onClick=${() => openView("workspace")}>${t(
           "lesson.explore",
         )}</button></span>
     </div>
-    ${settings.lesson.value === null ? html`<${LessonList} />` : now ? articleOf(now) : html`<${Wait} />`}
+    ${settings.lesson.value === null ? html`<${LessonList} />` : now ? articleOf(now, wasList.current) : html`<${Wait} />`}
   </main>`;
 }
 
@@ -89,8 +93,12 @@ function Home() {
     aria-label=${`KV Theater: ${t("lesson.all")}`}>${name}</button>`;
 }
 
-/** Key the article so that another lesson or language remounts it. @param {Opened} now */
-const articleOf = (now) => html`<${Article} key=${`${now.lesson}/${now.language}`} now=${now} />`;
+/**
+ * Key the article so that another lesson or language remounts it.
+ * @param {Opened} now @param {boolean} wasList
+ */
+const articleOf = (now, wasList) =>
+  html`<${Article} key=${`${now.lesson}/${now.language}`} now=${now} wasList=${wasList} />`;
 
 /** Export of the open lesson as a file, if a model can record it. */
 function TakeAlong() {
@@ -102,8 +110,8 @@ function TakeAlong() {
 
 const Wait = () => html`<p class="lesson-wait" role="status">${t("lesson.wait")}</p>`;
 
-/** @param {{now: Opened}} props */
-function Article({ now }) {
+/** @param {{now: Opened, wasList: boolean}} props `wasList`: whether it was opened from the list of lessons */
+function Article({ now, wasList }) {
   const whole = useRef(/** @type {HTMLElement | null} */ (null));
   const seen = useRef(-1);
   /** @type {Map<number, Item[]>} */
@@ -118,9 +126,10 @@ function Article({ now }) {
     const done = before < 0 ? now.items.findLast(({ kind, index }) => !READ.has(kind) && index < at)?.index : before;
     const part = article.querySelector(`[data-item="${done}"]`);
     const end = article.querySelector(".lesson-end-mark");
+    if (!part && wasList && document.activeElement === document.body) article.focus(); // the card it was opened with is gone
     if (part && end) follow(part.querySelector('[data-news="true"]') ?? part, end, before >= 0);
   }, [now.progress.at]);
-  return html`<article class="article" ref=${whole} aria-labelledby="lesson-title">
+  return html`<article class="article" ref=${whole} tabindex="-1" aria-labelledby="lesson-title">
     <h1 class="lesson-title" id="lesson-title">${now.title}</h1>
     <${Progress} now=${now} />
     <${Recorded} now=${now} />
@@ -242,7 +251,7 @@ function Sandbox({ item }) {
       isLive || isClass ? null : html`<code>${COMMAND}</code>`
     }</p>
     <div class="lesson-ends">
-      <button class="quiet" id="lesson-bench" onClick=${() => (settings.viewMode.value = "workspace")}>${t(
+      <button class="quiet" id="lesson-bench" onClick=${() => openView("workspace")}>${t(
         isLive ? "lesson.knobs" : "lesson.look",
       )}</button>
       ${
@@ -259,11 +268,11 @@ function Sandbox({ item }) {
 
 /** Number of questions answered correctly at the first try. @param {{now: Opened}} props */
 function Score({ now }) {
-  const asked = now.items.flatMap((item) =>
+  const answers = now.items.flatMap((item) =>
     item.kind === "ask" ? [item.given[0] === item.right] : "given" in item ? [item.given[0]?.right ?? false] : [],
   );
-  const right = asked.filter(Boolean).length;
-  return html`<p>${t("lesson.over", { right, n: asked.length })}</p>`;
+  const right = answers.filter(Boolean).length;
+  return html`<p>${t("lesson.over", { right, n: answers.length })}</p>`;
 }
 
 /** @param {{now: Opened}} props */

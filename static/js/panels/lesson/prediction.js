@@ -32,10 +32,10 @@ export function lookBackAt(item) {
 export const showsVerdict = () => currentLesson.value?.kind === "lesson" || currentLesson.value?.progress.over === true;
 
 /** Return whether a question can be answered now. @param {AskItem} item */
-export const isOpen = (item) => !item.over && checkpoint.value?.index === item.index && isAskedHere(item);
+export const isOpen = (item) => !item.over && checkpoint.value?.index === item.index && isAnsweredHere(item);
 
 /** Whether this page poses the question; in a class, the presenter does. @param {AskItem} item */
-const isAskedHere = ({ index }) => {
+const isAnsweredHere = ({ index }) => {
   if (currentLesson.value?.source !== "class") return true;
   const poll = classState.value?.poll;
   return poll?.item === index && (poll.phase === "open" || poll.phase === "again");
@@ -65,14 +65,14 @@ export function questionsByAction(items) {
   for (const item of items.toReversed()) {
     if (item.kind === "ask") found[0].unshift(item);
     if (item.kind !== "do" || !item.moment) continue;
-    if (isAnew(item)) break;
+    if (beginsRun(item)) break;
     if (found[0].length) found.unshift([]);
   }
   return found.reverse().filter((group) => group.length);
 }
 
 /** Whether the action starts another run. @param {import("../../core/wire.js").DoItem} item */
-const isAnew = ({ action }) => action.verb === "restart" || action.verb === "fork";
+const beginsRun = ({ action }) => action.verb === "restart" || action.verb === "fork";
 
 /** Answers marked in the picture. @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Mark[]>} */
 export const marks = computed(() => {

@@ -20,8 +20,8 @@ const isOfClass = () => currentLesson.value?.source === "class";
 
 /** @param {{item: AskItem}} props */
 export function Question({ item }) {
-  const isAsked = isOpen(item);
-  const isAskedHere = isAsked && !isOfClass();
+  const isUnanswered = isOpen(item);
+  const isAnswerable = isUnanswered && !isOfClass();
   const mine = chosen.value?.item === item.index ? chosen.value.option : null;
   const stem = stemText(item);
   /** @param {Event} event */
@@ -34,13 +34,13 @@ export function Question({ item }) {
   const whence = currentLesson.value?.lesson === REVIEW ? "lesson.once_more" : "lesson.came_back";
   const turn = () => turnTo(item);
   useEffect(() => {
-    if (!isAsked) return undefined;
+    if (!isUnanswered) return undefined;
     const later = setTimeout(turn, GAZE);
     return () => clearTimeout(later);
-  }, [isAsked]);
+  }, [isUnanswered]);
   return html`<form class="question" id=${`question-${item.index}`} data-over=${item.over} onSubmit=${give}
     onFocusIn=${turn}>
-    <fieldset disabled=${!isAskedHere || waiting.value}>
+    <fieldset disabled=${!isAnswerable || waiting.value}>
       <legend>${item.again ? html`<small class="came-back">${t(whence)}</small>` : null}${stem}</legend>
       ${item.options.map(
         (option, i) => html`<${AnswerOption} key=${i} item=${item} index=${i} option=${option} mine=${mine} />`,
@@ -48,7 +48,7 @@ export function Question({ item }) {
       ${isOfClass() ? null : html`<${Unsure} item=${item} mine=${mine} />`}
     </fieldset>
     ${
-      isAskedHere
+      isAnswerable
         ? html`<button class="command primary" id="lesson-answer" disabled=${mine === null || waiting.value}>${t(
             item.given.length ? "lesson.second" : "lesson.answer",
           )}</button>`

@@ -103,8 +103,8 @@ function Names({ entry }) {
     if (other.length) await change(entry.id, Object.fromEntries(other));
     // text typed in the meantime is not saved yet
     setTyped((now) => {
-      const kept = names.filter((name) => now[name] === typed[name]);
-      return Object.fromEntries(Object.entries(now).filter(([name]) => !kept.includes(/** @type {Field} */ (name))));
+      const same = names.filter((name) => now[name] === typed[name]);
+      return Object.fromEntries(Object.entries(now).filter(([name]) => !same.includes(/** @type {Field} */ (name))));
     });
   };
   /** @param {Event} event */
@@ -130,14 +130,14 @@ const takeFocus = (button) => button?.focus();
 
 /** Delete button with a confirmation in place. @param {{entry: Entry}} props */
 function Delete({ entry }) {
-  const [asked, setAsked] = useState(false);
+  const [asks, setAsks] = useState(false);
   if (entry.recording) return null; // a recording in progress must be stopped first
-  if (!asked)
-    return html`<button class="quiet library-delete" onClick=${() => setAsked(true)}>${t("library.delete")}</button>`;
+  if (!asks)
+    return html`<button class="quiet library-delete" onClick=${() => setAsks(true)}>${t("library.delete")}</button>`;
   return html`<span class="library-sure" role="group" aria-label=${t("library.delete_sure")}>
     ${t("library.delete_sure")}
     <button class="quiet library-delete sure" onClick=${() => remove(entry.id)}>${t("library.delete")}</button>
     <button class="quiet" ref=${takeFocus}
-      onClick=${() => setAsked(false)}>${t("library.delete_not")}</button>
+      onClick=${() => setAsks(false)}>${t("library.delete_not")}</button>
   </span>`;
 }

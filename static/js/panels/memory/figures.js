@@ -14,7 +14,7 @@ import { lazy, lazyPanel } from "../../kit/lazy.js";
 import { Spoiler } from "../../kit/spoiler.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
-import { isAsked } from "../../state/lessons.js";
+import { isOpenQuestion } from "../../state/lessons.js";
 import { connection, log, ownIsShown, record, select, selected, state } from "../../state/store.js";
 import { Formula } from "./formula.js";
 
@@ -41,8 +41,8 @@ export function Figures() {
   const groups = now.block_groups;
   const total = capacityBytes(groups, m.block_size);
   const several = hasSiblings(groups, 0);
-  const isKeptBack = several || isAsked(PER_TOKEN); // the layers of each block group have their own bytes per token
-  const token = isKeptBack ? "bytes per token" : `${grouped(perToken)} B`;
+  const isHidden = several || isOpenQuestion(PER_TOKEN); // layers of each group have their own bytes per token
+  const token = isHidden ? "bytes per token" : `${grouped(perToken)} B`;
   const states = groups.some(isOfStates);
   const plus = (/** @type {string} */ blocks) => (states ? `, + ${blocks} · bytes of a state` : "");
   /** @param {number} n */
@@ -87,7 +87,7 @@ function Figure({ kind, name, bytes, note, formula }) {
   const held = selected.value?.figure === kind;
   return html`<div class=${`figure ${kind}${held ? " selected" : ""}`}>
     <dt><i class=${`key ${kind}`}></i>${name}</dt>
-    <dd><button class="figure-bytes" aria-pressed=${held} disabled=${isAsked(PER_TOKEN)}
+    <dd><button class="figure-bytes" aria-pressed=${held} disabled=${isOpenQuestion(PER_TOKEN)}
       onClick=${() => select({ figure: kind })}
       ...${tips(() => [t("memory.exact", { n: grouped(bytes) })])}>${bytesText(bytes)}</button></dd>
     <dd class="figure-note">${note}</dd>
@@ -129,8 +129,8 @@ function Bars({ header, now, m, total }) {
   const contiguous = other ? other.contiguous_slots * perToken : 0;
   const paged = pages ? m.bytes_held : (other?.paged_slots ?? 0) * perToken;
   const figures = figuresByGroup(now);
-  const kept = bytesIfAllKept(now, figures);
-  const scale = Math.max(total, contiguous, kept ?? 0);
+  const allKept = bytesIfAllKept(now, figures);
+  const scale = Math.max(total, contiguous, allKept ?? 0);
   /** @param {number} bytes */
   const width = (bytes) => ({ width: `${(100 * bytes) / scale}%` });
   const edge = { left: `${(100 * total) / scale}%` };
@@ -152,15 +152,15 @@ function Bars({ header, now, m, total }) {
   return html`<div class="memory-bars">
     ${paging}
     ${
-      kept === null
+      allKept === null
         ? null
-        : html`<div class="memory-row" id="all-kept" data-bytes=${kept} tabindex="0"
-          ...${tips(() => [keptText(header, now, m, kept)])}>
+        : html`<div class="memory-row" id="all-kept" data-bytes=${allKept} tabindex="0"
+          ...${tips(() => [reservedText(header, now, m, allKept)])}>
           <span class="memory-name">${t("group.kept")} <${Fidelity} kind="derived"
             formula="blocks_held · block_size · Σ bytes per token" /></span>
-          <div class="memory-bar"><i class="waste" style=${width(kept)}></i><b class="pool-edge"
+          <div class="memory-bar"><i class="waste" style=${width(allKept)}></i><b class="pool-edge"
             style=${edge}></b></div>
-          <span class="memory-value num">${bytesText(kept)}</span>
+          <span class="memory-value num">${bytesText(allKept)}</span>
         </div>`
     }
     ${
@@ -192,16 +192,16 @@ function Bars({ header, now, m, total }) {
  * @param {Header} header
  * @param {State} now
  * @param {Memory} m
- * @param {number} kept bytes
+ * @param {number} bytes bytes
  */
-function keptText(header, now, m, kept) {
+function reservedText(header, now, m, bytes) {
   return t("group.kept.tip", {
-    held: kept / (m.block_size * header.kv_bytes_per_token),
+    held: bytes / (m.block_size * header.kv_bytes_per_token),
     layers: layersText(now.block_groups[0].layers),
     size: m.block_size,
     token: grouped(header.kv_bytes_per_token),
-    bytes: grouped(kept),
-    saved: grouped(kept - m.bytes_held),
+    bytes: grouped(bytes),
+    saved: grouped(bytes - m.bytes_held),
   });
 }
 

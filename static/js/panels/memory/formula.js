@@ -89,15 +89,15 @@ function LatentFormula({ terms: k }) {
   /** @param {number} n */
   const number = (n) => html`<mn>${grouped(n)}</mn>`;
   /** @type {(vector: Children, scale: Children) => Children} */
-  const kept = (vector, scale) =>
+  const sized = (vector, scale) =>
     scaled ? html`<mrow><mo>(</mo>${vector}<mo>+</mo>${scale}<mo>)</mo></mrow>` : vector;
   return html`<p class="formula" aria-label=${t("memory.formula.latent")}>
     <math lang="en">
-      <mrow><mi>L</mi>${times}${kept(html`<mi>d</mi>${times}<mtext>bytes</mtext>`, html`<mtext>scale</mtext>`)}</mrow>
+      <mrow><mi>L</mi>${times}${sized(html`<mi>d</mi>${times}<mtext>bytes</mtext>`, html`<mtext>scale</mtext>`)}</mrow>
     </math>
     <math lang="en">
       <mrow
-        ><mo>=</mo>${number(k.num_layers)}${times}${kept(
+        ><mo>=</mo>${number(k.num_layers)}${times}${sized(
           html`${number(k.latent_dim)}${times}${number(k.element_bytes)}`,
           number(k.scale_bytes),
         )}<mo>=</mo>${number(k.bytes_per_token)}<mspace width="0.2em" /><mtext>B</mtext></mrow

@@ -54,7 +54,7 @@ const stop = (event) => event.stopPropagation(); // keep the event from the map 
 
 /** @param {Group} group @param {Figures} figures @param {number} size */
 function lines(group, figures, size) {
-  const said = [
+  const facts = [
     t(isOfStates(group) ? "group.held.states" : "group.held.tip", {
       held: figures.blocks_held,
       n: group.num_blocks,
@@ -65,6 +65,6 @@ function lines(group, figures, size) {
       tokens: grouped(figures.tokens_held),
     }),
   ];
-  if (figures.blocks_cached) said.push(t("group.cached.tip", { n: figures.blocks_cached }));
-  return said;
+  if (figures.blocks_cached) facts.push(t("group.cached.tip", { n: figures.blocks_cached }));
+  return facts;
 }

@@ -27,10 +27,10 @@ export function Region() {
     op.type === "defer" && op.reason === "fragmented" ? [op] : [],
   )[0];
   const width = (/** @type {number} */ blocks) => ({ width: `${(100 * blocks) / now.blocks.length}%` });
-  const said = refused
+  const text = refused
     ? t("region.needed", { needed: refused.needed, free: refused.num_free, largest: refused.available })
     : t("region.holes", { holes: holes.length, free, largest });
-  return html`<div class="region-map" id="region-map" role="group" aria-label=${t("region.label", { said })}>
+  return html`<div class="region-map" id="region-map" role="group" aria-label=${t("region.label", { said: text })}>
     <div class="region-bar" data-arrows>
       ${parts.map(
         (
@@ -42,7 +42,7 @@ export function Region() {
     </div>
     <p class="region-said num">
       ${refused ? html`<i class="region-needed" style=${width(refused.needed)}></i>` : null}
-      <${Term} id="external_fragmentation">${said}<//> <${Fidelity} kind="derived" formula=${t("region.formula")} />
+      <${Term} id="external_fragmentation">${text}<//> <${Fidelity} kind="derived" formula=${t("region.formula")} />
     </p>
   </div>`;
 }

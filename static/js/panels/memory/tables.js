@@ -29,7 +29,7 @@ export function Tables() {
         ? html`<p class="hint">${t("tables.empty")}</p>`
         : html`<div class="table-rows" id="table-rows">
           ${rows.map((seq, i) => [
-            seq.instance === rows[i - 1]?.instance ? null : html`<${Whose} key=${seq.instance} at=${seq.instance} />`,
+            seq.instance === rows[i - 1]?.instance ? null : html`<${Title} key=${seq.instance} at=${seq.instance} />`,
             ...ownGroups(now.block_groups, seq.instance).map(
               (group) => html`<${TableRow} key=${`${seq.seq_id}/${group}`}
             now=${now} seq=${seq} table=${seq.block_tables[group]} at=${group} />`,
@@ -42,7 +42,7 @@ export function Tables() {
 }
 
 /** Name of an instance above its sequences. @param {{at: number}} props */
-function Whose({ at }) {
+function Title({ at }) {
   const name = log.value ? instanceName(log.value.header, at) : "";
   return name ? html`<p class="table-instance">${name}</p>` : null;
 }

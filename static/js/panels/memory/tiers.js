@@ -38,6 +38,6 @@ function Shelf({ tier }) {
  */
 function Dropped({ tier: { num_dropped: n = 0, last_drop: why = "" } }) {
   const known = `tiers.why.${why}`;
-  const said = t("tiers.dropped", { n, why: hasText(known) ? t(known) : why });
-  return html`<span class="tier-dropped" tabindex="0" ...${tips([said])}>${said}</span>`;
+  const text = t("tiers.dropped", { n, why: hasText(known) ? t(known) : why });
+  return html`<span class="tier-dropped" tabindex="0" ...${tips([text])}>${text}</span>`;
 }

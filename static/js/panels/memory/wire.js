@@ -39,7 +39,7 @@ export function Panel() {
     }</p>
     <div class="wire-lines">
       <${Line} name="receiving" seqs=${now.receiving} text=${awaited} />
-      <${Line} name="holding" seqs=${now.holding} text=${kept} more=${leaseText(now.holding)} />
+      <${Line} name="holding" seqs=${now.holding} text=${heldText} more=${leaseText(now.holding)} />
     </div>
   </div>`;
 }
@@ -70,7 +70,7 @@ function leaseText(seqs) {
 }
 
 /** @param {number} seq */
-const kept = (seq) =>
+const heldText = (seq) =>
   t("wire.kept", { name: t("sequence.name", { id: seq }), lease: secondsText(leaseOf(seq)), ...wayOf(seq) });
 
 /**

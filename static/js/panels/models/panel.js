@@ -21,13 +21,13 @@ const REFRESH_MS = 3000; // ms between updates of the device's figures while the
 const answer = signal(/** @type {Answer | null} */ (null));
 
 /** Reason why a model could not be unloaded. */
-const kept = signal(/** @type {{name: string, text: string} | null} */ (null));
+const refusal = signal(/** @type {{name: string, text: string} | null} */ (null));
 
 export function Panel() {
-  const said = models.value; // dependency: refetch when a model's status changes
+  const statuses = models.value; // dependency: refetch when a model's status changes
   useEffect(() => {
     ask();
-  }, [said, own.log.value]);
+  }, [statuses, own.log.value]);
   useEffect(() => {
     const timer = setInterval(() => document.hidden || ask(), REFRESH_MS);
     return () => clearInterval(timer);
@@ -99,7 +99,7 @@ function Row({ listed }) {
           )}</button>`
         : null
     }
-    <p class="model-why" role="alert">${why ?? (kept.value?.name === status.name ? kept.value.text : null)}</p>
+    <p class="model-why" role="alert">${why ?? (refusal.value?.name === status.name ? refusal.value.text : null)}</p>
   </li>`;
 }
 
@@ -125,9 +125,9 @@ function stateOf({ state, stage, stages }, isOn) {
 async function unload(name) {
   try {
     const found = await fetch(`api/models/${encodeURIComponent(name)}`, { method: "DELETE" });
-    const said = await found.json();
-    if (found.ok) answer.value = said;
-    kept.value = found.ok ? null : { name, text: refusalText(said.error) };
+    const body = await found.json();
+    if (found.ok) answer.value = body;
+    refusal.value = found.ok ? null : { name, text: refusalText(body.error) };
   } catch (error) {
     if (!(error instanceof TypeError)) showFailure(error);
   }
@@ -174,10 +174,10 @@ function Device({ memory }) {
   const kind = facts.has_own_memory ? "gpu" : "machine";
   const clock = facts.clock_mhz === null ? null : t("device.clock", { mhz: facts.clock_mhz });
   const power = facts.power_watts === null ? null : t("device.power", { watts: Math.round(facts.power_watts) });
-  const said = [t(`device.total.${kind}`, { bytes: bytesText(facts.total_bytes) }), clock, power];
+  const deviceFacts = [t(`device.total.${kind}`, { bytes: bytesText(facts.total_bytes) }), clock, power];
   return html`<section id="device">
     <h3 class="panel-title">${kind === "gpu" ? facts.name : t("device.title")}</h3>
-    <p class="model-facts num" id="device-facts">${said.filter(Boolean).join(" · ")}</p>
+    <p class="model-facts num" id="device-facts">${deviceFacts.filter(Boolean).join(" · ")}</p>
     <div class="device-bar" aria-hidden="true">${parts.map(
       ([name, bytes]) => html`<i key=${name} class=${name} style=${{ width: `${(100 * bytes) / whole}%` }}></i>`,
     )}</div>

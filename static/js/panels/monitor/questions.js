@@ -57,7 +57,7 @@ function One({ answer, count, instance }) {
     instance === null ? "" : t("monitor.rank", { n: instance }),
     salt === null ? "" : t("monitor.asked.under", { salt }),
   ].filter(Boolean);
-  const said =
+  const text =
     hit === null
       ? t("monitor.asked.unsaid")
       : t(hit || known ? "monitor.asked.hit" : "monitor.asked.none", { n: hit, count });
@@ -65,7 +65,7 @@ function One({ answer, count, instance }) {
     kind ? t("monitor.asked.group", { id, kind }) : t("monitor.asked.group.only", { id });
   const unsaid = html`<span class="is-unknown" title=${t("monitor.asked.unsaid.why")}>${t("monitor.unknown")}</span>`;
   return html`<div class="monitor-answer">
-    <p>${where.length ? html`<strong>${where.join(", ")}</strong> ` : null}${said} ${
+    <p>${where.length ? html`<strong>${where.join(", ")}</strong> ` : null}${text} ${
       limit
         ? limit.tokens === hit
           ? t("monitor.asked.limit", { group: group(limit), n: Math.max(...groups.map((one) => one.tokens ?? 0)) })

@@ -126,13 +126,13 @@ function foreignBlocks(log, index) {
       });
       const blocks = [...new Set(read.filter(({ wrong }) => wrong).map(({ block }) => block))];
       if (!blocks.length) continue;
-      const told = blocks.flatMap((id) => read.filter(({ block }) => block === id));
+      const ordered = blocks.flatMap((id) => read.filter(({ block }) => block === id));
       found.push({
         kind: "foreign",
         seq_id,
         blocks,
-        there: told.map(({ there }) => there ?? EMPTY),
-        own: told.map((one) => one.own),
+        there: ordered.map(({ there }) => there ?? EMPTY),
+        own: ordered.map((one) => one.own),
       });
     }
   return found;
@@ -178,8 +178,8 @@ function forgottenTokens(log, index) {
  * @returns {Entry[][]}
  */
 export function differingDecisions(logs, step) {
-  const told = logs.map((log) => decisionsOf(log, step));
-  return told.map((mine, i) => [...mine].filter(([key]) => !told[1 - i].has(key)).map(([, entry]) => entry));
+  const decisions = logs.map((log) => decisionsOf(log, step));
+  return decisions.map((mine, i) => [...mine].filter(([key]) => !decisions[1 - i].has(key)).map(([, entry]) => entry));
 }
 
 /**

@@ -118,11 +118,11 @@ function writeFacts(logs, step) {
     lastWrites(log, step).map((write) => t("museum.fact.write", { ...write, name: sequenceName(write.seq_id) })),
   );
   const both = healthy.filter((text) => faulty.includes(text));
-  const said = (/** @type {Fact["lane"]} */ lane, /** @type {string[]} */ texts) =>
+  const entries = (/** @type {Fact["lane"]} */ lane, /** @type {string[]} */ texts) =>
     texts
       .filter((text) => lane === "both" || !both.includes(text))
       .map((text) => /** @type {Fact} */ ({ lane, kind: "write", text }));
-  return [...said("both", both), ...said("healthy", healthy), ...said("faulty", faulty)];
+  return [...entries("both", both), ...entries("healthy", healthy), ...entries("faulty", faulty)];
 }
 
 /** Text of a contradiction. @param {import("./evidence.js").Contradiction} one */

@@ -67,12 +67,12 @@ export function Layers({ layers }) {
   const first = firstDifferent(layers);
   const compared = layers.some(({ k, v, weights }) => k.count || v.count || weights.count);
   if (!compared) return null;
-  const told = first
+  const text = first
     ? t(`museum.layers.${first.kind}`, { layer: first.layer, max: difference(first.max) })
     : t("museum.layers.same");
   return html`<div class="museum-layers">
     <${LayerBars} layers=${layers} chosen=${first?.layer ?? null} label=${t("museum.layers")} />
-    <p class="hint" id="museum-layers-first">${told} <${Fidelity} kind="derived"
+    <p class="hint" id="museum-layers-first">${text} <${Fidelity} kind="derived"
       formula=${t("museum.layers.formula")} /></p>
   </div>`;
 }

@@ -37,7 +37,7 @@ export const exhibit = computed(() => {
 /** Player of the exhibit's lanes. */
 export const player = new LanesPlayer(lanes, {
   wish: () => exhibit.value && wishOf(exhibit.value),
-  told: () => museumSentence(scene.value, lanes),
+  sentence: () => museumSentence(scene.value, lanes),
 });
 
 /** Sequence whose arrays are shown; null for the one in which the fault appears first. */
@@ -58,8 +58,8 @@ export const scene = computed(() => {
   };
   const seqs = sequencesAt(logs, step);
   const ids = seqs.map((seq) => seq.seq_id);
-  const asked = [chosenSeq.value, first.log?.seq_id, first.keys?.seq_id, first.tokens?.seq_id, ids[0]];
-  const seq = asked.find((id) => id !== null && id !== undefined && ids.includes(id)) ?? null;
+  const candidates = [chosenSeq.value, first.log?.seq_id, first.keys?.seq_id, first.tokens?.seq_id, ids[0]];
+  const seq = candidates.find((id) => id !== null && id !== undefined && ids.includes(id)) ?? null;
   return { logs, step, last, seqs, seq, first };
 });
 

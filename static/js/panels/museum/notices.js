@@ -58,7 +58,7 @@ export function witnesses({ logs, last, first: { log, keys, tokens } }) {
   ];
 }
 
-const TELLING = ["lookup", "copy", "preempt", "admit", "defer"]; // operations that best explain later differences
+const EXPLAINING = ["lookup", "copy", "preempt", "admit", "defer"]; // operations that best explain later differences
 
 /**
  * Text of the most informative decision of each lane that the other did not make.
@@ -67,12 +67,12 @@ const TELLING = ["lookup", "copy", "preempt", "admit", "defer"]; // operations t
  */
 function decisionText(logs, step) {
   const rank = (/** @type {import("../../core/operations.js").Entry} */ { type }) =>
-    TELLING.includes(type) ? TELLING.indexOf(type) : TELLING.length;
-  const told = differingDecisions(logs, step).map((entries, i) => {
+    EXPLAINING.includes(type) ? EXPLAINING.indexOf(type) : EXPLAINING.length;
+  const texts = differingDecisions(logs, step).map((entries, i) => {
     const [first] = [...entries].sort((a, b) => rank(a) - rank(b));
     return first && t("museum.notices.decisions.lane", { lane: names()[i], text: entryText(first) });
   });
-  return sentences(told.filter(Boolean));
+  return sentences(texts.filter(Boolean));
 }
 
 /** @param {NonNullable<Scene["first"]["tokens"]>} first */

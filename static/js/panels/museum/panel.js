@@ -107,9 +107,9 @@ function ExhibitRequest({ shown }) {
   const off = connection.value !== "live" || lanes.phase.value === "opening";
   const { block_size: size, num_blocks: blocks, max_num_seqs: seqs, max_num_batched_tokens: budget } = shown.config;
   const prompts = inLanguage(shown.prompts);
-  const asked = t("museum.asked", { n: prompts.length, prompts: prompts.join(" / ") });
+  const text = t("museum.asked", { n: prompts.length, prompts: prompts.join(" / ") });
   return html`<p class="hint museum-asked" id="museum-asked">
-    <span lang=${langOf(prompts[0])}>${asked}</span> · ${t("museum.setting", { size, blocks, seqs, budget })} ·${" "}
+    <span lang=${langOf(prompts[0])}>${text}</span> · ${t("museum.setting", { size, blocks, seqs, budget })} ·${" "}
     <button class="runs-go" id="museum-open" disabled=${off} title=${t("museum.open.more")}
       onClick=${() => follow(shown)}>${t("museum.open")}</button>
   </p>`;

@@ -26,15 +26,15 @@ const BENT = 0.5; // exponent of the shade, so that small differences stay visib
 /** @param {{now: Scene}} props */
 export function Arrays({ now: { logs, step, seq } }) {
   if (seq === null || step === 0) return null;
-  const telling = mostTellingHead(logs, step, seq);
-  const rows = (/** @type {number} */ i) => attentionRows(logs[i], step, seq, telling.layer, telling.head);
+  const head = mostTellingHead(logs, step, seq);
+  const rows = (/** @type {number} */ i) => attentionRows(logs[i], step, seq, head.layer, head.head);
   return html`<div class="museum-arrays">
     <${Keys} name=${sequenceName(seq)} keys=${keyDifferences(logs, step, seq)} labels=${labelsIn(logs[1], step, seq)}
       layers=${layerDifferences(logs, step, seq)} />
     <section class="museum-rows">
       <h3 class="panel-title">
-        ${t("museum.rows", telling)} <${Fidelity} kind="captured" />
-        ${telling.most ? html` <span class="museum-where hint">${t("museum.rows.where")}</span>` : null}
+        ${t("museum.rows", head)} <${Fidelity} kind="captured" />
+        ${head.most ? html` <span class="museum-where hint">${t("museum.rows.where")}</span>` : null}
       </h3>
       <div class="museum-squares">
         ${names().map((name, i) => html`<${Rows} key=${LANES[i]} id=${LANES[i]} name=${name} rows=${rows(i)} />`)}
@@ -52,7 +52,7 @@ export function Arrays({ now: { logs, step, seq } }) {
  */
 function Keys({ name, keys, labels, layers }) {
   const known = keys.layers.some((values) => values.some((value) => value !== null));
-  const told = !known
+  const text = !known
     ? t("museum.keys.none")
     : keys.worst
       ? t("museum.keys.most", { ...keys.worst, most: figure(keys.most) })
@@ -64,15 +64,15 @@ function Keys({ name, keys, labels, layers }) {
     const [layer, position] = [Math.floor(y / row), Math.floor((x - GUTTER) / column)];
     const value = keys.layers[layer]?.[position];
     if (value === undefined) return null;
-    const said = value === null ? t("museum.keys.unknown") : figure(value);
-    return t("museum.keys.cell", { layer, position, token: labels[position] ?? "", value: said });
+    const text = value === null ? t("museum.keys.unknown") : figure(value);
+    return t("museum.keys.cell", { layer, position, token: labels[position] ?? "", value: text });
   };
   return html`<section class="museum-keys">
     <h3 class="panel-title">
       ${t("museum.keys", { name })} <${Fidelity} kind="derived" formula=${t("museum.keys.formula")} />
     </h3>
-    <${Picture} player=${player} name="museum-keys-plot" label=${told} paint=${paint} tipOf=${tipOf} />
-    <p class="hint" id="museum-keys-most">${told}</p>
+    <${Picture} player=${player} name="museum-keys-plot" label=${text} paint=${paint} tipOf=${tipOf} />
+    <p class="hint" id="museum-keys-most">${text}</p>
     <${Layers} layers=${layers} />
   </section>`;
 }

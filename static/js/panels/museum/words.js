@@ -29,18 +29,18 @@ export function museumSentence(now, lanes) {
   const early = beforehand(lanes);
   if (early !== null || !now) return early ?? "";
   if (now.step === 0) return t("museum.say.ready", { n: lanes.asked.value?.prompts.length });
-  const said = [whatWasChosen(now)];
+  const parts = [whatWasChosen(now)];
   const found = objectedAt(now.logs[1], now.step);
   const before = now.step > 1 ? objectedAt(now.logs[1], now.step - 1) : "";
   if (found)
-    said.push(
+    parts.push(
       found === before
         ? sentences([t("museum.say.objection", { text: found }), t("museum.say.still")])
         : t("museum.say.objection", { text: found }),
     );
   const over = lanes.phase.value === "done" && now.step === now.last;
-  if (over && !now.logs[1].records.some((record) => objectionsIn(record).length)) said.push(t("museum.say.silent"));
-  return sentences(said);
+  if (over && !now.logs[1].records.some((record) => objectionsIn(record).length)) parts.push(t("museum.say.silent"));
+  return sentences(parts);
 }
 
 /** @param {Scene} now */

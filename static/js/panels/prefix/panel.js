@@ -31,7 +31,7 @@ export function Panel() {
         reusable: grouped(cache.reusable),
         n: cache.held + cache.reusable,
       })}</span>
-      <${Whose} instances=${now.header.instances ?? []} />
+      <${InstancePick} instances=${now.header.instances ?? []} />
       ${isPrivate() ? null : html`<${Ask} />`}
     </header>
     ${isPrivate() ? html`<p class="hint">${t("prefix.private")}</p>` : html`<${Answer} />`}
@@ -43,7 +43,7 @@ export function Panel() {
  * Choice of the instance whose prefix cache is shown.
  * @param {{instances: import("../../core/trace.js").InstanceFacts[]}} props
  */
-function Whose({ instances }) {
+function InstancePick({ instances }) {
   if (instances.length < 2) return null;
   return html`<select id="prefix-instance" aria-label=${t("prefix.instance")} title=${t("prefix.instance")}
     onChange=${withValue((at) => (wanted.value = Number(at)))}>

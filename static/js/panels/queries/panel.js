@@ -40,7 +40,7 @@ const NOTHING = { answer: null, problem: null, waits: null };
 function QueryForm({ observed }) {
   const [saved, setSaved] = useState(/** @type {Question[]} */ ([]));
   const [sql, setSql] = useState("");
-  const [asked, setAsked] = useState(/** @type {{sql: string} | null} */ (null)); // a new object for each query
+  const [query, setQuery] = useState(/** @type {{sql: string} | null} */ (null)); // a new object for each query
   const [{ answer, problem, waits }, setFound] = useState(NOTHING);
   const address = runAddress("query");
   useEffect(() => {
@@ -51,10 +51,10 @@ function QueryForm({ observed }) {
       .catch((error) => setFound({ ...NOTHING, problem: error.message }));
   }, [address === null]);
   useEffect(() => {
-    if (!asked || address === null) return undefined;
+    if (!query || address === null) return undefined;
     setFound({ ...NOTHING, waits: t("queries.ask.waits") });
     return pollAnswer(
-      `${address}?${new URLSearchParams(asked)}`,
+      `${address}?${new URLSearchParams(query)}`,
       (found) => {
         setFound({ ...NOTHING, answer: found });
         return true;
@@ -62,13 +62,13 @@ function QueryForm({ observed }) {
       (sentence) => setFound({ ...NOTHING, problem: sentence }),
       () => setFound({ ...NOTHING, waits: t("queries.ask.making") }),
     );
-  }, [asked]);
+  }, [query]);
   if (address === null) return null;
   const ask = (/** @type {string} */ text) => {
     setSql(text);
-    setAsked({ sql: text });
+    setQuery({ sql: text });
   };
-  const isAsking = waits !== null;
+  const isRunning = waits !== null;
   return html`<section aria-labelledby="queries-ask" id="ask-log">
     <h3 class="panel-title" id="queries-ask">${t("queries.ask")}</h3>
     <p class="hint">${t(observed ? "queries.ask.hint.observed" : "queries.ask.hint")}</p>
@@ -77,7 +77,7 @@ function QueryForm({ observed }) {
         .filter((one) => one.observed === observed)
         .map(
           (one) => html`<li key=${one.id}>
-          <button class="ask-question" data-question=${one.id} aria-pressed=${one.sql === sql} disabled=${isAsking}
+          <button class="ask-question" data-question=${one.id} aria-pressed=${one.sql === sql} disabled=${isRunning}
             onClick=${() => ask(one.sql)}>${language.value === "zh" ? one.zh : one.en}</button>
         </li>`,
         )}
@@ -89,7 +89,7 @@ function QueryForm({ observed }) {
       <textarea rows="4" spellcheck=${false} aria-label=${t("queries.ask.sql")} value=${sql}
         placeholder="SELECT type, count(*) AS n FROM events GROUP BY type"
         onInput=${(/** @type {any} */ { target }) => setSql(target.value)}></textarea>
-      <button class="quiet" disabled=${isAsking || !sql.trim()} aria-busy=${isAsking}>${t("queries.ask.do")}</button>
+      <button class="quiet" disabled=${isRunning || !sql.trim()} aria-busy=${isRunning}>${t("queries.ask.do")}</button>
     </form>
     ${waits ? html`<p class="hint" role="status" id="ask-waits">${waits}</p>` : null}
     ${problem ? html`<p class="ask-problem" role="alert">${problem}</p>` : null}
@@ -102,9 +102,9 @@ const recordCount = () => (own.large.value ? own.numRecords.value : numRecords.v
 
 /** @param {{answer: Answer}} props */
 function Found({ answer: { columns, rows, is_cut: isCut, num_records: count } }) {
-  const said = t(isCut ? "queries.ask.cut" : "queries.ask.found", { n: grouped(rows.length), count: rows.length });
+  const text = t(isCut ? "queries.ask.cut" : "queries.ask.found", { n: grouped(rows.length), count: rows.length });
   const older = recordCount() > count ? ` ${t("queries.ask.older", { n: grouped(count) })}` : "";
-  return html`<p class="hint" role="status">${said}${older}</p>
+  return html`<p class="hint" role="status">${text}${older}</p>
     ${
       rows.length
         ? html`<div class="ask-found" tabindex="0" role="region" aria-labelledby="queries-ask"><table>

@@ -36,14 +36,14 @@ const ROWS = /** @type {const} */ ([
 /** @param {{address: string}} props */
 export function WhatIf({ address }) {
   const [times, setTimes] = useState("2");
-  const [asked, setAsked] = useState(/** @type {{times: string} | null} */ (null)); // a new object for each simulation
+  const [query, setQuery] = useState(/** @type {{times: string} | null} */ (null)); // a new object for each simulation
   const [done, setDone] = useState(0);
   const [found, setFound] = useState(/** @type {Found | null} */ (null));
   const [problem, setProblem] = useState(/** @type {string | null} */ (null));
   useEffect(() => {
-    if (asked === null) return undefined;
+    if (query === null) return undefined;
     return pollAnswer(
-      `${address}?${new URLSearchParams(asked)}`,
+      `${address}?${new URLSearchParams(query)}`,
       (answer) => {
         setDone(answer.done);
         if (answer.found) setFound(answer.found);
@@ -51,14 +51,14 @@ export function WhatIf({ address }) {
       },
       setProblem,
     );
-  }, [asked]);
+  }, [query]);
   const ask = () => {
     setFound(null);
     setProblem(null);
     setDone(0);
-    setAsked({ times });
+    setQuery({ times });
   };
-  const waits = asked !== null && !found && !problem;
+  const waits = query !== null && !found && !problem;
   return html`<section aria-labelledby="queries-what-if" id="what-if">
     <h3 class="panel-title" id="queries-what-if">${t("queries.what_if")} <${Fidelity} kind="derived"
       formula=${t("queries.what_if.formula")} /></h3>

@@ -24,7 +24,7 @@ const FOOT = 14; // px for the labels of the scale
 export function Intensity({ now }) {
   const bend = typeof roofs.value === "object" ? ridge(roofs.value) : null;
   const values = now?.lanes.map((lane) => lane.intensity) ?? [];
-  const said = names().flatMap((name, i) =>
+  const parts = names().flatMap((name, i) =>
     values[i] ? [t("race.axis.lane", { name, value: intensityText(values[i]) })] : [],
   );
   const ridgeWord = bend ? t("race.axis.ridge", { ridge: intensityText(bend) }) : t("race.axis.unknown");
@@ -35,7 +35,7 @@ export function Intensity({ now }) {
     <${Picture}
       player=${player}
       name="race-axis"
-      label=${[t("race.axis"), ...said, ridgeWord].join(t("runs.comma"))}
+      label=${[t("race.axis"), ...parts, ridgeWord].join(t("runs.comma"))}
       paint=${(/** @type {CanvasRenderingContext2D} */ c, /** @type {Size} */ size) => paint(c, size, values, bend)}
     />
   </section>`;

@@ -53,8 +53,8 @@ export const race = new Lockstep(
 
 /** Logs of these lanes; null before the first run or if the existing logs belong to another set. */
 export const logs = computed(() => {
-  const asked = race.asked.value;
-  return !asked || Object.keys(asked.configs).join() === lanes.value.join() ? race.logs.value : null;
+  const wish = race.asked.value;
+  return !wish || Object.keys(wish.configs).join() === lanes.value.join() ? race.logs.value : null;
 });
 
 /** Names of the lanes in order. */

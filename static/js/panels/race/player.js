@@ -14,19 +14,19 @@ import { raceSentence } from "./words.js";
 /** All lanes at the shown step; null before the first run. */
 export const now = computed(() => (logs.value ? raceAt(logs.value, player.shownStep.value) : null));
 
-export const player = new LanesPlayer(race, { wish, told: () => raceSentence(now.value) });
+export const player = new LanesPlayer(race, { wish, sentence: () => raceSentence(now.value) });
 
 player.chosen.value = lanes.value.length - 1;
 
 /** Start the lesson's lanes if the learner has just reached them; reset the lanes of another request. */
 export function beginLessons() {
-  const asked = race.asked.peek();
+  const current = race.asked.peek();
   const isDue = raceIsDue.peek();
   if (!lessonRace.peek()) return;
   if (race.recorded && isDue && !race.logs.peek()) return; // recordings are still loading
   raceIsDue.value = false;
   if (isDue && race.recorded) return play();
-  if (isDue || (asked && !isSame(wish(), asked))) changeLanes();
+  if (isDue || (current && !isSame(wish(), current))) changeLanes();
   if (isDue) player.run();
 }
 

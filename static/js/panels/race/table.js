@@ -104,10 +104,10 @@ function LaneRows({ name, index, lane, logs }) {
       ${columns().map(({ key, group, column, text, about, begins }) => {
         const label = nameOf(group, column);
         const value = lane?.[key] ?? null;
-        const told =
+        const attributes =
           about && lane && value !== null ? { tabindex: 0, ...tips(() => about(lane, key, lanes.value[index])) } : {};
         return html`<td data-figure=${key} data-label=${label} data-begins=${begins}
-          ...${told}>${value === null ? "–" : text(value)}</td>`;
+          ...${attributes}>${value === null ? "–" : text(value)}</td>`;
       })}
     </tr>
   </tbody>`;

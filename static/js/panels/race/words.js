@@ -17,8 +17,8 @@ const NEAR = 0.7; // share of the operations' ratio from which time counts as fo
 
 /** Sentence about the shown step of the race. @param {Race | null} now */
 export function raceSentence(now) {
-  const said = beforehand(race);
-  if (said !== null || !now) return said ?? "";
+  const early = beforehand(race);
+  if (early !== null || !now) return early ?? "";
   if (racing.value === "caches") return copySentence(now);
   if (racing.value === "models") return modelSentence(now);
   if (racing.value === "drafts") return draftSentence(now);
@@ -42,8 +42,8 @@ function copySentence({ step, lanes, tokens, finished }) {
   const apart = tokens.difference ? t("race.caches.differ", { place: tokens.difference.place + 1 }) : "";
   const values = { step, token: labelsOf(chosen)[chosen.length - 1], count: chosen.length, apart };
   if (finished && step === race.numSteps.value && race.phase.value === "done") {
-    const [copied, kept] = [list((lane) => lane.totalCopied), list((lane) => lane.held)];
-    return t("race.caches.end", { ...values, copied: copied.join(t("runs.comma")), kept: kept.join(t("runs.comma")) });
+    const [copied, held] = [list((lane) => lane.totalCopied), list((lane) => lane.held)];
+    return t("race.caches.end", { ...values, copied: copied.join(t("runs.comma")), kept: held.join(t("runs.comma")) });
   }
   return t("race.caches.step", { ...values, copied: list((lane) => lane.copied ?? 0).join(t("runs.comma")) });
 }

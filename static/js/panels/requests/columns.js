@@ -64,7 +64,7 @@ const LESS = /** @type {ColumnName[]} */ (
 );
 /** Columns beside the timeline bar at its maximum width. @type {ColumnName[]} */
 const BESIDE = ["request", "client", "ttft", "preempted"];
-const BAR = { least: 120, room: 480 }; // px of a bar; px of the table from which bars are shown
+const BAR = { least: 160, room: 480 }; // px of a bar, with room for its head; px of the table from which bars are shown
 
 /**
  * Return the columns that fit into `width` px beside the bars, and the width of a bar, 0 if there is no room. With
@@ -76,15 +76,15 @@ const BAR = { least: 120, room: 480 }; // px of a bar; px of the table from whic
  * @returns {{columns: Column[], bar: number}}
  */
 export function layoutFor(width, timeline = false, rows = [], only = null) {
-  const told = COLUMNS.filter(({ name }) => !RARE.has(name) || rows.some((row) => row[name]));
+  const shown = COLUMNS.filter(({ name }) => !RARE.has(name) || rows.some((row) => row[name]));
   if (!timeline) {
-    if (width < BAR.room) return { columns: columnsFor(width, told, only), bar: 0 };
-    const columns = columnsFor(width - BAR.least, told, only);
+    if (width < BAR.room) return { columns: columnsFor(width, shown, only), bar: 0 };
+    const columns = columnsFor(width - BAR.least, shown, only);
     return { columns, bar: width - widthOf(columns) };
   }
   const columns = columnsFor(
     width - Math.max(BAR.least, width / 2),
-    told.filter(({ name }) => BESIDE.includes(name) || name === only),
+    shown.filter(({ name }) => BESIDE.includes(name) || name === only),
     only,
   );
   return { columns, bar: width - widthOf(columns) };

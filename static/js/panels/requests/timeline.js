@@ -42,7 +42,7 @@ export function Timeline({ row, close }) {
 
 /** Figures of the row in words, independent of the visible columns. @param {Row} row */
 function figuresText(row) {
-  const said = [
+  const parts = [
     ...(row.client === null ? [] : [t("requests.said.client", { client: row.client })]),
     ...(row.lane ? [t("requests.said.lane", { time: secondsText(row.lane) })] : []),
     t("requests.said.tokens", { prompt: grouped(row.prompt), output: grouped(row.output), hit: grouped(row.hit) }),
@@ -56,7 +56,7 @@ function figuresText(row) {
     ...(row.preempted ? [t("requests.said.preempted", { n: row.preempted, lost: grouped(row.lost) })] : []),
     ...(row.slow ? [t("requests.said.slow", { n: row.slow })] : []),
   ];
-  return said.join(" · ");
+  return parts.join(" · ");
 }
 
 /** @param {{ log: import("../../core/log.js").TraceLog, event: TimelineEvent, seq: number, }} props */
@@ -93,10 +93,10 @@ function Turn({ log: now, event, seq }) {
  * @param {TimelineEvent} event
  */
 export function eventText(log, { record, at, again, wait }) {
-  const said = [messagesText(partsWhere(log, record, (_, place) => place === at))];
-  if (again) said.push(t("timeline.again", { n: again }));
-  if (wait?.steps) said.push(waitText("timeline.waited", wait));
-  return sentences(said);
+  const parts = [messagesText(partsWhere(log, record, (_, place) => place === at))];
+  if (again) parts.push(t("timeline.again", { n: again }));
+  if (wait?.steps) parts.push(waitText("timeline.waited", wait));
+  return sentences(parts);
 }
 
 /** Return a wait that lasts until the end of the log. @param {Wait} wait */

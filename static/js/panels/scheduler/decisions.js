@@ -36,11 +36,11 @@ function used({ batch = [] }) {
 
 /** @param {{now: StepRecord}} props */
 function List({ now }) {
-  const told = log.value ? operationsOf(log.value, now.index) : [];
-  const decided = told.some((entry) => !kindOf(entry.type).routine);
+  const entries = log.value ? operationsOf(log.value, now.index) : [];
+  const decided = entries.some((entry) => !kindOf(entry.type).routine);
   return html`<ul class="decision-list" tabindex="0" aria-label=${t("ops.title")}>
     ${decided ? null : html`<li class="hint">${t("ops.none")}</li>`}
-    ${told.map((entry) => html`<${Decision} key=${`${now.index}/${entry.at}`} entry=${entry} index=${now.index} />`)}
+    ${entries.map((entry) => html`<${Decision} key=${`${now.index}/${entry.at}`} entry=${entry} index=${now.index} />`)}
   </ul>`;
 }
 

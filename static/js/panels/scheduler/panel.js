@@ -185,15 +185,15 @@ function keepInView(scroll, layout, record) {
  */
 function runningIntoView(scroll, layout, { tracks, pinned }, record) {
   if (!scroll || record < 0) return;
-  const kept = Number(pinned);
-  const first = scroll.scrollTop / layout.row + kept; // visible rows, without pinned ones
+  const numPinned = Number(pinned);
+  const first = scroll.scrollTop / layout.row + numPinned; // visible rows, without pinned ones
   const last = first + (scroll.clientHeight - layout.top - AXIS - layout.pinned) / layout.row;
   const running = tracks.flatMap((track, row) => {
-    const kind = row < kept ? null : cellAt(track, record)?.kind;
+    const kind = row < numPinned ? null : cellAt(track, record)?.kind;
     return kind === "prefill" || kind === "decode" || kind === "idle" ? [row] : [];
   });
   if (!running.length || running.some((row) => row >= first && row + 1 <= last)) return;
-  scroll.scrollTop = (running[0] - kept) * layout.row;
+  scroll.scrollTop = (running[0] - numPinned) * layout.row;
 }
 
 /**

@@ -159,10 +159,10 @@ const EDGE = 6; // px between a figure and the row names beside the token row
  */
 export function figuresApart(figures) {
   /** @type {F[]} */
-  const kept = [];
+  const spaced = [];
   for (const one of [...figures].sort((a, b) => b.weight - a.weight))
-    if (kept.every((other) => Math.abs(other.middle - one.middle) >= other.half + one.half + 3)) kept.push(one);
-  return kept;
+    if (spaced.every((other) => Math.abs(other.middle - one.middle) >= other.half + one.half + 3)) spaced.push(one);
+  return spaced;
 }
 
 /**

@@ -102,7 +102,7 @@ function Text() {
   const output = useMemo(() => joinText(seq.token_bytes.slice(seq.num_prompt_tokens, end)), [seq.token_bytes, end]);
   const shown = chosen !== null && done(viewSub.value, "sample");
   const whole = shown ? joinText(seq.token_bytes.slice(seq.num_prompt_tokens, chosen + 1)) : output;
-  const kept = commonStart(output, whole); // a token may complete a character of the previous one
+  const length = commonStart(output, whole); // a token may complete a character of the previous one
   const sampled = usePainter(
     () => phase("sample"),
     (element) => (element.style.opacity = String(phasesNow().sample)),
@@ -110,8 +110,8 @@ function Text() {
   return html`<p class="running-text" tabindex="0" aria-labelledby="stage-title" role="group">
     <span class="running-line">
       <${Swatch} id=${seq.seq_id} /> <span class="prompt" lang=${langOf(prompt)}>${textLine(prompt)}</span
-      ><span class="generated" id="generated" lang=${langOf(whole)}>${textLine(whole.slice(0, kept))}<span
-        ref=${sampled}>${textLine(whole.slice(kept))}</span></span>
+      ><span class="generated" id="generated" lang=${langOf(whole)}>${textLine(whole.slice(0, length))}<span
+        ref=${sampled}>${textLine(whole.slice(length))}</span></span>
     </span>
   </p>`;
 }

@@ -200,7 +200,7 @@ export function TokenRow() {
         onClick=${pickHere}
       >
         <canvas aria-hidden="true"></canvas>
-        <${Notice} now=${now} />
+        <${Notice} now=${now} height=${size.height} />
       </div>
       ${layout ? html`<${LensRow} ...${{ now, layout, span }} />` : null}
       <div
@@ -274,12 +274,12 @@ function pick(event, geometry) {
 function fetchMissing(now, [first, last]) {
   if (!now) return;
   if (now.log.captureMissing(now.index, now.layer)) wantLayer(now.index, now.layer);
-  const asked = new Set();
-  for (let position = first; position < last && asked.size < MAX_FETCHES; position++) {
+  const requested = new Set();
+  for (let position = first; position < last && requested.size < MAX_FETCHES; position++) {
     if (cellOf(now, "k", position).missing !== "loading") continue;
     const record = originOf(now, position)?.record ?? -1; // another sequence's record for shared or transferred blocks
-    if (record >= 0 && !asked.has(record)) {
-      asked.add(record);
+    if (record >= 0 && !requested.has(record)) {
+      requested.add(record);
       wantLayer(record, now.layer);
     }
   }

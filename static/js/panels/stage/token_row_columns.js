@@ -240,11 +240,11 @@ export function describe(now, position, sub) {
     parts.push(t("stage.column.computed"));
   else if (isReleased(now, position)) parts.push(releasedText(now.log.groups[now.group]));
   else parts.push(t(now.released ? "stage.column.released" : "stage.column.unwritten"));
-  const kept = storedStates(now).find((one) => one.position === position);
-  if (kept)
+  const stored = storedStates(now).find((one) => one.position === position);
+  if (stored)
     parts.push(
-      t(kept.isNewest ? "stage.column.state" : "stage.column.kept_state", {
-        block: kept.block,
+      t(stored.isNewest ? "stage.column.state" : "stage.column.kept_state", {
+        block: stored.block,
         bytes: grouped(now.log.header.model.state_bytes ?? 0),
       }),
     );

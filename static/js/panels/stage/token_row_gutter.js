@@ -54,8 +54,8 @@ export function Gutter({ now, height }) {
   </div>`;
 }
 
-/** Reason why there is no attention row, shown in its place. @param {{now: View | null}} props */
-export function Notice({ now }) {
+/** Reason why there is no attention row, shown in its place. @param {{now: View | null, height: number}} props */
+export function Notice({ now, height }) {
   if (!now || bare.value) return null;
   const name = t("sequence.name", { id: now.seq.seq_id });
   const place = { layer: now.layer, head: now.head };
@@ -69,5 +69,6 @@ export function Notice({ now }) {
     if (coming) text = t("stage.no_attention.loading");
     else text = t(now.record.has_capture ? "stage.no_attention.omitted" : "stage.no_attention.missing", place);
   }
-  return text ? html`<p class="token-row-notice">${text}</p>` : null;
+  const { attention: row } = rowsOf(now, height);
+  return text ? html`<p class="token-row-notice" style=${{ top: `${row.y + row.height / 2}px` }}>${text}</p>` : null;
 }

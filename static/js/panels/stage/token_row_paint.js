@@ -147,9 +147,9 @@ function paintBeams(scene, at) {
  * @param {Band} box
  */
 function paintStates({ c, palette, now, layout, phases }, box) {
-  const kept = storedStates(now);
-  const newest = kept.at(-1);
-  for (const { position, isNewest } of kept) {
+  const stored = storedStates(now);
+  const newest = stored.at(-1);
+  for (const { position, isNewest } of stored) {
     if (isNewest) continue;
     c.strokeStyle = palette.v;
     c.lineWidth = 1;

@@ -73,12 +73,13 @@ const PARTS = [
     name: "model_runner",
     vllm: "ModelRunner.execute_model",
     subs: ["qkv", "write", "attend"],
-    says: ({ entry, slots }) =>
+    says: ({ entry, slots, threads }) =>
       entry
         ? [
             t("time.flow.computed", { n: entry.token_ids.length, ids: fewIds(entry.token_ids) }),
             slots ? t(slots.first === slots.last ? "time.flow.slot" : "time.flow.slots", slots) : null,
             t("time.flow.keys", { n: entry.context_len }),
+            threads ? t("time.flow.threads", threads) : null,
           ]
         : [t("time.flow.nothing")],
     seconds: ({ isStep, seconds }) => (isStep ? seconds.prepare + seconds.forward : null),

@@ -106,12 +106,12 @@ function listen(element, name, latest) {
 function tipOf(name, { at, rows }, { customdata, data }) {
   if (Array.isArray(customdata)) {
     const [id, token, seconds] = customdata;
-    const who = t("sequence.name", { id });
+    const seqName = t("sequence.name", { id });
     const row = rows.find((r) => r.seq === id);
     if (token !== undefined)
-      return [t("time.itl_tip", { name: who, time: secondsText(seconds), from: token, to: token + 1 })];
+      return [t("time.itl_tip", { name: seqName, time: secondsText(seconds), from: token, to: token + 1 })];
     return [
-      who,
+      seqName,
       ...["queue", "ttft", "tpot", "itl_max"].map((key) => `${t(`time.${key}`)} ${secondsText(row[key])}`),
       data.name === t("time.queue") ? t("time.queue_tip") : null,
     ];

@@ -42,7 +42,7 @@ export function Values({ name, at, rows }) {
   </div>`;
 }
 
-/** How the roofs were measured, or why they are unknown. */
+/** Measurement of the roofs, or the reason why they are unknown. */
 function Roofs() {
   const known = roofs.value;
   if (typeof known === "string") return html`<p class="chart-note">${t(`time.roof.${known}`)}</p>`;

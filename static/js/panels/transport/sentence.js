@@ -22,15 +22,15 @@ import { isEmbedded } from "../../state/without_server.js";
 
 /** @type {import("../../../vendor/signals/signals.js").Signal<InPhases | null>} */
 const phases = signal(null);
-let asked = false;
+let isRequested = false;
 
 /** Sentence function of sub-steps, loaded with its texts when the first one is shown; null until then. */
 function subSteps() {
-  if (!asked) {
-    asked = true;
+  if (!isRequested) {
+    isRequested = true;
     Promise.all([import("./phase_sentence.js"), isEmbedded ? null : addLazyWords("transport")]).then(
       ([found]) => (phases.value = found.phaseSentencesOf),
-      () => (asked = false),
+      () => (isRequested = false),
     );
   }
   return phases.value;
@@ -59,10 +59,10 @@ export function Sentence() {
   const wanted = viewSub.value ?? (playedSub.value !== null && drawnIndex.value === index ? playedSub.value : null);
   const sub = wanted === null || subSteps() ? wanted : null; // until their texts are loaded
   const own = sub === null ? player.value.say() : null;
-  const said = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
+  const parts = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
   const inCard = settings.viewMode.value === "present"; // there, the scene's card shows its outcome
   const end = own === null && sub === null && !inCard && index === numRecords.value - 1 ? sceneEnd.value : null;
-  const text = sentences(end ? [end, said[0]] : said); // a finished scene starts with its outcome
+  const text = sentences(end ? [end, parts[0]] : parts); // a finished scene starts with its outcome
   const phase = own === null && log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => fit(box.current), [text, phase]);
@@ -99,9 +99,9 @@ function mark(element) {
 function attentionShown(index, sub) {
   if (sub === null || PHASES[sub] !== "attend") return null;
   captureVersion.value; // dependency: the row may arrive later
-  const told = log.value?.records[index];
-  const entry = told?.batch?.find((e) => e.seq_id === shownSeq.value);
-  const query = told && entry ? endOf(told, entry) - 1 : 0;
+  const record = log.value?.records[index];
+  const entry = record?.batch?.find((e) => e.seq_id === shownSeq.value);
+  const query = record && entry ? endOf(record, entry) - 1 : 0;
   const row = entry && log.value && attentionRow(log.value, index, entry.seq_id, layer.value, head.value, query);
   return row && { ...row, layer: layer.value, head: head.value };
 }
@@ -113,8 +113,8 @@ function attentionShown(index, sub) {
 function Announcement({ text }) {
   const ref = useRef(/** @type {HTMLElement | null} */ (null));
   const announce = useRef(/** @type {ReturnType<typeof announcer> | null} */ (null));
-  announce.current ??= announcer((said) => {
-    if (ref.current) ref.current.textContent = said;
+  announce.current ??= announcer((announced) => {
+    if (ref.current) ref.current.textContent = announced;
   });
   useEffect(() => announce.current?.(text), [text]);
   return html`<p class="visually-hidden" role="status" aria-live="polite" aria-atomic="true" id="announcement"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.connector.tiers import disk_tier
-from engine.connector.tiers.books import KEPT_DROPS, DropReason
+from engine.connector.tiers.books import MAX_DROPS, DropReason
 from engine.connector.tiers.disk_tier import DiskTier
 from engine.connector.tiers.shared_folder import FolderError
 from tests.unit.connector.tiers.blocks import block_files, file_of, key, payload
@@ -212,11 +212,11 @@ def test_a_block_larger_than_the_folder_may_be(tmp_path: Path) -> None:
 
 
 def test_the_last_drops_are_kept_and_all_are_counted(tier: DiskTier) -> None:
-    for n in range(KEPT_DROPS + 3):
+    for n in range(MAX_DROPS + 3):
         assert not tier.store(key(n), bytes(2 * MiB))
     drops = tier.book.drops()
-    assert reasons(tier) == {"too_large": KEPT_DROPS + 3}
-    assert [drop.number for drop in drops] == list(range(4, KEPT_DROPS + 4))
+    assert reasons(tier) == {"too_large": MAX_DROPS + 3}
+    assert [drop.number for drop in drops] == list(range(4, MAX_DROPS + 4))
 
 
 @pytest.mark.parametrize("made", ["file", "under_file", "nul"])

@@ -13,7 +13,7 @@ WORDS = Path(__file__).parents[4] / "static/js/panels/memory"
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_reason_has_its_words(language: str) -> None:
-    said = json.loads((WORDS / f"lazy.{language}.json").read_text(encoding="utf-8"))
+    texts = json.loads((WORDS / f"lazy.{language}.json").read_text(encoding="utf-8"))
     prefix = "tiers.why."
-    told = {key.removeprefix(prefix) for key in said if key.startswith(prefix)}
-    assert told == set(get_args(DropReason))
+    worded = {key.removeprefix(prefix) for key in texts if key.startswith(prefix)}
+    assert worded == set(get_args(DropReason))

@@ -32,15 +32,15 @@ def start(folder: Path, seed: int) -> subprocess.Popen[str]:
 
 def kill(process: subprocess.Popen[str]) -> str:
     process.kill()
-    said, _ = process.communicate(timeout=30)
-    return said
+    output, _ = process.communicate(timeout=30)
+    return output
 
 
 @pytest.mark.slow
 def test_servers_that_share_a_folder_and_are_killed_leave_only_whole_blocks(tmp_path: Path) -> None:
     chosen, shared = random.Random(7), SharedFolder(tmp_path, BOUND)
     servers = [start(tmp_path, seed) for seed in (1, 2)]
-    said, kills, largest = "", 0, 0
+    printed, kills, largest = "", 0, 0
     try:
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
@@ -48,16 +48,16 @@ def test_servers_that_share_a_folder_and_are_killed_leave_only_whole_blocks(tmp_
             if kills % 2:  # else at any moment of its start
                 output = servers[at].stdout
                 assert output is not None
-                said += output.readline()
+                printed += output.readline()
             time.sleep(chosen.uniform(0.1, 0.4))
             with shared.locked():
                 largest = max(largest, size_of(tmp_path))
-            said += kill(servers[at])
+            printed += kill(servers[at])
             kills += 1
             servers[at] = start(tmp_path, 10 + kills)
     finally:
-        said += "".join(kill(server) for server in servers)
-    assert "wrong" not in said and said.count("begun") >= 2, said
+        printed += "".join(kill(server) for server in servers)
+    assert "wrong" not in printed and printed.count("begun") >= 2, printed
     assert size_of(tmp_path) <= BOUND and largest <= BOUND
     tier = DiskTier(tmp_path, BOUND)
     counted = tier.folder.count()

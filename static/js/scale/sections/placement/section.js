@@ -13,11 +13,11 @@ import { useResult } from "../../use_result.js";
  * @typedef {{
  *   num_requests: number, within_ttft: number, within_tpot: number, within_both: number, streamed_ttft: number
  * }} Tried
- * @param {{way: string, asked: Record<string, unknown>, share: number}} props
+ * @param {{way: string, demand: Record<string, unknown>, share: number}} props
  */
-function Trial({ way, asked, share }) {
+function Trial({ way, demand, share }) {
   const [state, setState] = useState(/** @type {{tried?: Tried, problem?: string, runs?: boolean}} */ ({}));
-  const given = Object.entries({ ...asked, way }).filter(([, value]) => value !== "");
+  const given = Object.entries({ ...demand, way }).filter(([, value]) => value !== "");
   const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
   useEffect(() => setState({}), [query]); // trial results belong to the previous demand
   const run = async () => {
@@ -34,13 +34,13 @@ function Trial({ way, asked, share }) {
     <button class="tool" disabled=${state.runs} onClick=${run}>
       ${t(state.runs ? "scale.placement.trying" : "scale.placement.try")}
     </button>${" "}
-    ${state.tried ? html`<span data-tried=${state.tried.within_both}>${told(state.tried, share)}</span>` : null}
+    ${state.tried ? html`<span data-tried=${state.tried.within_both}>${triedText(state.tried, share)}</span>` : null}
     ${state.problem ? html`<span class="scale-problem">${state.problem}</span>` : null}
   </p>`;
 }
 
 /** @param {Tried} tried @param {number} share */
-function told(tried, share) {
+function triedText(tried, share) {
   return t("scale.placement.tried", {
     requests: tried.num_requests,
     ttft: percent(tried.within_ttft),
@@ -90,10 +90,10 @@ const SLIDERS = {
 };
 
 /** @param {string} id */
-const askedAs = (id) => id.slice("p_".length);
+const fieldOf = (id) => id.slice("p_".length);
 
 /** @param {string} id @param {number} initial */
-const numberRow = (id, initial) => ({ type: numberOf("placement", askedAs(id)), initial, place: true });
+const numberRow = (id, initial) => ({ type: numberOf("placement", fieldOf(id)), initial, place: true });
 
 const CHOICES = ["p_model", "p_prefill_gpu", "p_decode_gpu"];
 
@@ -130,9 +130,9 @@ const values = inputs(TABLE);
  */
 
 export function Section() {
-  const asked = Object.fromEntries(Object.entries(values).map(([id, held]) => [askedAs(id), held.value]));
+  const demand = Object.fromEntries(Object.entries(values).map(([id, held]) => [fieldOf(id), held.value]));
   /** @type {{value: Answer | null, problem: string | null}} */
-  const { value, problem } = useResult("placement", asked);
+  const { value, problem } = useResult("placement", demand);
   // after an invalid input the previous lists stay available
   const answered = useRef(/** @type {Answer | null} */ (null));
   answered.current = value ?? answered.current;
@@ -143,19 +143,19 @@ export function Section() {
       ${choice("p_model", lists?.models ?? [])} ${choice("p_prefill_gpu", lists?.gpus ?? [])}
       ${choice("p_decode_gpu", lists?.gpus ?? [])}
       ${Object.keys(COUNTS).map(
-        (id) => html`<${Count} key=${id} section="placement" id=${id} asks=${askedAs(id)} held=${values[id]} />`,
+        (id) => html`<${Count} key=${id} section="placement" id=${id} asks=${fieldOf(id)} held=${values[id]} />`,
       )}
       ${Object.entries(SLIDERS).map(
-        ([id, ends]) => html`<${Slider} key=${id} section="placement" id=${id} asks=${askedAs(id)} held=${values[id]}
+        ([id, ends]) => html`<${Slider} key=${id} section="placement" id=${id} asks=${fieldOf(id)} held=${values[id]}
           ...${ends} />`,
       )}
     </div>
     ${problem ? html`<p class="scale-problem" role="alert">${problem}</p>` : null}
-    ${value ? html`<${Ways} answer=${value} asked=${asked} />` : null}`;
+    ${value ? html`<${Ways} answer=${value} demand=${demand} />` : null}`;
 }
 
-/** @param {{answer: Answer, asked: Record<string, unknown>}} props */
-function Ways({ answer, asked }) {
+/** @param {{answer: Answer, demand: Record<string, unknown>}} props */
+function Ways({ answer, demand }) {
   const served = answer.ways.flatMap(({ placement }) => (placement ? [placement.gpus] : []));
   return html`${answer.ways.map(
     ({ way, placement, numbers, refused }) => html`<article key=${way} class="scale-way" data-way=${way}>
@@ -168,14 +168,14 @@ function Ways({ answer, asked }) {
                 ${placement.gpus === Math.min(...served) ? t("scale.placement.fewest") : ""}${" "}
                 ${t("scale.placement.per_gpu", { rate: three(placement.goodput_per_gpu) })}
               </p>
-              <${Cluster} placement=${placement} nodes=${asked.nodes} gpus=${asked.node_gpus} />
+              <${Cluster} placement=${placement} nodes=${demand.nodes} gpus=${demand.node_gpus} />
               <${Instances} placement=${placement} gpus=${answer.gpus} way=${way} />
               <${Moved} placement=${placement} />
               <details class="scale-numbers">
                 <summary>${t("scale.placement.numbers")}</summary>
                 ${numbers.map((one) => html`<${ScaleNumber} key=${one.id} number=${one} section="placement" />`)}
               </details>
-              <${Trial} way=${way} asked=${asked} share=${answer.asked.share} />`
+              <${Trial} way=${way} demand=${demand} share=${answer.asked.share} />`
           : html`<p class="scale-problem">${inLanguage(refused ?? {})}</p>`
       }
     </article>`,

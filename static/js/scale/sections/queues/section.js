@@ -104,9 +104,9 @@ const values = inputs(TABLE);
 
 export function Section() {
   const sliders = Object.entries(SLIDERS).map(([id, { asks }]) => [id, asks]);
-  const asked = Object.fromEntries([...sliders, ...Object.entries(ASKS)].map(([id, asks]) => [asks, values[id].value]));
+  const query = Object.fromEntries([...sliders, ...Object.entries(ASKS)].map(([id, asks]) => [asks, values[id].value]));
   /** @type {{value: Answer | null, problem: string | null}} */
-  const { value, problem } = useResult("queues", asked);
+  const { value, problem } = useResult("queues", query);
   return html`<div class="scale-controls">
       ${Object.entries(SLIDERS).map(
         ([id, ends]) => html`<${Slider} key=${id} section="queues" id=${id} held=${values[id]} ...${ends} />`,

@@ -38,7 +38,7 @@ const heads = (...ids) => ids.map((id) => t(`scale.roofline.${id}`));
 const phaseText = (phase) => t(`scale.roofline.measured.${phase}`);
 
 /** Return the last columns of a family's row. @param {StepPoint} point */
-const told = (point) => [
+const fields = (point) => [
   point.intensity,
   point.flops_per_second,
   t(`scale.roofline.limit.${point.bound}`),
@@ -140,7 +140,7 @@ export function Decode({ answer }) {
       ),
     (one) => [
       heads("keys", "axis.batch", "axis.intensity", "axis.allowed", "limit", "axis.predicted"),
-      ...one.decode.flatMap(({ context, points }) => points.map((p) => [context, p.batch, ...told(p)])),
+      ...one.decode.flatMap(({ context, points }) => points.map((p) => [context, p.batch, ...fields(p)])),
     ],
   );
 }
@@ -161,7 +161,7 @@ export function Prefill({ answer }) {
       ),
     (one) => [
       heads("axis.batch", "axis.tokens", "axis.intensity", "axis.allowed", "limit", "axis.predicted"),
-      ...one.prefill.flatMap(({ batch, points }) => points.map((p) => [batch, p.tokens, ...told(p)])),
+      ...one.prefill.flatMap(({ batch, points }) => points.map((p) => [batch, p.tokens, ...fields(p)])),
     ],
   );
 }

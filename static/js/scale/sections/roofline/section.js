@@ -70,9 +70,9 @@ const MAX_CONTEXT = 1024; // end of the slider; its number field goes up to the 
  */
 
 export function Section() {
-  const asked = Object.fromEntries(Object.entries(values).map(([id, held]) => [id.slice(2), held.value]));
+  const query = Object.fromEntries(Object.entries(values).map(([id, held]) => [id.slice(2), held.value]));
   /** @type {{value: Answer | null, problem: string | null}} */
-  const { value, problem } = useResult("roofline", asked);
+  const { value, problem } = useResult("roofline", query);
   // after an invalid input the previous lists stay available
   const answered = useRef(/** @type {Answer | null} */ (null));
   answered.current = value ?? answered.current;

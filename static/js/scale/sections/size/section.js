@@ -122,8 +122,8 @@ export function Section() {
   const own = config.value;
   /** @type {{value: Answer | null, problem: string | null}} */
   const { value, problem } = useResult("size", { ...asked, gpu: card }, own?.text ?? null);
-  const said = [SHIPPED, AUTO];
-  const plain = (/** @type {string} */ id) => ({ id, name: said.includes(id) ? t(`scale.size.${id}`) : id });
+  const worded = [SHIPPED, AUTO];
+  const plain = (/** @type {string} */ id) => ({ id, name: worded.includes(id) ? t(`scale.size.${id}`) : id });
   const counts = value?.has_cross ? [...COUNTS, "encoder_tokens"] : COUNTS;
   return html`<div class="scale-controls">
       ${own ? null : choice("model", value?.models ?? [plain(asked.model)])}

@@ -1,0 +1,72 @@
+"""Threads of forward passes: fewer while other programs use the cores, all of them again afterwards."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from engine.model import thread_count
+from engine.model.thread_count import ThreadCount
+
+
+class Passes:
+    """Forward passes on cores that another program uses, of which `free` are left: with more threads they crawl."""
+
+    def __init__(self) -> None:
+        self.now, self.free = 0.0, 8
+        self.threads = ThreadCount(lambda: self.now)
+
+    def run(self, seconds: float) -> list[int]:
+        """Return the threads of each pass, in order without repetition."""
+        end, found = self.now + seconds, list[int]()
+        while self.now < end:
+            count = self.threads.choose()
+            self.threads.begin()
+            assert torch.get_num_threads() == count == (self.threads.reduced or 8)
+            crowded = count > self.free
+            wall = 0.2 if crowded else 0.01
+            self.now += wall
+            self.threads.end(wall, wall * (0.4 if crowded else 0.98))
+            assert torch.get_num_threads() == 8
+            found += [count] if found[-1:] != [count] else []
+        return found
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Passes]:
+    monkeypatch.setattr(thread_count, "SLEEPS", False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(8)
+    yield Passes()
+    torch.set_num_threads(before)
+
+
+def test_all_threads_while_the_cores_are_free(passes: Passes) -> None:
+    assert passes.run(10) == [8]
+
+
+@pytest.mark.parametrize("free", [1, 3, 6])
+def test_crowded_passes_get_fewer_threads_and_later_all_again(passes: Passes, free: int) -> None:
+    """Trials of more threads become rare: of an hour they take less than 2 %."""
+    passes.free = free
+    passes.run(1)
+    assert passes.threads.count == max(count for count in (1, 2, 4) if count <= free)
+    passes.run(60)
+    crawled, begin = 0.0, passes.now
+    while passes.now < begin + 3600:
+        before = passes.now
+        passes.run(0.001)
+        crawled += passes.now - before if passes.now - before > 0.1 else 0
+    assert 0 < crawled < 0.02 * 3600
+    passes.free = 8
+    assert passes.run(2 * thread_count.RETRIES[1])[-1] == 8
+    passes.free = free
+    passes.run(1)
+    passes.free = 8
+    assert passes.run(2 * thread_count.RETRIES[0])[-1] == 8  # the first trial comes soon again
+
+
+def test_nothing_is_told_where_threads_sleep_at_once(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_count, "SLEEPS", True)
+    passes.free = 1
+    assert passes.run(10) == [8]
