@@ -28,7 +28,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ import torch
 from msgspec import Struct
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.fx.experimental import proxy_tensor
 
 from engine.model.ahead_of_time import CompiledGraph, Origin, bound
 from engine.model.attention import attending
@@ -222,6 +224,16 @@ def _found(model: LoadedModel, key: str | None) -> CompiledForward | None:
     return compiled
 
 
+@contextmanager
+def _forgetting_trace() -> Iterator[None]:
+    """Afterwards empty torch's map of the last traced graph, which would keep the model's weights in memory."""
+    try:
+        yield
+    finally:
+        getattr(proxy_tensor, "_FAKE_TENSOR_ID_TO_PROXY_MAP_FOR_EXPORT", {}).clear()
+
+
+@_forgetting_trace()
 def _made(model: LoadedModel, key: str | None, one: Callable[[], MadeLibrary | None] | None = None) -> CompiledForward:
     """Compile and compare the model; cache the result if there is a `key`. `one`: as in `compile_and_keep`."""
     bring_compiler()
