@@ -336,7 +336,7 @@ def test_the_doors_are_closed_from_the_desk_and_who_is_inside_comes_back(
     desk.click(".class-origins summary")
     expect(desk.locator(".class-origins li")).to_have_text("127.0.0.x: 1, 1 here now")
     desk.click("#class-admission")
-    expect(desk.locator(".class-admission")).to_contain_text("Nobody new comes in.")
+    expect(desk.locator(".class-admission")).to_contain_text("No new followers are admitted.")
     outside = open_page(wall.evaluate(JOIN), until="form", **PHONE)
     expect(outside.locator("body")).to_contain_text("The presenter has closed the doors of this class.")
     phone.reload()

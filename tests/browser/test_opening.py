@@ -153,6 +153,7 @@ def test_words_of_ones_own_take_the_stage_at_once(open_page: OpenPage, locale: s
     """At the end of the film and in the first look: a click into the field, and Enter."""
     page = open_page(opening=True, locale=locale)
     to_the_fan(page)
+    page.wait_for_url("**/?theater=*")  # its own session, which is built meanwhile
     expect(page.locator("#opening-skip")).to_have_text({"en-US": "Go on", "zh-CN": "继续"}[locale])
     for text in (words, words + words[-1]):
         before = page.url

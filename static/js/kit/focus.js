@@ -72,7 +72,7 @@ function focusAgain(element, otherwise = "") {
     const found = had?.isConnected ? had : document.getElementById(had?.id ?? "");
     const to = found?.matches(":disabled") ? null : found;
     const next = to ?? document.getElementById(otherwise);
-    if (next instanceof HTMLElement) next.focus();
+    if (next instanceof HTMLElement) next.focus({ preventScroll: true }); // views set their own scroll position
   });
 }
 
