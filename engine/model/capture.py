@@ -121,7 +121,7 @@ class Capturing:
         self.order = observed if request.only else observed + others
         unasked = others if request.only else []
         self.unasked = frozenset(unasked)
-        self.unasked_for = f"Layers {_ranges(unasked)} were not asked for." if unasked else ""
+        self.not_requested = f"Layers {_ranges(unasked)} were not asked for." if unasked else ""
         heads = range(facts.num_heads)
         self.heads = [head for head in heads if request.heads is None or head in request.heads]
         self.dtype = torch.float16 if request.dtype == "float16" else torch.float32
@@ -141,7 +141,7 @@ class CaptureRecorder:
     def __init__(self, capturing: Capturing, batch: StepBatch) -> None:
         self._what = what = capturing
         self._batch = batch
-        self._kept: dict[int, _Layer] = {}
+        self._layers: dict[int, _Layer] = {}
         self._sizes: dict[int, tuple[int, int, int]] = {}  # bytes by layer, as `EncodedCapture.sizes`
         self._encoded: EncodedCapture | None = None
         if what.layout is not None and batch.is_on_cpu:
@@ -164,7 +164,7 @@ class CaptureRecorder:
         out = (attended.out.clone() if self.keeps else own(attended.out)) if self._what.request.outputs else None
         decode = attended.decode and attended.decode._replace(weights=own(attended.decode.weights))
         prefills = [piece._replace(weights=own(piece.weights)) for piece in attended.prefills]
-        self._kept[layer] = _Layer(own(q), own(k), own(v), out, decode, prefills)
+        self._layers[layer] = _Layer(own(q), own(k), own(v), out, decode, prefills)
 
     def addresses(self) -> int | None:
         """Implement `Recorder.addresses`."""
@@ -178,11 +178,11 @@ class CaptureRecorder:
         """Return the arrays by layer, and one sentence on what was left out ("" = nothing). Called after the pass."""
         if self._encoded is not None:
             is_whole, made = self._planned is self._what.everything, self._encoded.layers()
-            return lambda: made, self._what.unasked_for if is_whole else self._omitted(*self._planned)
+            return lambda: made, self._what.not_requested if is_whole else self._omitted(*self._planned)
         base, full, outputs = self._plan()
         packed = _Packed(self._what.dtype)
         captures = [
-            self._capture(number, self._kept[number], number in full, number in outputs, packed)
+            self._capture(number, self._layers[number], number in full, number in outputs, packed)
             for number in sorted(base)
         ]
         packed.send(self._batch.copies)
@@ -224,7 +224,7 @@ class CaptureRecorder:
 
     def _omitted(self, base: set[int], full: set[int], outputs: set[int]) -> str:
         if len(base) == len(full) == len(self._what.order) and (outputs == base or not self._what.request.outputs):
-            return self._what.unasked_for
+            return self._what.not_requested
         parts = []
         dropped = [layer for layer in self._what.order if layer not in base]
         if dropped:
@@ -235,12 +235,11 @@ class CaptureRecorder:
         without = [layer for layer in self._what.order if layer in base and layer not in outputs]
         if without and self._what.request.outputs:
             parts.append(f"the attention outputs of layers {_ranges(without)}")
-        said = [self._what.unasked_for]
+        sentences = [self._what.not_requested]
         if parts:
-            said.append(
-                f"Left out by the budget of {self._what.request.budget_bytes} bytes a step: {'; '.join(parts)}."
-            )
-        return " ".join(filter(None, said))
+            budget = self._what.request.budget_bytes
+            sentences.append(f"Left out by the budget of {budget} bytes a step: {'; '.join(parts)}.")
+        return " ".join(filter(None, sentences))
 
     # -- copying ---------------------------------------------------------------------------------------------------
 

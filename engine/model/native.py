@@ -1,4 +1,4 @@
-"""C functions of kernels/, built if there is a C compiler, and cached for the next start (`kept`).
+"""C functions of kernels/, built if there is a C compiler, and cached for the next start (`compile_cache`).
 
 Those for logits, products and captures build in a fraction of a second, before the first step; attention takes a few
 seconds and is built on another thread while the model serves.
@@ -52,7 +52,7 @@ _P, _I, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
 
 class NoCompiler(RuntimeError):
-    """There is no C compiler, or it rejects the source; one sentence."""
+    """No C compiler was found, or it rejects the source; one sentence."""
 
 
 class LogitKernels:
