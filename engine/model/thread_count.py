@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import torch
 
-WINDOW = 0.05  # seconds of forward passes for a decision
-CROWDED = 0.75  # processor time over time of the thread that runs the passes; below it, they have too many threads
+WINDOW = 0.1  # seconds of forward passes for a decision
+CROWDED = 0.6  # processor time over time of the thread that runs the passes; below it, they have too many threads
 RETRIES = 2.0, 32.0  # seconds until more threads are tried again: at first, and at most; doubled after each failure
 SLEEPS = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"  # threads sleep at once: nothing can be told
 
