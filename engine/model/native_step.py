@@ -108,21 +108,22 @@ class NativeStep:
 
 
 class LaidOut:
-    """Context manager: layers computed by this thread belong to that step; afterwards `num_called` counts them."""
+    """Context manager: layers computed by this thread belong to that step, and its loops use the layout's number of
+    threads; afterwards `num_called` counts the layers.
+    """
 
     def __init__(self, kernel: StepKernel, layout: StepLayout) -> None:
         self._kernel, self._layout = kernel, layout
         self.num_called = 0
 
     def __enter__(self) -> Self:
-        self._layout.threads.begin()
         self._kernel.begin_step(self._layout.numbers.buffer_info()[0])
         return self
 
     def __exit__(self, *_: object) -> None:
         spent = (ctypes.c_int64 * 2)()
         self.num_called = self._kernel.end_step(ctypes.byref(spent))
-        self._layout.threads.end(spent[0] / 1e9, spent[1] / 1e9)
+        self._layout.threads.note(spent[0] / 1e9, spent[1] / 1e9)
 
 
 def _layers_of(store: KVStore, sliding_windows: Sequence[int | None], policy: WindowPolicy | None) -> _Layers | None:

@@ -21,7 +21,7 @@ SLEEPS = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"  # threads s
 
 
 class ThreadCount:
-    """Sets the number of threads for a forward pass. Not thread-safe: one thread owns it."""
+    """Chooses the number of threads of each forward pass. Not thread-safe: one thread owns it."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -38,15 +38,8 @@ class ThreadCount:
         self.reduced = self.count if self.count < found else 0
         return self.count
 
-    def begin(self) -> None:
-        """Set the chosen number for this thread's parallel loops, until `end`."""
-        if self.reduced:
-            torch.set_num_threads(self.count)
-
-    def end(self, wall: float, cpu: float) -> None:
-        """Restore the number. `wall`, `cpu`: seconds of the pass, and processor seconds of the thread that ran it."""
-        if self.reduced:
-            torch.set_num_threads(self._all)
+    def note(self, wall: float, cpu: float) -> None:
+        """Note the seconds of a pass, and the processor seconds of the thread that ran it."""
         self._wall += wall
         self._cpu += cpu
         if self._wall >= WINDOW and not SLEEPS:

@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--keep-threads", action="store_true", help="always use all threads")
     given = parser.parse_args()
     if given.keep_threads:
-        ThreadCount.end = lambda self, wall, cpu: None  # type: ignore[method-assign]
+        ThreadCount.note = lambda self, wall, cpu: None  # type: ignore[method-assign]
     model = Models().engine_model(given.model, "float32", compiled=True)
     config = EngineConfig(num_blocks=64, max_num_seqs=1, num_logprobs=0, enforce_eager=False)
     asks = requests_of(

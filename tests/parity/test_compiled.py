@@ -8,6 +8,8 @@ import sys
 import threading
 import time
 import weakref
+from array import array
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +32,7 @@ from engine.model.compiled_forward import CompiledForward
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module, load_model
+from engine.model.native_step import LaidOut, StepLayout
 from engine.model.served_check import check_compiled
 from engine.model.thread_count import ThreadCount
 from engine.trace import codec
@@ -151,7 +154,7 @@ def test_a_pass_says_what_time_it_took(compile_once: Compiled, monkeypatch: pyte
     """Seconds of the clock and of the thread that runs it, from the first layer to the last."""
     model, forward = compile_once("gemma2")
     found: list[tuple[float, float]] = []
-    monkeypatch.setattr(ThreadCount, "end", lambda self, wall, cpu: found.append((wall, cpu)))
+    monkeypatch.setattr(ThreadCount, "note", lambda self, wall, cpu: found.append((wall, cpu)))
     driver = Driver(model, 4, 16)
     driver.runner.compiled = forward
     began, cpu_began = time.perf_counter(), time.thread_time()
@@ -159,6 +162,25 @@ def test_a_pass_says_what_time_it_took(compile_once: Compiled, monkeypatch: pyte
     wall, cpu = time.perf_counter() - began, time.thread_time() - cpu_began
     assert all(min(times) > 0 for times in found)
     assert sum(times[0] for times in found) < wall and sum(times[1] for times in found) < cpu
+
+
+def test_fewer_threads_are_for_one_pass_and_thread(compile_once: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that begins during such a pass has all of them; results do not depend on the number."""
+    model, forward = compile_once("gemma2")
+    assert forward.kernel is not None
+    logits, during, before = [], list[int](), torch.get_num_threads()
+
+    for count in (3, 1):
+        layout = StepLayout(array("q", (0, 0, 0, 0, count)), ThreadCount())
+        with LaidOut(forward.kernel, layout), ThreadPoolExecutor(1) as other:
+            during.extend((torch.get_num_threads(), other.submit(torch.get_num_threads).result()))
+        monkeypatch.setattr(ThreadCount, "choose", lambda self, count=count: count)
+        driver = Driver(model, 4, 16)
+        driver.runner.compiled = forward
+        mixed_schedule(driver, SEQUENCES)
+        logits.append(driver.logits)
+    assert during == [3, before, 1, before] and torch.get_num_threads() == before
+    assert all(torch.equal(logits[0][key], logits[1][key]) for key in logits[1])
 
 
 def storages_of_attention(monkeypatch: pytest.MonkeyPatch) -> list[torch.UntypedStorage]:

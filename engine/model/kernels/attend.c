@@ -9,6 +9,12 @@
 #include "attention.h"
 #include "tensors.h"
 #include "vectors.h"
+#if defined(_OPENMP)
+#include <omp.h>
+#else
+static int omp_get_max_threads(void) { return 1; }
+static void omp_set_num_threads(int threads) { (void)threads; }
+#endif
 
 /* All numbers are int64; addresses are, too. */
 typedef struct {
@@ -45,6 +51,7 @@ typedef struct {
 
 static _Thread_local const Step *step; /* of this thread */
 static _Thread_local int64_t num_called;
+static _Thread_local int threads_before;
 static _Thread_local int64_t spent[2]; /* nanoseconds from the first layer to the last: of the clock, of this thread */
 
 typedef int32_t Otherwise(tensor, tensor, tensor, int64_t, double, const int64_t *, const double *, const tensor *,
@@ -53,10 +60,18 @@ static Otherwise *otherwise;
 
 void attend_otherwise(Otherwise *in_python) { otherwise = in_python; }
 
-void begin_step(const Step *laid_out) { step = laid_out, num_called = spent[0] = spent[1] = 0; }
+/* Sets the number of threads of this thread's loops, those of compiled code included, until `end_step`. torch's own function
+ * would set it for every new thread, too.
+ */
+void begin_step(const Step *laid_out) {
+    step = laid_out, num_called = spent[0] = spent[1] = 0;
+    threads_before = omp_get_max_threads();
+    omp_set_num_threads((int)step->num_threads);
+}
 
 /* Returns how many layers attended; `time_spent`, 2 numbers, are 0 unless all did. */
 int64_t end_step(int64_t *time_spent) {
+    omp_set_num_threads(threads_before);
     int whole = step && num_called == step->num_layers;
     for (int i = 0; i < 2; i++) time_spent[i] = whole ? spent[i] : 0;
     step = 0;

@@ -21,13 +21,11 @@ class Passes:
         end, found = self.now + seconds, list[int]()
         while self.now < end:
             count = self.threads.choose()
-            self.threads.begin()
-            assert torch.get_num_threads() == count == (self.threads.reduced or 8)
+            assert count == (self.threads.reduced or 8)
             crowded = count > self.free
             wall = 0.2 if crowded else 0.01
             self.now += wall
-            self.threads.end(wall, wall * (0.4 if crowded else 0.98))
-            assert torch.get_num_threads() == 8
+            self.threads.note(wall, wall * (0.4 if crowded else 0.98))
             found += [count] if found[-1:] != [count] else []
         return found
 
