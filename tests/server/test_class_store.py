@@ -175,7 +175,7 @@ def test_a_database_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path)
     (tmp_path / FILE).write_bytes(b"this is no database" * 100)
     store = Store(tmp_path, None)
     for ask in (store.all, lambda: store.keep(RESULTS, UNTIL), lambda: store.get("abc")):
-        with pytest.raises(AppError, match="database of kept classes says") as error:
+        with pytest.raises(AppError, match="database of stored classes reports") as error:
             ask()
         assert "\n" not in error.value.message and "Ada" not in error.value.message
         assert HTTP_STATUS[error.value.code] == 503
@@ -198,7 +198,7 @@ def test_a_database_that_cannot_be_reached_is_unavailable(
     (tmp_path / FILE).touch()
     store = Store(tmp_path, None)
     for ask in (store.all, lambda: store.keep(RESULTS, UNTIL), lambda: store.get("abc")):
-        with pytest.raises(AppError, match="database of kept classes says") as error:
+        with pytest.raises(AppError, match="database of stored classes reports") as error:
             ask()
         assert HTTP_STATUS[error.value.code] == 503
     store.stop()

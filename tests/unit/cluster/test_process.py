@@ -149,7 +149,7 @@ def test_what_is_refused_is_refused_in_the_same_words(model: LoadedModel, worker
                 with pytest.raises(kind) as found:
                     do([spec])
                 assert str(found.value) == str(expected.value)
-                assert getattr(found.value, "said", {}) == getattr(expected.value, "said", None) != {}
+                assert getattr(found.value, "translations", {}) == getattr(expected.value, "translations", None) != {}
         both.decode.submit([Ask(RequestSpec([5], GREEDY, "a"))])
         with pytest.raises(RequestError, match="'a' is in use"):
             both.decode.submit([Ask(RequestSpec([5], GREEDY, "b")), Ask(RequestSpec([5], GREEDY, "a"))])
