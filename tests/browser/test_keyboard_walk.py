@@ -142,11 +142,12 @@ def test_views_have_the_focus_where_it_was_left(open_page: OpenPage) -> None:
 
 
 def test_a_lesson_that_is_opened_has_the_focus_and_gives_it_back_to_its_card(open_page: OpenPage) -> None:
-    page = open_page("/?distance=learn", until="#path-not-yet")
-    page.locator("#path-not-yet").press("Enter")
+    page = open_page("/?distance=learn", until="#path-apart")
+    page.locator("#path-apart").press("Enter")
     expect(page.locator(".article")).to_be_focused()
     page.go_back()
-    expect(page.locator("#path-not-yet")).to_be_focused()
+    expect(page.locator("#path-apart")).to_be_focused()
+    expect(page.locator("#path-apart")).to_be_in_viewport(ratio=1)  # far down the list
     page.locator("#lesson-leave").press("Enter")
     expect(page.locator("#region-stage")).to_be_focused()
 

@@ -72,7 +72,9 @@ function focusAgain(element, otherwise = "") {
     const found = had?.isConnected ? had : document.getElementById(had?.id ?? "");
     const to = found?.matches(":disabled") ? null : found;
     const next = to ?? document.getElementById(otherwise);
-    if (next instanceof HTMLElement) next.focus({ preventScroll: true }); // views set their own scroll position
+    if (!(next instanceof HTMLElement)) return;
+    next.focus({ preventScroll: true }); // views set their own scroll position
+    if (next.matches(":focus-visible")) next.scrollIntoView({ block: "nearest" }); // by keyboard
   });
 }
 
