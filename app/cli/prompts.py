@@ -303,12 +303,11 @@ def _step_cost(arguments: argparse.Namespace) -> StepCost | None:
 
 def _prefill_seconds(verdicts: list[Verdict], policy: str, cost: StepCost) -> float:
     """Return the seconds that prefills take for what is computed again, each prompt in one step of its own."""
-    from engine.accounting.work import attended_keys
-    from engine.simulate.cost import StepShape
+    from engine.simulate.cost import shape_of
 
     def seconds(start: int, end: int) -> float:
         count = end - start
-        return cost.seconds(StepShape(count, 1, end, attended_keys(start, count, None))) if count > 0 else 0.0
+        return cost.seconds(shape_of([(start, count)])) if count > 0 else 0.0
 
     found = 0.0
     for verdict in verdicts:

@@ -24,7 +24,7 @@ from engine.bench.request_files import FORMATS, read_requests
 from engine.bench.workload import Trace, requests_in
 from engine.config import EngineConfig
 from engine.simulate.calibrate import CalibrationError, calibrate, timed_steps
-from engine.simulate.cost import Jittered, StepCost
+from engine.simulate.cost import Jittered, StepCost, windows_of
 from engine.simulate.layers import Card, card_of
 from engine.simulate.outcome import LinkSpeed, Outcome
 from engine.simulate.placed import facts_of
@@ -186,9 +186,12 @@ def subject(arguments: argparse.Namespace) -> Subject:
         raise UserError("give --model and --gpu, or --like with a recorded run")
     known = presets(own_presets(arguments.data_dir, arguments.presets))
     card = timed_card(arguments.model, arguments.gpu, known)
-    preset, cost = card.model, card.cost(arguments.tp)
+    preset, dtype = card.model, config.kv_cache_dtype
+    cost = card.cost(arguments.tp, dtype)
     if config.num_blocks is None:
-        room = card.room_tokens(arguments.tp, max_num_batched_tokens=config.max_num_batched_tokens)
+        room = card.room_tokens(
+            arguments.tp, max_num_batched_tokens=config.max_num_batched_tokens, kv_cache_dtype=dtype
+        )
         if room < config.block_size:
             raise UserError(f"{preset.name} does not fit on {arguments.tp} × {card.gpu.name}; give more GPUs with --tp")
         config = replace(config, num_blocks=room // config.block_size)
@@ -221,9 +224,10 @@ def _like(path: Path, config: EngineConfig, seed: int) -> Subject:
         with TraceReader(path) as log:
             if log.header.instances:
                 raise UserError(f"{path} has several instances; step times are read from a run of one")
-            found = calibrate(timed_steps(log.record(i) for i in range(len(log))), f"steps of {path.name}")
             before = msgspec.convert(log.header.engine, EngineConfig)
             facts = log.header.model
+            windows = windows_of(facts, before.policy)
+            found = calibrate(timed_steps((log.record(i) for i in range(len(log))), windows), f"steps of {path.name}")
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except TraceFormatError as error:

@@ -54,6 +54,17 @@ def test_one_request_takes_what_its_steps_take(capsys: pytest.CaptureFixture[str
     assert 32 * (1.0495e-3 + 2 * 0.282e-3) < found["seconds"] < 32 * (1.1e-3 + 2 * 0.3e-3)
 
 
+@pytest.mark.parametrize("setting", [["--kv-cache-dtype", "int4"], ["--attention-window", "64"]])
+def test_fewer_bytes_or_keys_are_faster_to_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, setting: list[str]
+) -> None:
+    """8 sequences of 4,000 tokens: keys and values take almost half of a step."""
+    rows = [{"timestamp": 0, "input_length": 3500, "output_length": 500} for _ in range(8)]
+    file = requests(tmp_path, *rows)
+    usual, other = simulated(capsys, file, *A100), simulated(capsys, file, *A100, *setting)
+    assert other["tpot"]["p50"] < 0.8 * usual["tpot"]["p50"]
+
+
 def test_prefill_and_decode_apart_move_what_they_must(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [SHIPPED, *A100, "--scale", "16", "--num-requests", "20", "--prefill", "1", "--decode", "1"]
     found = simulated(capsys, *arguments, "--link-gb-per-second", "25")
