@@ -48,6 +48,7 @@ from engine.model.built_library import MadeLibrary, make_libraries, write_down
 from engine.model.compile_apart import compile_apart
 from engine.model.compile_cache import find, keep
 from engine.model.compiled_forward import ATTEND, SHIM, CompiledForward, step_kernel
+from engine.model.early_rows import select_rows_early
 from engine.model.forward_key import forward_key
 from engine.model.freed_memory import trim_memory
 from engine.model.light_transformers import bring_compiler
@@ -336,6 +337,7 @@ def _prepare(exported: Any, model: LoadedModel, weights: MergedWeights) -> torch
     program = exported.module(check_guards=False)
     graph = torch.fx.GraphModule(program, program.graph)  # without the hooks that check every input of every call
     graph.graph.set_codegen(torch.fx.graph.CodeGen())
+    select_rows_early(graph, ATTEND)
     merge_linears(graph, nn.ModuleDict({"module": model.module}), weights)
     return graph
 
