@@ -14,6 +14,7 @@ from app.cli.options import UserError, add_command
 from app.cli.reading import expect_engines_own, open_trace
 from app.cli.terminal import say, say_json
 from engine.options.check import meant_by
+from engine.trace.disagg_ids import plain_id
 from engine.trace.explain import (
     Drafts,
     Fullest,
@@ -52,7 +53,7 @@ def add_parser(what: Any) -> None:
         "  kvtheater trace explain run.kvtrace --json | jq .slowest\n",
     )
     parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("--request", metavar="ID", help="the story of one request")
+    parser.add_argument("--request", metavar="ID", help="the story of one request, by id or by number")
     parser.add_argument(
         "--goodput",
         type=_slo,
@@ -98,14 +99,16 @@ def _slo(text: str) -> SLO:
 
 
 def of_request(everyone: list[Timeline], request_id: str) -> list[Timeline]:
-    """Return the timelines of a request's sequences. A number alone is that of the one request whose name ends with
-    it.
+    """Return the timelines of a request's sequences, on all instances. A number alone is that of the one request whose
+    name has this number and no other, or of a sequence.
     """
-    names = list(dict.fromkeys(story.request_id for story in everyone))
+    names = list(dict.fromkeys(plain_id(story.request_id) for story in everyone))
     numbered = [name for name in names if _number(name) == _number(request_id)]
-    if request_id not in names and request_id.isdecimal() and len(numbered) == 1:
-        request_id = numbered[0]
-    found = [story for story in everyone if story.request_id == request_id]
+    if request_id not in names and request_id.isdecimal():
+        request_id = numbered[0] if len(numbered) == 1 else request_id
+        if not numbered and (found := [story for story in everyone if str(story.seq_id) == request_id]):
+            return found
+    found = [story for story in everyone if request_id in (story.request_id, plain_id(story.request_id))]
     if not found:
         some = ", ".join(names[:8]) + (f", … {names[-1]}" if len(names) > 8 else "")
         meant = numbered if _number(request_id) is not None and numbered else meant_by(request_id, names)
@@ -115,9 +118,9 @@ def of_request(everyone: list[Timeline], request_id: str) -> list[Timeline]:
 
 
 def _number(name: str) -> int | None:
-    """Return the number that a request's name ends with."""
-    digits = re.search(r"[0-9]{1,18}$", name)
-    return int(digits.group()) if digits else None
+    """Return the number that a request's name ends with; None: it has other digits too, as random ids have."""
+    digits = re.fullmatch(r"[^0-9]*([0-9]{1,18})", name)
+    return int(digits[1]) if digits else None
 
 
 def _print_overview(found: Overview, voice: Voice) -> None:
@@ -143,6 +146,8 @@ def _print_overview(found: Overview, voice: Voice) -> None:
             preemptions=totals.preemptions,
         )
     )
+    if totals.operations.get("submit", 0) > totals.requests:
+        say(voice.say("explain.apart"))
     if found.drafts.passes:
         _print_drafts(found.drafts, voice)
     if found.fullest:

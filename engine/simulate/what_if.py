@@ -24,6 +24,7 @@ from msgspec import Struct
 from engine.simulate.replay import Replay
 from engine.simulate.replay_inputs import Decided, Inputs, decided, read_inputs
 from engine.trace.log import TraceReader
+from engine.trace.moved_blocks import MovedBlocks
 from engine.trace.operations import (
     Adjust,
     Cache,
@@ -89,6 +90,7 @@ class Counting:
         self._far: dict[int, int] = {}  # by seq_id: positions computed at least once
         self._preempted: set[int] = set()
         self._evicted: set[bytes] = set()
+        self._moved = MovedBlocks()
         self._ttft: list[int] = []
 
     def read(self, record: Decided) -> None:
@@ -101,7 +103,8 @@ class Counting:
             found.computed_tokens += end - share.start
             found.recomputed_tokens += max(0, min(end, before) - share.start)
             far[share.seq_id] = max(end, before)
-        for op in record.ops:
+        moved = self._moved.read(record.ops, {share.seq_id: share.start for share in record.batch})
+        for place, op in enumerate(record.ops):
             if isinstance(op, Sample):
                 came = self._came.pop(op.seq_id, None)
                 if came is not None:
@@ -109,7 +112,7 @@ class Counting:
             elif isinstance(op, Cache):
                 if op.block_hash in self._evicted:
                     self._evicted.discard(op.block_hash)
-                    found.evicted_again += 1
+                    found.evicted_again += place not in moved
             else:
                 self._read(op, record)
 

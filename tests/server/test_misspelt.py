@@ -6,7 +6,8 @@ from app.cli import main
 from app.cli.options import UserError
 from app.cli.trace_explain import of_request
 from app.ground.paths import static_dir
-from engine.trace.explain import Timeline
+from engine.trace.explain import Timeline, timelines
+from engine.trace.log import TraceReader
 
 TRACE = str(static_dir() / "recordings" / "preemption.kvtrace")  # request-0, request-1, request-2
 
@@ -49,6 +50,29 @@ def test_a_word_like_no_other_gets_no_guess(capsys: pytest.CaptureFixture[str]) 
 def test_a_request_is_found_by_its_number(capsys: pytest.CaptureFixture[str]) -> None:
     named = run(capsys, "trace", "explain", TRACE, "--request", "request-1")
     assert named[0] == 0 and run(capsys, "trace", "explain", TRACE, "--request", "1") == named
+
+
+def test_a_number_that_no_request_is_called_by_is_a_sequence() -> None:
+    """The ids of the API's requests are random: a digit at the end of one is no number of it."""
+    everyone = [Timeline(seq_id=i, request_id=name, events=[]) for i, name in enumerate(["cmpl-a0c1", "cmpl-b7c0"])]
+    assert [story.request_id for story in of_request(everyone, "1")] == ["cmpl-b7c0"]
+    with pytest.raises(UserError, match="no request is called '2'"):
+        of_request(everyone, "2")
+
+
+def test_a_request_has_its_sequences_of_all_instances(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its prompt is computed on another instance than its tokens, and missed the cache there."""
+    trace = "tests/golden/instances.kvtrace"
+    with TraceReader(trace) as log:
+        names = {story.seq_id: story.request_id for story in timelines(log)}
+    name = next(name.removesuffix("/prefill") for name in names.values() if name.endswith("/prefill"))
+    own = {seq_id: one for seq_id, one in names.items() if one in (name, f"{name}/prefill")}
+    status, out, _ = run(capsys, "trace", "explain", trace, "--request", name)
+    assert status == 0 and [line for line in out.splitlines() if line.startswith("request ")] == [
+        f"request {one}, sequence {seq_id}" for seq_id, one in own.items()
+    ]
+    assert "a prompt is looked up twice" in run(capsys, "trace", "explain", trace)[1]
+    assert "a prompt is looked up twice" not in run(capsys, "trace", "explain", TRACE)[1]
 
 
 def test_a_request_that_is_misspelt_gets_the_one_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:

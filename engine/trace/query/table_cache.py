@@ -22,7 +22,7 @@ from engine.trace.log import TraceReader
 from engine.trace.query.database import MAX_ROWS, MAX_SECONDS, Answer, QueryError, answer, restrict, sentence
 from engine.trace.query.tables import fill, names_of
 
-MAGIC = b"KVTABL\x00\x01"
+MAGIC = b"KVTABL\x00\x02"
 SUFFIX, DATA = ".tables", ".sqlite"
 LONG = 64 << 20  # bytes of a log; tables of shorter logs are not cached
 MAX_BYTES = 8 << 30  # of the tables

@@ -1,11 +1,13 @@
 """Tables of a log for SQL queries; `steps`, `events`, `requests` and `contents` for an engine's own log.
 
 `steps` and `events` are as exported (`engine.trace.export.tables`), `events` also with the hashes of its block and of
-that block's parent. A row of `requests` is a sequence (`engine.trace.figures`). A monitored server's log has
-`messages`, `events`, `metrics` and `contents` instead, since the server reports neither requests nor steps.
+that block's parent. The `reason` of a `cache` is the operation that copied the content into the block (`swap_in`,
+`load`, `receive`); NULL: the content was computed. A row of `requests` is a sequence (`engine.trace.figures`). A
+monitored server's log has `messages`, `events`, `metrics` and `contents` instead, since the server reports neither
+requests nor steps.
 
-A row of `contents` is the content of a block, by hash: how often it was computed (stored), and the blocks and tokens of
-the prefix that ends with it, and how many tokens of that prefix were recomputed.
+A row of `contents` is the content of a block, by hash: how often it was computed (stored), by how many sequences, first
+and last, the blocks and tokens of the prefix that ends with it, and how many tokens of that prefix were recomputed.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from engine.trace.codec import TraceFormatError
 from engine.trace.export.tables import EVENTS, STEPS, Column, Row, event_row, op_values, step_row
 from engine.trace.figures import RunReading
 from engine.trace.log import TraceReader
+from engine.trace.moved_blocks import MovedBlocks
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import TraceStateError
 
 PIECE = 5_000  # rows per insert
 OFTEN = 1_000  # records between progress reports
 
+REASON = EVENTS.index(("reason", str))
 HASHES: list[Column] = [("block_hash", str), ("parent_hash", str)]
 REQUESTS: list[Column] = [
     ("request_id", str), ("seq_id", int), ("status", str), ("finish_reason", str), ("submitted_in", int),
@@ -46,8 +50,9 @@ TYPES = {int: "INTEGER", bool: "INTEGER", float: "REAL", str: "TEXT"}
 # Each content once: its parent if reported, its tokens, and how often it was computed
 COMPUTED = """
 SELECT block_hash, max(parent_hash) AS parent_hash, 1 AS is_said, json_array_length(fields, '$.token_ids') AS tokens,
-       count(DISTINCT record) AS times, count(DISTINCT seq_id) AS sequences, min(record) AS first_in,
-       max(record) AS last_in
+       count(DISTINCT record) FILTER (WHERE reason IS NULL) AS times,
+       count(DISTINCT seq_id) FILTER (WHERE reason IS NULL) AS sequences,
+       min(record) FILTER (WHERE reason IS NULL) AS first_in, max(record) FILTER (WHERE reason IS NULL) AS last_in
 FROM events WHERE type = 'cache' GROUP BY block_hash"""
 STORED = """
 SELECT block_hash, max(parent_hash) AS parent_hash,
@@ -138,14 +143,16 @@ class _Own:
         self._events = _Table(connection, "events", [*EVENTS, *HASHES])
         self._requests = _Table(connection, "requests", REQUESTS)
         self._reading = RunReading(log.header)
+        self._moved = MovedBlocks()
 
     def add(self, record: StepRecord, num_bytes: int) -> None:
         rows = list[Row]()
+        moved = self._moved.read(record.ops, {entry.seq_id: entry.start for entry in record.batch})
         for position, op in enumerate(record.ops):
             values = op_values(op)
-            rows.append(
-                [*event_row(record, position, values), values.get("block_hash"), values.get("parent_hash")],
-            )
+            row = event_row(record, position, values)
+            row[REASON] = moved.get(position, row[REASON])
+            rows.append([*row, values.get("block_hash"), values.get("parent_hash")])
         self._reading.read(record, num_bytes)
         self._steps.add([step_row(record)])
         self._events.add(rows)

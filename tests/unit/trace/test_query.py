@@ -1,6 +1,7 @@
 """Questions over a log: the answers by hand, and what a question cannot do."""
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +12,17 @@ from app.cli import main
 from engine.bench.workload import TRACES
 from engine.observe.monitor.observed_log import ObservedLog, header_of
 from engine.observe.monitor.sequence import Break, Message
+from engine.simulate.replay_inputs import decided
+from engine.simulate.what_if import Counting
 from engine.trace.derived_file import DerivedFileError
 from engine.trace.explain import overview
 from engine.trace.log import TraceReader
-from engine.trace.operations import Cache, Evict, Preempt
+from engine.trace.operations import Cache, Evict, Fork, Preempt, Submit
 from engine.trace.query import table_cache as module
 from engine.trace.query.database import LogDatabase, QueryError
 from engine.trace.query.questions import questions
 from engine.trace.query.table_cache import CachedTables, make
-from tests.unit.engine.runs import run
+from tests.unit.engine.runs import CONFIGS, run
 from tests.unit.monitor.publisher import message, removed, stored
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.kvtrace"))
@@ -78,6 +81,45 @@ def test_a_block_computed_twice_is_worth_pinning(served: Path, database: LogData
     answer = database.ask(questions()["worth_pinning"].sql, 100_000)
     again = {row[answer.columns.index("block_hash")]: row[0] for row in answer.rows}
     assert again and again == {name: len(found) for name, found in times.items() if len(found) > 1}
+
+
+@pytest.mark.parametrize("name", ["swapping", "outside", "instances"])
+def test_content_that_is_copied_into_the_pool_is_not_computed_again(name: str, tmp_path: Path) -> None:
+    """By hand: a prefix of whole blocks is computed in each record whose batch has its last position."""
+    path = tmp_path / "run.kvtrace"
+    if name in CONFIGS:
+        run(name, path).close()
+    else:
+        shutil.copy(Path(__file__).parents[2] / "golden" / f"{name}.kvtrace", path)
+    texts: dict[int, list[int]] = {}
+    prefixes: dict[bytes | None, tuple[int, ...]] = {None: ()}
+    computed: dict[tuple[int, ...], set[int]] = {}
+    with TraceReader(path) as log, LogDatabase(log) as database:
+        size = int(log.header.engine["block_size"] or 0)
+        for index in range(len(log)):
+            record = log.record(index)
+            for entry in record.batch:
+                texts[entry.seq_id][entry.start :] = entry.token_ids + texts[entry.seq_id][entry.context_len :]
+                for end in range(entry.start // size * size + size, entry.context_len + 1, size):
+                    computed.setdefault(tuple(texts[entry.seq_id][:end]), set()).add(index)
+            for op in record.ops:
+                if isinstance(op, Submit):
+                    texts[op.seq_id] = [*op.prompt_token_ids]
+                elif isinstance(op, Fork):
+                    texts[op.seq_id] = [*texts[op.parent_seq_id]]
+                elif isinstance(op, Cache):
+                    prefixes[op.block_hash] = (*prefixes[op.parent_hash], *op.token_ids)
+        counting = Counting(0)
+        for read in decided(log, len(log)):
+            counting.read(read)
+        contents = database.ask("SELECT block_hash, times FROM contents", 100_000).rows
+        again = database.ask(questions()["evicted_again"].sql, 100_000)
+        copied = database.ask("SELECT DISTINCT reason FROM events WHERE type = 'cache' AND reason IS NOT NULL").rows
+    assert copied == [({"swapping": "swap_in", "outside": "load", "instances": "receive"}[name],)]
+    assert dict(contents) == {h.hex(): len(computed.get(prefixes[h], ())) for h in prefixes if h is not None}
+    pairs = {(again_in, block_hash) for _, _, again_in, _, _, block_hash in again.rows}
+    assert all(again_in in computed[prefixes[bytes.fromhex(block_hash)]] for again_in, block_hash in pairs)
+    assert counting.figures().evicted_again == len(pairs)
 
 
 def test_a_prefix_worth_pinning_counts_all_of_its_blocks(served: Path, database: LogDatabase) -> None:
