@@ -44,7 +44,7 @@ export const ownersByBlock = memo((/** @type {State} */ state) => {
   return found;
 });
 
-/** Return the block groups of a run, the one with the widest span first. A log without groups has one, of all layers. */
+/** Return the block groups of a run, the one with the widest span first. A log without groups has one of all layers. */
 export const blockGroups = memo((/** @type {Header} */ header) =>
   header.block_groups?.length ? header.block_groups.map(group) : [oneGroup(header)],
 );

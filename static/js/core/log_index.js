@@ -120,7 +120,7 @@ function swap(columns, rows, block, low, high, on) {
   }
 }
 
-/** Return the index of the first of ascending `values` above `value`. @param {Int32Array} values @param {number} value */
+/** Return the index of the first of ascending values above `value`. @param {Int32Array} values @param {number} value */
 const firstAbove = (values, value) => lowest(values.length, (i) => values[i] > value);
 
 /** @param {unknown} answer `/survey/blocks` @returns {BlockWindow} */
