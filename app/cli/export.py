@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
+from app.cli.reading import damage_status
 from app.cli.terminal import say
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
@@ -60,10 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         unfinished.unlink(missing_ok=True)
         raise UserError(f"cannot write {output}: {error.strerror or error}") from error
     say(f"{output}: {len(page):,} bytes")
-    if damage:
-        say(f"kvtheater: {path} is damaged: {damage}", to=sys.stderr)
-        return 1
-    return 0
+    return damage_status(path, damage)
 
 
 def _export_site(arguments: argparse.Namespace) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from app.cli.options import UserError
+from app.cli.terminal import say
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 from engine.trace.observing import UNSAID
@@ -39,3 +41,12 @@ def expect_engines_own(reader: TraceReader, instead: str) -> None:
     """Raise UserError for a monitored server's log, which lacks what the command shows. `instead`: the alternative."""
     if reader.header.observed is not None:
         raise UserError(f"{reader.path}: {UNSAID}, so there is nothing to tell of them; {instead}")
+
+
+def damage_status(path: Path, damage: str | None) -> int:
+    """Return the exit status of a command that has read a trace: 1 with a sentence where the trace is damaged."""
+    if damage is None:
+        return 0
+    sys.stdout.flush()
+    say(f"kvtheater: {path} is damaged: {damage}", to=sys.stderr)
+    return 1

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unicodedata import east_asian_width
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import expect_engines_own, open_trace
+from app.cli.reading import damage_status, expect_engines_own, open_trace
 from app.cli.terminal import say, say_json
 from engine.options.check import meant_by
 from engine.trace.disagg_ids import plain_id
@@ -84,11 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
             _print_overview(found, voice)
             if arguments.goodput is not None:
                 _print_goodput(goodput_of(found, arguments.goodput), voice)
-        if log.damage:
-            sys.stdout.flush()
-            say(f"kvtheater: {arguments.file} is damaged: {log.damage}", to=sys.stderr)
-            return 1
-    return 0
+        return damage_status(arguments.file, log.damage)
 
 
 def _slo(text: str) -> SLO:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import expect_engines_own, open_trace
+from app.cli.reading import damage_status, expect_engines_own, open_trace
 from app.cli.terminal import say
 from engine.trace.export import ExportError
 from engine.trace.log import TraceReader
@@ -50,10 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UserError(f"cannot write {output}: {error.strerror or error}") from error
         for done in written:
             say(f"{done}: {done.stat().st_size:,} bytes")
-        if reader.damage:
-            say(f"kvtheater: {path} is damaged: {reader.damage}", to=sys.stderr)
-            return 1
-    return 0
+        return damage_status(path, reader.damage)
 
 
 def _file(reader: TraceReader, output: Path, to: str, force: bool) -> Path:

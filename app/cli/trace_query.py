@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import open_trace
+from app.cli.reading import damage_status, open_trace
 from app.cli.terminal import say, say_json
 from app.ground.paths import data_dir
 from app.log_index.cache_dir import drop_unused, folder_in, name_of
@@ -59,11 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
             (_say_json if arguments.json else _print)(_answer(log, arguments.file, sql, arguments.limit))
         else:
             _list(arguments.lang, arguments.json, observed)
-        if log.damage:
-            sys.stdout.flush()
-            say(f"kvtheater: {arguments.file} is damaged: {log.damage}", to=sys.stderr)
-            return 1
-    return 0
+        return damage_status(arguments.file, log.damage)
 
 
 def _sql_of(name: str, observed: bool) -> str:

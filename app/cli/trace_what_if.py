@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import open_trace
+from app.cli.reading import damage_status, open_trace
 from app.cli.terminal import say, say_json
 from engine.simulate.replay_inputs import ReplayError
 from engine.simulate.what_if import WhatIf, what_if
@@ -52,11 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
             say_json(found)
         else:
             _print(found)
-        if log.damage:
-            sys.stdout.flush()
-            say(f"kvtheater: {arguments.file} is damaged: {log.damage}", to=sys.stderr)
-            return 1
-    return 0
+        return damage_status(arguments.file, log.damage)
 
 
 def _print(found: WhatIf) -> None:
