@@ -62,14 +62,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def processes_only_where_said(pytestconfig: pytest.Config) -> Iterator[None]:
-    """With `--fast` a test that starts a process fails, and says how it is left out."""
+    """Fail tests that start a process under `--fast`, with the marker that excludes them."""
     if not pytestconfig.getoption("--fast"):
         yield
         return
     started = subprocess.Popen.__init__
 
     def start(self: Any, args: Any, *rest: Any, **options: Any) -> None:
-        """Only the engine's own C functions are compiled, in two seconds a worker: every engine asks for them."""
+        """Allow only the compilation of the engine's C functions, which takes each worker two seconds."""
         if not any(str(word).endswith("kernels.so") for word in args):
             raise AssertionError("this test starts a process: mark it `slow`")
         started(self, args, *rest, **options)

@@ -79,7 +79,7 @@ class Zygote:
 
 
 class PreloadedPopen(subprocess.Popen[Any]):
-    """As `subprocess.Popen`; the first one waits until there is a process to fork."""
+    """Replacement of `subprocess.Popen`; the first call waits until there is a process to fork."""
 
     _zygote: Zygote | None = None
     _forkable = False  # whether what it starts has a process to fork from the beginning

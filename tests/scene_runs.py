@@ -27,7 +27,7 @@ class Played(NamedTuple):
         return [record for record in self.records if record.kind == "step"]
 
     def ops(self, kind: type[Op]) -> list[tuple[int, Op]]:
-        """With the index of the record that each stands in."""
+        """Return the operations, each with the index of its record."""
         return [(record.index, op) for record in self.records for op in record.ops if isinstance(op, kind)]
 
 

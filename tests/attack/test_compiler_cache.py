@@ -124,7 +124,9 @@ def test_folders_that_the_user_chose_are_left(cache_home: Path, monkeypatch: pyt
 
 
 def test_code_for_other_instructions_lies_elsewhere(cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a home on several machines, or torch limited below AVX-512, one machine's code is not loaded by another."""
+    """Code compiled on one machine is not loaded on another with other instructions: a shared home, or torch limited
+    below AVX-512.
+    """
     from engine.model.compiler_cache import use_own_cache
 
     found = []

@@ -67,7 +67,7 @@ def test_both_readers_say_the_same(name: str, files: dict[str, Path], node: Node
 
 
 def test_each_is_checked_in_bounded_memory(files: dict[str, Path]) -> None:
-    """By the command itself: a finding is status 1, and nothing is a stack trace. Not one of them is sound."""
+    """The command exits with status 1 on every file and prints no stack trace. No file is sound."""
     large = [path for path in files.values() if path.stat().st_size > 100_000]
     small = [path for path in files.values() if path not in large]
     done = subprocess.run(
@@ -90,7 +90,9 @@ def test_what_is_refused_is_refused_by_all_that_read_it(name: str, files: dict[s
 
 @pytest.mark.parametrize("name", TRACES)
 def test_whatever_reads_it_ends(name: str, files: dict[str, Path]) -> None:
-    """With an answer or with one of the two errors; the memory is that of this process, so only by its hanging."""
+    """Each reader returns or raises one of its two errors. It shares this process's memory, so only its time is
+    bounded.
+    """
     try:
         summarize(files[name])
     except TraceFormatError:

@@ -50,7 +50,7 @@ def is_well(server: AttackedServer) -> None:
 
 
 def ended(guest: socket.socket) -> bool:
-    """Whether the server ends the connection, after at most a word why, before the socket's timeout."""
+    """Whether the server ends the connection before the socket's timeout, after at most a short reason."""
     with contextlib.suppress(ConnectionResetError):
         while guest.recv(1000):
             pass
@@ -128,7 +128,7 @@ def test_a_message_of_a_million_empty_lists_is_not_unpacked(attacked: Callable[.
 
 
 def test_sessions_that_poll_make_room_for_others(attacked: Callable[..., AttackedServer]) -> None:
-    """With 40 abandoned sessions, 10 remain: the oldest is unknown, the newest is not."""
+    """Of 40 abandoned sessions 10 remain: the oldest is unknown, the newest is not."""
     server = attacked(sessions=10)
     address = f"{server.url}/socket.io/?EIO=4&transport=polling"
     sids = [json.loads(requests.get(address, timeout=10).text[1:])["sid"] for _ in range(40)]
@@ -209,7 +209,7 @@ def test_events_without_end_make_no_threads(attacked: Callable[..., AttackedServ
 
 
 def test_heads_that_never_end_hold_nobody_up(attacked: Callable[..., AttackedServer]) -> None:
-    """With 60 connections with half a head, 20 may wait: the 40 oldest are closed, the others after 2 seconds."""
+    """Only 20 connections may wait with half a head: of 60, 40 are closed at once, the others after 2 seconds."""
     server = attacked(waiting_heads=20, head_seconds=2.0)
     is_well(server)
     threads = server.threads
@@ -273,7 +273,7 @@ def test_one_connection_too_many_waits_for_its_turn(attacked: Callable[..., Atta
 
 
 def test_who_speaks_nonsense_is_put_out_without_a_word(attacked: Callable[..., AttackedServer]) -> None:
-    """Also of what no client should ever acknowledge; nothing of it is written to the terminal."""
+    """Invalid packets end the connection and invalid acknowledgements have no effect; the terminal stays clean."""
     server = attacked()
     for message in (b"\xc1", b"\x93\x01", b"\x80", event("", {})[:-1], msgspec.msgpack.encode({"type": 2, "nsp": "/"})):
         guest = raw(server)
@@ -306,7 +306,7 @@ def test_text_that_is_no_packet_ends_the_connection_without_a_stack_trace(
 
 
 def test_a_payload_that_is_none_is_refused_without_a_stack_trace(attacked: Callable[..., AttackedServer]) -> None:
-    """By polling, from a session that has received its id."""
+    """The payload is polled by a session that has received its id."""
     server = attacked()
     address = f"{server.url}/socket.io/?EIO=4&transport=polling"
     sid = json.loads(requests.get(address, timeout=10).text[1:])["sid"]

@@ -61,7 +61,7 @@ def test_so_many_are_kept_and_no_more(make_server: Callable[..., Server], tmp_pa
 
 
 def test_so_many_bytes_are_kept_and_no_more(make_server: Callable[..., Server], tmp_path: Path, trace: bytes) -> None:
-    """There is room for two and a half: two are stored, and the half is still free for a recording that fits."""
+    """The limit is two and a half uploads: two are stored, and the remaining half accepts a recording that fits."""
     server = make_server(data_dir=tmp_path, max_library_bytes=len(trace) * 5 // 2)
     assert [upload(server, trace).status_code for _ in range(4)] == [201, 201, 422, 422]
     message = upload(server, trace).json()["error"]["message"]
@@ -79,9 +79,7 @@ def test_uploads_at_once_do_not_share_the_last_place(
 
 
 def test_a_file_that_was_just_renamed_is_one_file(tmp_path: Path) -> None:
-    """Between its renaming and the end of its claim an upload is in the folder and among the claims: two places for
-    two files of 10 bytes, and not a byte more.
-    """
+    """An upload that is renamed and still claimed counts once: two places for two files of 10 bytes, and no byte more."""
     room = Quota(tmp_path, max_files=2, max_bytes=20)
     with room.claimed("rec-1.part", 10):
         (tmp_path / "rec-1.kvtrace").write_bytes(bytes(10))

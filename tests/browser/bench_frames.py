@@ -1,4 +1,4 @@
-"""How smoothly the page draws, how soon it is there, and what it keeps, in a real browser over loopback.
+"""Measure frame times, the time to the first picture, and the page's memory, in a real browser over loopback.
 
     python -m tests.browser.bench_frames [--steps N] [--long N] [--profile]
 

@@ -96,7 +96,7 @@ def engine_steps(path: Path, steps: int) -> dict[str, Any]:
 
 
 def page_steps(path: Path, clicks: int) -> dict[str, Any]:
-    """From a click on Step to the painted page with each picture of the heads, and the page's memory."""
+    """Measure from a click on Step to the painted page for each picture of the heads, and the page's memory."""
     with own_server(str(path), "--enforce-eager") as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 800}, bypass_csp=True)

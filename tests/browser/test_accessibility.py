@@ -51,7 +51,7 @@ def test_no_serious_violation_on_a_phone(open_page: OpenPage, scheme: str, local
 
 
 def inside(page: Page, selector: str) -> bool:
-    """Whether all of the element lies in the window."""
+    """Whether the element is entirely in the window."""
     inner: bool = page.evaluate(
         """(selector) => {
           const b = document.querySelector(selector).getBoundingClientRect();

@@ -99,7 +99,9 @@ def test_a_fault_shows_in_the_first_layer_that_it_reaches(open_page: OpenPage) -
 
 
 def test_the_values_times_their_weights_add_up_to_what_the_engine_had(open_page: OpenPage) -> None:
-    """In every layer, for heads of both KV heads, after a prefill and after a decode: within float32's rounding."""
+    """The sums agree within float32's rounding in every layer, for heads of both KV heads, after a prefill and a
+    decode.
+    """
     page = open_page("/?answer=output&detail_large=1", height=1000)
     expect(page.locator(".output .hint")).to_contain_text("times its weight")
     prefill(page)
@@ -276,7 +278,7 @@ def test_the_softmax_worked_out_here_is_the_captured_one(open_page: OpenPage) ->
 
 @pytest.mark.parametrize(("height", "lines"), [(720, 4), (800, 5), (1000, 6)])
 def test_the_next_token_and_all_others_make_one(open_page: OpenPage, height: int, lines: int) -> None:
-    """As many lines as can be read; what is not listed is among the others."""
+    """The page lists as many tokens as can be read, and sums up the rest in one line."""
     page = open_page(height=height)
     prefill(page, POEM)
     listed = page.locator(".candidate .num").all_inner_texts()

@@ -109,7 +109,7 @@ def test_who_comes_in_sees_what_is_on_the_wall_goes_along_and_holds_no_secret(wa
 
 
 def test_a_follower_of_a_lesson_asks_for_no_list_of_lessons(wall: Page, follow: Follow) -> None:
-    """It has no right to it, also while a page that was loaded anew enters the class again."""
+    """Followers have no right to the list, also while a reloaded page enters the class again."""
     phone = follow()
     open_lesson(wall)
     expect(phone.locator("#lesson")).to_be_visible()
@@ -202,7 +202,7 @@ def follows(page: Page) -> None:
 
 
 def is_on_top(page: Page, selector: str) -> bool:
-    """Whether an element is what one sees and touches, in its middle and near its corners."""
+    """Whether an element is the topmost one at its middle and near its corners."""
     found: bool = page.locator(selector).first.evaluate(
         """(element) => {
           const { left, top, width, height } = element.getBoundingClientRect();
@@ -214,7 +214,7 @@ def is_on_top(page: Page, selector: str) -> bool:
 
 
 def test_whoever_comes_for_the_first_time_is_in_the_class_and_a_question_is_on_top(wall: Page, come_in: Follow) -> None:
-    """By the link or by the code, on a phone or a laptop, before the question or while it is open, or wandered off."""
+    """Followers join by link or code, on a phone or a laptop, before or during the question, or from another view."""
     early = [come_in(), come_in(typed=True), come_in(width=1366, height=768, has_touch=False)]
     for page in early:
         follows(page)
@@ -235,7 +235,7 @@ def test_whoever_comes_for_the_first_time_is_in_the_class_and_a_question_is_on_t
 
 
 def test_who_has_wandered_off_has_the_lessons_question_too(wall: Page, come_in: Follow) -> None:
-    """With its answers, though the page left before the lesson was there."""
+    """The question has its options although the page left before the lesson was loaded."""
     phone = come_in()
     phone.click("#class-self")
     phone.click("#class-seat-wander")
@@ -317,7 +317,7 @@ def test_the_class_stands_beside_the_page_and_covers_nothing_of_it(
 
 
 def test_the_teachers_first_page_is_the_start_of_a_class(open_page: OpenPage) -> None:
-    """As `serve --class --help` has it, in a browser that has never been here."""
+    """The first page offers the class that `serve --class --help` describes, in a browser without any stored state."""
     page = open_page("/?teach=1", opening=True, until="#class-start, #opening")
     expect(page.locator("#class-open")).to_be_visible()
     expect(page.locator("#opening, #tour")).to_have_count(0)
@@ -446,9 +446,9 @@ def test_a_second_vote_is_a_vote_of_its_own_for_everybody(wall: Page, come_in: F
 
 
 def test_a_class_of_eight_goes_through_a_lesson_and_every_count_is_right(wall: Page, come_in: Follow) -> None:
-    """From the desk a lesson is chosen and its question asked; its counts are visible there before the class sees them.
-    A
-    third of the phones reload between the votes, half repeat their answer, one has left the view, one does not answer.
+    """The presenter chooses a lesson and asks its question on the desk, and sees the counts there before the class
+    does. A third of the phones reload between the votes, half repeat their answer, one has left the view, one does not
+    answer.
     """
     phones = [come_in(typed=n % 2 == 1) for n in range(8)]
     phones[7].evaluate(ROAM)
@@ -508,7 +508,7 @@ def test_a_class_of_eight_goes_through_a_lesson_and_every_count_is_right(wall: P
 
 
 def counts(page: Page, round_: int) -> list[int]:
-    """How many gave each option, as the table has it."""
+    """Return the number of answers for each option in the table."""
     return [int(text.split()[0]) for text in page.locator(f"[data-round='{round_}'] .num").all_inner_texts()]
 
 
@@ -663,7 +663,7 @@ def code_of(page: Page) -> str:
 
 
 def test_a_class_begins_at_the_address_of_serve_class_until_the_server_does_not_know_it(open_page: OpenPage) -> None:
-    """After a server's restart the explanation is shown to the presenter, not to a follower looking for a seat."""
+    """The explanation after a server's restart is shown to the presenter, not to a follower looking for a seat."""
     page = open_page("/?teach=1")
     expect(page.locator("#class-open")).to_be_visible()
     page.click("#class-open")
@@ -816,7 +816,7 @@ def test_all_of_it_by_keyboard(wall: Page, follow: Follow) -> None:
 
 
 def test_the_last_row_can_read_a_question_and_nothing_overlaps(open_page: OpenPage) -> None:
-    """On a wall of 1280 x 720 what matters is 24 px and more, and its contrast 7:1 and more."""
+    """Important text is at least 24 px high on a wall of 1280 x 720, and its contrast at least 7:1."""
     wall = teach(open_page, width=1280, height=720)
     prefill(wall)
     ask(wall)

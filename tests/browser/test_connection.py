@@ -211,7 +211,7 @@ def test_who_starts_again_before_the_server_is_back_is_told_so_and_gets_a_run_wh
 
 
 def test_a_page_whose_words_do_not_come_says_so_and_goes_on_when_they_do(browser: Browser, live_server: str) -> None:
-    """Nothing of the page can be drawn without words: what is said then lies in the page itself."""
+    """The page cannot be drawn without its words, so the message for this case is part of the page itself."""
     for path in ("/", "/bench"):
         with browser.new_context(locale="zh-CN", reduced_motion="reduce") as context:
             page = context.new_page()

@@ -92,7 +92,9 @@ def test_an_svg_has_text_as_text_tensors_as_images_and_says_which_record_it_show
 
 
 def test_what_is_painted_is_as_sharp_as_the_png(open_page: OpenPage) -> None:
-    """On a screen with one pixel for each CSS pixel, the canvases in a picture have two; afterwards one again."""
+    """Canvases in a picture have two pixels for each CSS pixel, also on a screen that has one, and one again
+    afterwards.
+    """
     page = prepared(open_page, device_scale_factor=1)
     root = ElementTree.fromstring(taken(page, "matrix", "svg"))
     image = next(root.iter(f"{SVG}image"))

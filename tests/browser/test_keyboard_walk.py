@@ -1,4 +1,4 @@
-"""On a first visit by keyboard alone, the focus stays where a key was pressed."""
+"""Keyboard focus on a first visit stays where a key was pressed."""
 
 import pytest
 from playwright.sync_api import Page, expect

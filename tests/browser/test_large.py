@@ -70,7 +70,7 @@ def opened(open_page: OpenPage, served: str, **options: Any) -> Page:
 
 
 def shows(page: Page, index: int, state: State) -> None:
-    """Whether the pool is the log's after record `index`."""
+    """Whether the page shows the pool as it is after record `index` of the log."""
     expect(page.locator("#large-record")).to_have_value(str(index))
     found = page.evaluate(COLUMNS)
     assert found["at"] == index and found["refs"] == [block.ref_count for block in state.blocks]
@@ -133,7 +133,7 @@ def test_any_record_is_the_logs_and_strip_pool_and_prefix_tree_answer(open_page,
 
 
 def test_its_requests_are_sorted_chosen_and_opened(open_page, served, log):
-    """As the survey says them, and the link says which; the keyboard goes from turn to turn."""
+    """Rows are those of the log index; the link has order and filter; arrow keys move between requests."""
     with TraceReader(log) as reader:
         make(reader, log.with_suffix(".survey"))
         table = sequence_table(LogIndex(log.with_suffix(".survey"), reader), reader.header)
@@ -197,7 +197,7 @@ def test_its_requests_are_sorted_chosen_and_opened(open_page, served, log):
 
 
 def test_questions_are_asked_of_a_log_of_any_length_and_one_comes_to_another_and_back(open_page, served, log):
-    """Its tables are made while one waits; a record in an answer is gone to."""
+    """The tables are built while the page waits; a record in an answer is a link to that record."""
     page = opened(open_page, served)
     ask = page.locator("#ask-log")
     ask.locator("[data-question=prefixes_worth_pinning]").click()

@@ -1,4 +1,4 @@
-"""At every point of every lesson the stage shows the lesson's current run, and no other."""
+"""The stage shows the lesson's current run, and no other, at every point of every lesson."""
 
 import re
 from pathlib import Path
@@ -39,8 +39,8 @@ ANSWERING = {"run_at_once": "#contiguous-fit", "bytes_per_token": ".formula"}
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_the_stage_has_the_run_that_the_lesson_has_come_to(open_page: OpenPage, lesson: str) -> None:
-    """Also beyond the sandbox, where the run was the learner's, and after a race, which is another run. No figure says
-    what the lesson has still to ask.
+    """This holds also after the sandbox, where the run was the learner's, and after a race, which is another run. No
+    figure reveals the answer to a later question.
     """
     page = open_page(f"/?distance=learn&lesson={lesson}", until=".article, .path-card")
     expect(page.locator(".article")).to_be_visible()

@@ -34,7 +34,7 @@ def to_the_second(page: Page) -> None:
 
 
 def test_a_lesson_from_its_list_and_one_is_back_where_one_was(open_page: OpenPage) -> None:
-    """After a reload, when the run is gone, and in another language, which is another run."""
+    """The position is restored after a reload, after the run has gone, and in another language, which is another run."""
     page = open_page()
     page.click("#btn-learn")
     expect(page.locator(".path-card")).to_have_count(len(lesson_files(shipped_folder())) + 1)  # and the tour
@@ -85,7 +85,7 @@ def test_a_lesson_from_its_list_and_one_is_back_where_one_was(open_page: OpenPag
 
 
 def test_a_prediction_is_made_on_the_stage_and_in_the_end_the_run_is_the_learners(open_page: OpenPage) -> None:
-    """Until then the transport is read-only, and a remote's key advances; the prediction stays beside the outcome."""
+    """The transport is read-only until the end, and a remote's key advances; the prediction stays beside the outcome."""
     page = open_two(open_page)
     expect(page.locator("#btn-step")).to_be_hidden()
     give(page, "1")
@@ -145,7 +145,7 @@ def test_nothing_stands_in_the_way_of_anybody(open_page: OpenPage, width: int, h
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (360, 640), (1280, 800)])
 def test_what_is_new_is_read_from_its_beginning(open_page: OpenPage, width: int, height: int) -> None:
-    """It begins in sight, also where it is longer than the window; the keyboard is there, not at the page's top."""
+    """The beginning is visible even if the item is higher than the window, and has the keyboard focus."""
     page = open_lesson(open_page, width=width, height=height)
     for _ in range(12):
         to_do = stands_at(page, "#lesson-answer", "#lesson-go:enabled")
@@ -215,7 +215,7 @@ def test_what_was_learned_is_told_at_the_end_beside_what_one_knew_before(open_pa
 
 
 def test_lanes_race_in_the_figure_when_the_questions_are_answered(open_page: OpenPage) -> None:
-    """Until then none is computed: what they show may be what a question asks."""
+    """No lane is computed before, since its result may be the answer to a question."""
     page = open_lesson(open_page, "/?distance=learn&lesson=computed-twice")
     others = lanes(page)  # of races of other tests on this server
     unsurely_to(page, "#lesson-go:has-text('race')")
@@ -291,7 +291,7 @@ def lanes(page: Page) -> set[str]:
 
 
 def answer_all(page: Page, option: int | None) -> None:
-    """To the end of a test, each question answered once; nothing is said of the answers on the way."""
+    """Answer each question once up to the end of a test; no answer gets feedback before the end."""
     for _ in range(30):
         at = stands_at(page, ".lesson-over", "#lesson-answer", "#lesson-go:enabled")
         if at == ".lesson-over":
@@ -355,9 +355,8 @@ def test_a_lesson_about_the_pool_shows_it_whole_and_goes_from_model_to_model(ope
 
 
 def test_a_knob_a_sandbox_and_for_who_has_time_the_allocators_work(open_page: OpenPage) -> None:
-    """After the sandbox comes a run of its own. In these steps each sequence needs a block: one is dragged, one tapped,
-    the
-    others are taken by keys.
+    """The sandbox is followed by another run, in whose steps each sequence needs a block: one is dragged, one tapped,
+    the others are chosen by keys.
     """
     page = open_lesson(open_page, "/?distance=learn&lesson=pages")
     knob = page.locator(".lesson-knob")

@@ -137,7 +137,9 @@ def slow() -> Iterator[CommandedServer]:
 
 
 def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, slow: CommandedServer) -> None:
-    """By a link, and by choice beside the running run; a model that cannot be loaded leaves the run unchanged."""
+    """The model is opened by a link, or chosen beside the current run; a model that fails to load leaves the run
+    unchanged.
+    """
     page = open_page(f"{slow.url}/?model=second", until="#model-way")
     expect(page.locator("#model-way")).to_contain_text("second is getting ready:")
     slow.say("ready")

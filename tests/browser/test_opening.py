@@ -73,7 +73,7 @@ TIMES = """Promise.all(['opening_panel', 'paint_race', 'time'].map((name) =>
 
 
 def test_what_is_said_of_the_race_is_what_its_counters_say(open_page: OpenPage) -> None:
-    """At each moment, and in the end of the whole text."""
+    """The text agrees with the counters at each moment and at the end of the whole text."""
     page = open_page(opening=True, motion=True)
     ready(page)
     factors = []
@@ -150,7 +150,7 @@ def test_nothing_lies_over_what_can_be_pressed_in_the_first_look(open_page: Open
 
 @pytest.mark.parametrize(("locale", "words"), [("en-US", "My name is Kim"), ("zh-CN", "春眠不觉晓")])
 def test_words_of_ones_own_take_the_stage_at_once(open_page: OpenPage, locale: str, words: str) -> None:
-    """At the end of the film and in the first look: a click into the field, and Enter."""
+    """A visitor enters words at the end of the film and in the first look, by a click into the field and Enter."""
     page = open_page(opening=True, locale=locale)
     to_the_fan(page)
     page.wait_for_url("**/?theater=*")  # its own session, which is built meanwhile

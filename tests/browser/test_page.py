@@ -63,7 +63,9 @@ def test_going_back_shows_what_was_and_live_comes_back(open_page: OpenPage) -> N
 
 
 def test_who_comes_by_a_shared_link_is_asked_before_driving_the_owners_run(open_page: OpenPage) -> None:
-    """In each view a run of one's own leaves the other in place, and taking it over makes the visitor its driver."""
+    """A run of the visitor's own leaves the owner's run in place in each view; taking it over makes the visitor its
+    driver.
+    """
     owner = open_page()
     prefill(owner)
     step(owner)

@@ -1,4 +1,4 @@
-"""With and without a cache: three strategies in step on the page, held against the server's own records."""
+"""The race of three strategies in lockstep, with and without a cache, agrees with the server's records."""
 
 import re
 from typing import Any

@@ -82,7 +82,7 @@ def server(recorded: Path) -> Iterator[str]:
 
 @pytest.fixture
 def open_at(browser: Browser) -> Iterator[OpenAt]:
-    """At the end there may be no request to another host, and the console must be empty."""
+    """Open a recorded lesson. The page may send no request to another host, and its console must be empty at the end."""
     contexts, problems = [], list[str]()
 
     def opened(address: str, more: str = "", **options: object) -> Page:
@@ -110,7 +110,7 @@ def open_at(browser: Browser) -> Iterator[OpenAt]:
 
 
 def to_the_second(page: Page) -> None:
-    """To the second question: the first, of an earlier lesson, is not sure."""
+    """Go to the second question; the first one, from an earlier lesson, is answered with "not sure"."""
     if stands_at(page, "#lesson-answer", "#lesson-go:enabled") != "#lesson-answer":
         page.click("#lesson-go")
     page.click(".answer.unsure")
@@ -119,7 +119,9 @@ def to_the_second(page: Page) -> None:
 
 
 def walk(page: Page, until: str = ".lesson-over") -> int:
-    """To the lesson's end, or until there is something else, always unsure. How many questions there were."""
+    """Go to the lesson's end, or to an item of another kind, always answering "not sure". Return the number of
+    questions.
+    """
     over = page.locator(".question[data-over=true]").count()
     num_answered = 0
     while True:

@@ -289,7 +289,7 @@ PLOTS = ("size-terms", "size-requests", "roofline-roofs", "roofline-decode", "ro
 
 
 def test_all_sections_pass_axe_and_every_plot_can_be_taken_along(browser: Browser, live_server: str) -> None:
-    """In Chinese, whose words no table may lack: a head that is an id has an underscore or is a bare English word."""
+    """No Chinese table lacks a translation: an untranslated head has an underscore or is a single English word."""
     context = browser.new_context(bypass_csp=True, locale="zh-CN", color_scheme="dark", accept_downloads=True)
     page = context.new_page()
     page.goto(f"{live_server}/scale?r_model=llama-3.1-8b&r_gpu=a100-80gb&max_model_len=262144&model=gpt2")

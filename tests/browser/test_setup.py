@@ -212,7 +212,7 @@ def test_a_lower_number_goes_first_under_the_priority_policy(open_page: OpenPage
 
 
 def test_a_sequence_that_a_link_names_is_in_sight(open_page: OpenPage) -> None:
-    """In the list, which has room for eight."""
+    """The list, which shows eight sequences at a time, is scrolled to the one in the link."""
     page = open_page("/?max_tokens=12&seq=30&detail=scheduler")
     page.evaluate(SUBMIT, [POEM[: 4 + i % 12] for i in range(40)])
     shows(page, 0)
@@ -312,7 +312,7 @@ def test_a_prompt_can_come_in_the_middle_of_a_run(open_page: OpenPage) -> None:
 
 
 def test_a_new_prompt_takes_the_stage(open_page: OpenPage) -> None:
-    """Also while another one still runs: what was written last is what one wants to see."""
+    """The stage shows the newest prompt, also while another one runs."""
     page = open_page()
     prefill(page, "Who has seen the wind?")
     step(page)

@@ -75,7 +75,7 @@ def test_a_recording_has_one_play_button_and_starts_over_at_its_end(open_page: O
 
 
 def test_what_is_played_is_what_is_looked_at(open_page: OpenPage) -> None:
-    """With a sub-step open, playing goes through sub-steps."""
+    """Playback goes through sub-steps if a sub-step is open."""
     page = open_page("/?speed=2", motion=True)
     prefill(page)
     step(page, 2)

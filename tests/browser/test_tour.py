@@ -24,7 +24,7 @@ def at(page: Page, stop: str, done: bool) -> None:
 
 
 def covers(page: Page, selector: str) -> bool:
-    """Whether the card lies over the middle of an element."""
+    """Whether the card covers the middle of an element."""
     still(page)  # it glides there
     covered: bool = page.evaluate(
         """(selector) => {
@@ -162,7 +162,7 @@ def test_a_notice_covers_no_button_of_the_card(open_page: OpenPage, width: int, 
 
 
 def test_it_is_lesson_nought_and_kept_as_one(open_page: OpenPage) -> None:
-    """By link and from the list it resumes where it was left; its end leads to lesson 1."""
+    """The tour resumes where it was left, by link and from the list, and ends with a link to lesson 1."""
     page = open_page("/?lesson=tour", tour=True)
     at(page, "ask", False)
     expect(page).not_to_have_url(re.compile("lesson="))

@@ -346,7 +346,7 @@ ESCAPE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\r\n"
 
 
 def _control_characters() -> bytes:
-    """In every text that a trace has, what a terminal would obey."""
+    """Put terminal control sequences into every text of a trace."""
     head = header(
         {"strategy": ESCAPE, "seed": ESCAPE},
         {"name": ESCAPE, "architecture": ESCAPE, "dtype": ESCAPE},

@@ -61,7 +61,7 @@ def read_everything(path: Path) -> None:
 
 
 def reading(path: Path) -> dict[str, Any]:
-    """How far Python's reader comes, and what went wrong where nothing may: `crashed`; `seconds` of checking it."""
+    """Return Python's reading and the seconds of checking; `crashed` if it raised anything but its two errors."""
     try:
         started = time.process_time()
         for _ in check(path):

@@ -119,7 +119,7 @@ def _is_capture(reader: TraceReader, index: int) -> bool | None:
 
 
 def canonical(value: State | Any) -> Any:
-    """As JSON from JavaScript has it: bytes as lowercase hex, map keys as text, no numbers that are none."""
+    """Return a reading as JavaScript's JSON has it: bytes as lowercase hex, map keys as text, no NaN or infinity."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, msgspec.Struct):
@@ -134,7 +134,7 @@ def canonical(value: State | Any) -> Any:
 
 
 def disagreement(ours: Reading, theirs: Reading) -> str | None:
-    """In which way two readings differ, in words; None: they do not."""
+    """Return how two readings differ, in words; None if they agree."""
     if "crashed" in theirs:
         return str(theirs["crashed"])
     for name in ("records", "captures"):

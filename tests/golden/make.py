@@ -174,7 +174,7 @@ def walk_states(log: TraceWriter, seed: int, num_moves: int) -> None:
 
 
 class Outside(Recorder):
-    """With a store outside the pool: full blocks go there, to CPU memory while it has room, then to disk."""
+    """Scheduler steps with a store outside the pool: full blocks go to CPU memory while it has room, then to disk."""
 
     BLOCK_BYTES = BLOCK_SIZE * KV_BYTES_PER_TOKEN
     LOAD: ClassVar[dict[Medium, float]] = {"cpu": 0.0002, "disk": 0.0008}  # pretended seconds, for a block

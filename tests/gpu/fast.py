@@ -1,4 +1,4 @@
-"""How fast the device decodes: benchmark records of two models' shapes, and profiles of a few steps.
+"""Measure decoding on the device: benchmark records of two models' shapes, and profiles of a few steps.
 
 Each record is the scenario `gpu-decode` at another shape, context and set of variants; what one compares is run in
 turns, as always. Records lie in OUT/records and are read as any other (`kvtheater bench report`, the page /bench).

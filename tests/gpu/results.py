@@ -32,7 +32,7 @@ class Run:
 
     @property
     def seconds_left(self) -> float:
-        """Until the part is stopped."""
+        """Return the seconds until the part is stopped."""
         return self.began + self.seconds - time.monotonic()
 
     def add(self, name: str, status: Status, text: str = "", **figures: Any) -> None:

@@ -1,4 +1,4 @@
-"""Whether everything that computes on the device computes what it should.
+"""Check that everything computed on the device is right.
 
 Attention is compared with the plain formula in float32 on the CPU over the very numbers that the device's store holds;
 whole models with transformers' own forward pass of the same module, and the engine's tokens with `generate`.

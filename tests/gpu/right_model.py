@@ -98,7 +98,7 @@ def _capture(run: Run, family: str, dtype: torch.dtype) -> str:
 
 
 def _int8_weights(run: Run) -> str:
-    """On the CPU they are served; a GPU refuses them in a sentence."""
+    """Check that a GPU refuses int8 weights, which the CPU serves, with one sentence."""
     if run.device == "cpu":
         return f"{load_model(dtype='int8-weights', device='cpu').facts.bytes_per_weight:.2f} bytes a weight"
     try:

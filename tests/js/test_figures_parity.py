@@ -95,7 +95,7 @@ def test_latencies_of_every_sequence(log: TraceReader) -> None:
 
 
 def test_waiting_times(log: TraceReader) -> None:
-    """From the end of the record that submitted it to the beginning of the one that admitted it first."""
+    """A request waits from the end of the record that submitted it to the beginning of the one that first admitted it."""
     if len(log.header.instances) > 1:
         return  # its parts wait on several instances: tests/unit/trace/test_parts.py
     ends, clock = [], 0.0
@@ -244,7 +244,7 @@ def test_the_seconds_and_the_work_of_every_step(log: TraceReader) -> None:
 
 
 def test_reasons_that_an_older_log_leaves_to_be_guessed(log: TraceReader) -> None:
-    """Where the log says the reason, the guess from what stands beside it is the same."""
+    """The reason derived from the other operations equals the logged one in logs that have it."""
     for record, found in zip(records(log), page(log.path)["records"], strict=True):
         reasons = [op.reason for op in record.ops if isinstance(op, Allocate | Free)]
         for mine, theirs in zip(reasons, found["reasons"], strict=True):

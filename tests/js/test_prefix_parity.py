@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def lookups(path: Path) -> dict[str, Any]:
-    """How the lookups of a log ended, and those that the page answers otherwise."""
+    """Return the outcomes of a log's lookups, and the lookups for which the page derives another outcome."""
     command = [node(), str(ROOT / "tests/js/prefix_lookups.mjs"), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr

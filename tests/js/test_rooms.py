@@ -47,7 +47,7 @@ def imports(types: bool = True) -> Iterator[tuple[str, str]]:
 
 
 def objection_to(importer: str, imported: str) -> str | None:
-    """Why `importer` may not import `imported`; None: it may."""
+    """Return why `importer` may not import `imported`, or None if it may."""
     above, below = room_of(importer), room_of(imported)
     if not any((JS / imported).with_suffix(suffix).is_file() for suffix in (".js", ".d.ts")):
         return "there is no such file"
@@ -153,7 +153,7 @@ NUMBER_INPUTS = {"kit/inputs.js", "panels/transport/jump.js"}  # the jump goes t
 
 
 def test_numbers_are_entered_in_the_shared_input() -> None:
-    """It states its bounds and takes nothing out of them."""
+    """The shared input states its bounds and rejects values outside them."""
     found = {path.relative_to(JS).as_posix() for path in JS.rglob("*.js") if 'type="number"' in path.read_text("utf-8")}
     assert found == NUMBER_INPUTS
 

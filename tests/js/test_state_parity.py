@@ -111,7 +111,7 @@ def same_states(path: Path) -> None:
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it: bytes as lowercase hex, map keys as text."""
+    """Return a state as JSON has it: bytes as lowercase hex, map keys as text."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, msgspec.Struct):

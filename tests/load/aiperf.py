@@ -163,7 +163,9 @@ def _warm(port: int) -> None:
 
 
 def _heads(path: Path) -> dict[str, float]:
-    """By request id, when the server had a request's head: seconds since 1970, to the millisecond."""
+    """Return the time at which the server had each request's head, by request id: seconds since 1970, to the
+    millisecond.
+    """
     return {
         line["request_id"]: datetime.fromisoformat(line["time"]).timestamp()
         for line in _lines(path)

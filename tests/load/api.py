@@ -52,7 +52,7 @@ class Bare(Running):
 
 
 def _sums(server: Server, folder: Path) -> list[str]:
-    """In which figures clients, log and metrics differ, when nothing is under way any more."""
+    """Return the figures in which clients, log and metrics differ once no request is in flight."""
     end = time.monotonic() + IDLE_SECONDS
     while not server.is_idle():
         if time.monotonic() > end:

@@ -90,7 +90,7 @@ class Server(Running):
             time.sleep(0.5)
 
     def turn(self, seconds: float, leaves: float, seed: int) -> dict[str, Any]:
-        """As the bare engine's, and what the clients say."""
+        """Run the clients against the API; return their results and the server's costs."""
         turn, before = Turn(self), self._ttft()
         words = [str(each) for each in (self.port, self._clients, seconds, leaves, seed)]
         client = [sys.executable, "-m", "tests.load.api_client", *words]
@@ -111,11 +111,11 @@ class Server(Running):
         }
 
     def metrics(self) -> str:
-        """As Prometheus has them."""
+        """Return the metrics in Prometheus' text format."""
         return self._get("/metrics").decode()
 
     def is_idle(self) -> bool:
-        """Whether nothing is under way for the API."""
+        """Whether the API has no request in flight."""
         status = self._api()["status"]
         return not status["unfinished"] and not status["api"]["active"]
 

@@ -43,7 +43,7 @@ def differences(seen: Clients, log: Path, metrics: str) -> list[str]:
 
 
 def _of_log(path: Path) -> dict[str, float]:
-    """By name; what the pool holds at the end, too."""
+    """Return the sums of a log by name, including the contents of the pool at the end."""
     found: dict[str, float] = defaultdict(float)
     admitted: set[int] = set()
     answered: set[int] = set()

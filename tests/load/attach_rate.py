@@ -50,7 +50,7 @@ SHOWN = """() => Promise.all(['net/log_index', 'state/store'].map((m) => import(
 
 
 def events() -> Iterator[dict[str, Any]]:
-    """Without end: what requests store, and what goes for it, the oldest first. At the end of a request all is said."""
+    """Yield events without end: blocks stored for requests, and the removals, oldest first, that make room for them."""
     draw, numbers = random.Random(0), count()
     cached: dict[bytes, None] = {}
 
@@ -158,7 +158,7 @@ def heap_mb(page: Page) -> float:
 
 
 def shown(page: Page) -> dict[str, Any]:
-    """Which record the page shows (-1: none yet), whether in windows, and when that was looked at."""
+    """Return the record that the page shows (-1: none yet), whether it reads windows, and the time of this reading."""
     found: dict[str, Any] = page.evaluate(SHOWN)
     return {**found, "at": time.time()}
 
@@ -192,7 +192,7 @@ class Survey:
         self._server, self.rss_mib, self.cpu_seconds = server, 0, 0.0
 
     def look(self) -> None:
-        """Once a second."""
+        """Update the peak memory and the processor time of the server's child processes."""
         for task in Path(f"/proc/{self._server}/task").glob("*/children"):
             for pid in task.read_text(encoding="utf-8").split():
                 figures = Figures(int(pid))

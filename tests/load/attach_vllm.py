@@ -369,7 +369,7 @@ def run(options: argparse.Namespace, folder: Path, things: list[Any]) -> None:
 
 
 def _settled(watchers: list[Watcher], life: Witness) -> None:
-    """Until all have what the witness has."""
+    """Wait until every watcher has the witness's last message."""
     end = time.monotonic() + 30
     for watcher in watchers:
         log = watcher.attachment.log

@@ -126,7 +126,7 @@ def ours(settings: dict[str, Any], requests: list[dict[str, Any]]) -> tuple[list
 
 
 def plain(step: Step) -> Step:
-    """Without what differs by name only: vLLM appends a random end to a request's number."""
+    """Return a record without differences of names: vLLM appends a random suffix to a request's number."""
     named = {
         what: {name.split("-")[0]: value for name, value in step[what].items()} for what in ("scheduled", "computed")
     }

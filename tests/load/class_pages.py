@@ -222,7 +222,7 @@ def has_answered(now: dict[str, Any], question: tuple[int, int]) -> bool:
 
 
 def counts(page: Page) -> list[list[int]]:
-    """How many gave each option in each round, as the page's state has it."""
+    """Return the number of answers for each option in each round, from the page's state."""
     tallies = page.evaluate(CLASS + "s.classState.value.poll.tallies)")
     return [[one["count"] for one in tally["answers"]] for tally in tallies]
 

@@ -101,7 +101,7 @@ class Follower(Viewer):
         self._poll = self._repeat = None
 
     def answer(self) -> None:
-        """Its answer to what is open, if the server does not have it yet; it enters first."""
+        """Repeat a failed request, or answer the open question unless it has been answered."""
         if again := self._repeat:
             self._repeat = None
             again()

@@ -133,7 +133,7 @@ class Viewer:
             self.received(data[0], data[1])
 
     def came(self) -> None:
-        """It is connected."""
+        """Join the run once connected."""
         self.join()
 
     def join(self) -> None:

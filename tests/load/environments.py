@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def programs(folder: Path, *packages: str) -> Path:
-    """Where the programs of an environment with these packages lie; it is made if it is not there.
+    """Return the folder of an environment's programs, with these packages; the environment is created if missing.
 
     Raises:
         CalledProcessError: pip failed, and has said why.

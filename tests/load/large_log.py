@@ -42,7 +42,7 @@ FACTS = ModelFacts(
 
 
 class Shape(NamedTuple):
-    """How large a log becomes."""
+    """Size of a generated log."""
 
     blocks: int = 100_000
     requests: int = 10_000

@@ -73,7 +73,7 @@ class LogServer(NamedTuple):
     pid: int
 
     def log_index(self) -> dict[str, Any]:
-        """How much it knows; empty: nothing yet."""
+        """Return the page's log index; empty if it has none yet."""
         base = self.url.split("/?")[0]
         answer = requests.get(f"{base}/api/theaters/{self.recording}/survey", timeout=60)
         found: dict[str, Any] = answer.json() if answer.ok else {}

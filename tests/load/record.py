@@ -16,7 +16,7 @@ from engine.setup.machine import machine_facts
 
 
 class Measuring:
-    """From before the load until its record."""
+    """Measurement of a load, from before it starts until its record is written."""
 
     def __init__(self) -> None:
         self._load, self._before = os.getloadavg()[0], cpu_times()

@@ -1,4 +1,4 @@
-"""How long a record takes to its viewers, and what they cost the engine.
+"""Measure how long a record takes to reach its viewers, and what viewers cost the engine.
 
     python -m tests.load.viewers --viewers 500 --seconds 60 --speed 2 --drops 0.3
 
@@ -57,7 +57,7 @@ class Process(Figures):
         super().__init__(self._process.pid)
 
     def first_line(self) -> str:
-        """Its next line."""
+        """Return the next line of the server's output."""
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 

@@ -61,7 +61,7 @@ def refusal(error: ModelError) -> str:
 
 
 def refused_at_once(model_type: str) -> str | None:
-    """By class and configuration alone."""
+    """Return why a family is refused by class and configuration alone, or None."""
     try:
         config = CONFIG_MAPPING[model_type]()
     except StrictDataclassError as error:
@@ -75,7 +75,7 @@ def refused_at_once(model_type: str) -> str | None:
 
 
 def served_or_refused(module: Any) -> str | None:
-    """None, when it is served and every logit of a mixed schedule is the module's own; else why it is refused."""
+    """Return None if the model is served and every logit of a mixed schedule is the module's own; else the refusal."""
     sequences = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in LENGTHS.items()}
     with torch.inference_mode():
         plain = {}

@@ -60,7 +60,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
 def test_what_another_process_compiled_serves(folder: Path, tmp_path: Path) -> None:
-    """It is begun before the model is open here, and its child makes the library of one token."""
+    """Compilation begins before the model is open here, and the child process builds the library for one token."""
     command = [sys.executable, "-c", COMPILES, str(folder)]
     done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=True, timeout=600)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -55,7 +55,7 @@ def logits(model: LoadedModel, forward: Any) -> dict[Any, torch.Tensor]:
 @pytest.mark.slow
 @needs_compiler
 def test_other_weights_are_served_by_the_same_code(kept_once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is traced, and the logits are those of the model at hand, whose norms differ too."""
+    """Nothing is traced again, and the logits are those of the present model, whose norms differ too."""
     refuses(monkeypatch)
     module = tiny_model("llama", seed=2, **TWO_LAYERS)
     with torch.no_grad():

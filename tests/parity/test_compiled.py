@@ -322,7 +322,7 @@ def test_a_failed_compilation_leaves_the_eager_path(
 def test_what_computes_something_else_is_not_taken(
     compile_once: Compiled, without_libraries: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a compiler that is wrong, for one token or for several, the eager path continues to serve."""
+    """The eager path continues to serve if the compiler's code is wrong, for one token or for several."""
     model, forward = compile_once("gemma2")
     for right, name in ((forward.one, "one"), (forward.many, "many")):
         louder: dict[str, Any] = {name: lambda *given, right=right: [right(*given)[0] * 1.01]}
@@ -340,7 +340,7 @@ def test_what_computes_something_else_is_not_taken(
 def test_a_kind_of_cache_that_compiled_code_differs_over_is_served_eagerly(
     compile_once: Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by a last bit of half precision that turns into a whole step of int4; every other kind stays compiled."""
+    """A last bit of half precision can become a whole step of int4; every other kind of cache stays compiled."""
     model, forward = compile_once("gemma2")
     right = served_check.check_kv_cache_dtype
 

@@ -57,7 +57,9 @@ def test_the_same_logits_as_from_safetensors(family: str, is_quantized: bool, tm
 def test_prompts_are_counted_and_rendered_by_the_files_tokenizer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its merges count, and its chat template, which writes nothing before an answer, is the cause of a break."""
+    """The file's merges determine the count; its chat template, which writes nothing before an answer, causes the
+    break.
+    """
     file, day = tmp_path / "tiny.gguf", tmp_path / "day.jsonl"
     gguf_files.write("qwen2", file, True)
     bodies = [chat(turns, "This is the zh of the moth.") for turns in (1, 2)]

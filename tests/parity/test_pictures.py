@@ -100,7 +100,7 @@ def test_text_is_served_and_nothing_else_kept(name: str, tmp_path: Path) -> None
 
 
 def test_no_package_for_pictures_is_needed(tmp_path: Path) -> None:
-    """In a process of its own, in which neither pillow nor torchvision can be imported."""
+    """The model is served in a process in which neither pillow nor torchvision can be imported."""
     saved("mistral3", tmp_path)
     code = (
         "import sys; sys.modules |= dict.fromkeys(('PIL', 'torchvision')); from app.__main__ import main; "

@@ -125,7 +125,7 @@ def test_agrees_with_the_reference(
 
 
 def test_weights_change_no_output(flash: Flash) -> None:
-    """They come from the other backend, the output from the kernel all the same."""
+    """The weights come from the other backend, and the output still from the kernel."""
     store, batch = stored(torch.bfloat16, 4), packed("mixed", 4)
     q, call = queries(batch, torch.bfloat16), AttentionCall(0, 0.4, None, None, None)
     backend = VarlenAttention(GatherAttention())

@@ -64,7 +64,7 @@ def play(engine: Engine, prompts: list[list[int]], sampling: SamplingParams = GR
 
 
 def texts(engine: Engine) -> dict[str, list[list[int]]]:
-    """By request, in the order in which their sequences began."""
+    """Return the texts of each request, in the order in which its sequences began."""
     found: dict[str, list[list[int]]] = {}
     for sequence in log_of(engine).state_now().sequences.values():
         found.setdefault(sequence.request_id, []).append(sequence.token_ids)
@@ -196,7 +196,7 @@ def test_a_window_of_sinks_and_newest_is_an_attention_window() -> None:
 
 
 def test_a_block_goes_when_every_head_has_forgotten_its_tokens(tmp_path: Path) -> None:
-    """With one KV head and the same choice in every layer the masked tokens are whole blocks in the end."""
+    """The masked tokens are whole blocks in the end, with one KV head and the same choice in every layer."""
     model, path = from_module(tiny_model("llama_mqa"), tiny_tokenizer(), "mqa"), tmp_path / "freed.kvtrace"
     config = replace(BASE, forget_policy="key_norm", forget_budget=3, forget_every=1)
     with Engine(model, config, log_path=path) as engine:
@@ -267,7 +267,7 @@ def test_a_run_again_is_the_same_and_a_kept_token_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLES, BEAMS], ids=["greedy", "samples", "beams"])
 def test_the_full_cache_says_what_it_would_given_the_same_text(sampling: SamplingParams) -> None:
-    """Beside each output: one plain pass over its text gives the same distribution."""
+    """One plain pass over the text gives the distribution that the full cache has beside each output."""
     config = replace(BASE, forget_policy="random", forget_compare=True, num_blocks=16, max_num_batched_tokens=9)
     plain = tiny_model("llama")
     with Engine(tiny_llama(), config) as engine:

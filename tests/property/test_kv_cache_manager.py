@@ -74,7 +74,7 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.settled())
     @rule(data=st.data())
     def preempt(self, data: st.DataObject) -> None:
-        """By swap, or by recompute where the CPU store is full."""
+        """Preempt by swap, or by recompute if the CPU store is full."""
         seq_id = data.draw(st.sampled_from(self.settled()))
         self.run_.manager.take_moves()
         self.run_.preempt(seq_id)
@@ -179,7 +179,7 @@ class CacheMachine(RuleBasedStateMachine):
             assert memory.tokens_held <= memory.blocks_held * memory.block_size
 
     def teardown(self) -> None:
-        """When all are gone every block is free."""
+        """Free all sequences and check that every block is free."""
         if hasattr(self, "run_"):
             self.run_.manager.take_back([], [])
             self.run_.free(*self.running, *self.swapped)

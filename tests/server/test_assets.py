@@ -82,7 +82,7 @@ def test_a_library_keeps_the_licence_in_its_head(tmp_path):
 
 
 def test_no_template_has_a_line_that_looks_like_a_comment():
-    """Before each line that goes, as many backticks have closed as have opened."""
+    """The number of backticks before each removed line is even."""
     paths = sorted((static_dir() / "js").rglob("*.js"))
     assert len(paths) > 300
     for path in paths:

@@ -118,7 +118,7 @@ def test_one_address_leaves_seats_for_the_others(found: Classroom, monkeypatch: 
 def test_what_was_answered_and_who_drives_outlast_an_hour_away(
     found: Classroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under a flood answers of seats that did not last go last; a seat that was handed something stays."""
+    """A flood evicts seats that have answered last, with their answers; the seat that drives stays."""
     monkeypatch.setattr(admission, "EXPIRE_SECONDS", 0.0)
     found.ask("number", "?", [])
     for name in ("answered", "driver", "silent"):

@@ -21,7 +21,7 @@ def room(make_server: Callable[..., Server]) -> Room:
 
 
 def test_the_way_in(room: Room) -> None:
-    """By the link in the QR code, by a code as it is typed; and not without."""
+    """A class is entered by the link in the QR code or by a typed code, and not without either."""
     code = room.presenting["code"]
     for way in (
         room.presenting["join"],
@@ -41,7 +41,7 @@ def test_the_way_in(room: Room) -> None:
 
 
 def test_whatever_the_door_names_loads_before_anybody_has_come_in(room: Room) -> None:
-    """Its style sheets and its icon, whether the code was right or not; no other file of these folders."""
+    """Style sheets and icon of the entry page load with a right or a wrong code; no other file of these folders does."""
     for way in ("/j/", "/j/zzzzzz"):
         page = room.get(way, **{"Accept-Language": "zh"}).read().decode()
         named = re.findall(r'(?:href|src)="([^"]+)"', page)
@@ -167,7 +167,7 @@ def test_two_rounds_and_then_what_everybody_said(room: Room) -> None:
 
 
 def counts(answer: dict[str, Any]) -> list[list[int]]:
-    """How many gave each option, by round."""
+    """Return the number of answers for each option, by round."""
     return [[one["count"] for one in tally["answers"]] for tally in answer["tallies"]]
 
 

@@ -60,7 +60,7 @@ def test_help_does_not_import_torch():
 
 
 def test_replay_does_not_import_torch():
-    """Nothing of what serves recordings does: the page is there within a second."""
+    """Nothing that serves recordings imports torch: the page is there within a second."""
     code = (
         "import sys; import app.server.application, app.cli.replay; print({'torch', 'transformers'} & set(sys.modules))"
     )
@@ -340,7 +340,7 @@ def test_without_a_network_a_model_of_the_hub_is_looked_for_in_its_cache_alone(c
 def test_what_takes_time_before_the_model_is_there_is_told_as_it_begins(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a terminal, as under make, there is a line before torch is imported, and one for each stage."""
+    """Output without a terminal, as under make, has a line before torch is imported, and one for each stage."""
     from app.models import live_model
 
     seen: list[list[str]] = []

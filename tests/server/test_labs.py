@@ -49,7 +49,7 @@ def mine(member: Member) -> dict[str, Any]:
 
 
 def test_a_lab_is_ones_own(make_room: Callable[[int], LabRoom]) -> None:
-    """On the class's settings; others of the class neither see nor command it; an owner sees it and commands it."""
+    """A lab has the class's settings; other participants neither see nor command it, an owner does both."""
     room = make_room(2)
     one, other = room.follower()[0], room.follower()[0]
     lab = one.do("class_lab", open=True)["lab"]
@@ -205,7 +205,7 @@ def test_what_a_guest_may_ask_of_its_run(make_room: Callable[[int], LabRoom]) ->
 
 @pytest.mark.slow
 def test_the_classes_run_goes_on_beside_labs_at_full_speed(make_room: Callable[[int], LabRoom]) -> None:
-    """Between two of its steps stands one step of a lab at most, counted by whose turn it was."""
+    """At most one step of a lab runs between two steps of the class's run, counted by turns."""
     room = make_room(4)
     room.server.model.step_seconds = 0.005
     followers = [room.follower()[0] for _ in range(4)]

@@ -39,7 +39,7 @@ def to_question(learner: Client, lesson: dict[str, Any]) -> dict[str, Any]:
 
 
 def everything(server: str, learner: Client, theater: str) -> tuple[int, bytes]:
-    """How many records anything that is served tells of, and all its bytes."""
+    """Return the number of records mentioned by anything that is served, and all its bytes."""
     batches = [batch for batch in learner.batches if batch["theater"] == theater]
     sent = [json.dumps(learner.statuses).encode(), *(record for batch in batches for record in batch["records"])]
     most = max([0, *(batch["first"] + len(batch["records"]) for batch in batches)])

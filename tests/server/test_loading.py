@@ -253,7 +253,7 @@ class Command:
         self.process.stdin.flush()  # type: ignore[union-attr]
 
     def end(self) -> tuple[int, list[str], list[str]]:
-        """Its exit status, and the lines that it wrote after the address."""
+        """Return the exit status, and the lines that were written after the address."""
         out, err = self.process.communicate(timeout=30)
         return self.process.returncode, out.splitlines(), err.splitlines()
 

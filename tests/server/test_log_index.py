@@ -87,7 +87,7 @@ def test_a_large_recording_is_not_sent(server, monkeypatch):
 
 
 def test_arrays_do_not_make_a_recording_large(monkeypatch):
-    """They are only sent as they are shown."""
+    """Arrays are sent only when they are shown."""
     with TraceReader(FILE) as log:
         assert log.num_captures and log.all_record_bytes < log.num_bytes
         monkeypatch.setattr(app.session.run, "MAX_BYTES", log.all_record_bytes)
@@ -164,7 +164,7 @@ def test_who_comes_late_to_a_long_live_run_is_told_in_windows(server, client, th
 def test_who_follows_a_run_is_told_once_that_it_is_long_and_may_then_do_without_its_records(
     server, client, theater, monkeypatch
 ):
-    """Until it joins again for windows the records go on coming; the next run comes whole again."""
+    """Records are sent until the client joins again for windows; the next run is sent whole again."""
     monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
     plain = server.client()
     plain.do("join", theater=theater)
@@ -188,7 +188,7 @@ def test_who_follows_a_run_is_told_once_that_it_is_long_and_may_then_do_without_
 
 
 def _has(client: Client, epoch: int, count: int) -> bool:
-    """Whether so many records of that run came."""
+    """Whether the client has received this number of records of that run."""
     return sum(len(batch["records"]) for batch in client.batches if batch["epoch"] == epoch) == count
 
 

@@ -67,7 +67,7 @@ def test_one_question_at_a_time_and_the_tables_are_kept():
 
 
 def test_no_more_is_answered_than_is_shown():
-    """In a lesson's run the records that answer an open question are held back, also where all were read before."""
+    """A lesson's records that answer an open question are held back, also if all of them were read before."""
     run, questions = OpenLog(0, TraceReader(GOLDEN)), LogQuestions(LogTables(None))
     whole = questions.answer(run, COUNT)["num_records"]
     run.hold_back(whole - 3)

@@ -62,7 +62,7 @@ def total(samples: dict[str, list[Sample]], name: str, **labels: str) -> float:
 
 
 def play(client: Client, theater: str, prompts: list[str], max_tokens: int = 3) -> None:
-    """To the end."""
+    """Step the run to its end."""
     client.do(
         "submit", theater=theater, prompts=[{"text": text} for text in prompts], sampling={"max_tokens": max_tokens}
     )

@@ -66,7 +66,7 @@ def test_a_stream_says_the_same_one_reason_at_the_end_and_the_usage_last(api: Ap
 
 
 def test_usage_so_far_stands_in_each_chunk_where_it_is_asked_for(api: Api) -> None:
-    """As guidellm asks for it in every request."""
+    """guidellm requests this with every request."""
     stream = api.client().chat.completions.create(  # type: ignore[call-overload]
         model="bundled",
         messages=[{"role": "user", "content": POEM}],

@@ -39,7 +39,7 @@ def test_who_leaves_takes_nothing_along_and_is_counted_once(tmp_path: Path) -> N
 
 
 def test_the_same_is_so_of_an_engine_in_a_process_of_its_own(tmp_path: Path) -> None:
-    """As with `kvtheater serve --api --mixed 1`, the engine continues while the server reads and writes."""
+    """The engine of `kvtheater serve --api --mixed 1` continues while the server reads and writes."""
     server = Server(8, 64, False, str(tmp_path), ["--mixed", "1"])
     try:
         assert server.turn(1.5, 0.4, 7)["errors"] == 0

@@ -218,7 +218,7 @@ def test_a_header_that_no_run_can_have_is_told_to_who_opens_it(server, client, r
 
 
 def test_a_log_that_contradicts_itself_is_not_compared(server, recorded):
-    """Without its first record, the submission, the next one is about an unknown sequence."""
+    """The log lacks its first record, the submission, so the next one is about an unknown sequence."""
     base = f"{server.url}/api/theaters/{recorded['id']}"
     frames = [codec.frame("header", requests.get(f"{base}/header").content)]
     for i in range(1, 4):
@@ -289,7 +289,7 @@ def test_many_recordings_can_be_opened_one_after_another(server, client, recorde
 
 
 def test_the_recording_of_a_fast_run_delays_nothing(server, client, theater, tmp_path):
-    """As fast as it goes, with a viewer: the file has every record of the log."""
+    """The run has no speed limit and a viewer, and the file has every record of the log."""
     recording_id = client.do("record", theater=theater)["status"]["recording"]["id"]
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 300})
     client.do("run", theater=theater, speed=0)

@@ -22,7 +22,7 @@ def test_create_gives_an_empty_log_with_its_header(client):
 
 
 def test_prefill_stops_when_nobody_else_can_be_admitted(client):
-    """With one place the first prompt is prefilled, the next step only decodes it, and prefill ends there."""
+    """The only place is taken by the first prompt; the next step only decodes it, and prefill ends there."""
     theater = client.do("create", config={"max_num_seqs": 1})["theater"]
     client.do("submit", theater=theater, prompts=[{"text": "abc"}, {"text": "de"}], sampling={"max_tokens": 50})
     assert client.do("prefill", theater=theater)["performed"] == 2

@@ -1,4 +1,4 @@
-"""How many theaters there may be, and when one goes."""
+"""The number of sessions is bounded, and idle ones are closed."""
 
 import threading
 
@@ -70,7 +70,7 @@ def test_a_theater_in_the_middle_of_a_long_step_is_not_waited_for_without_end(se
 
 
 def test_others_step_while_a_session_is_built(server, client, theater, monkeypatch):
-    """Its engine waits for its instances' processes, which read the weights."""
+    """The engine being built waits for its instances' processes to read the weights."""
     is_built, build, building = threading.Event(), server.model.build, threading.Event()
 
     def wait(*given):

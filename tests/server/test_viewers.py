@@ -130,7 +130,7 @@ class Round:
         self.broadcast.follow(self.run)
 
     def join(self, first: int, seconds: float = 0) -> None:
-        """As a handler does that takes `seconds` until its acknowledgement is out."""
+        """Join as a handler does whose acknowledgement takes `seconds`."""
 
         begin = self.broadcast.join("viewer", self.run, first, False)
         time.sleep(seconds)
@@ -209,7 +209,7 @@ def test_viewers_at_the_same_record_are_sent_one_message(one_round: Round) -> No
 
 
 def test_what_a_viewer_has_not_acknowledged_is_bounded(one_round: Round, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a window of 1000 bytes no further batch is sent before an acknowledgement."""
+    """No further batch is sent before an acknowledgement, with a window of 1000 bytes."""
     monkeypatch.setattr("app.session.broadcast.WINDOW", 1000)
     monkeypatch.setattr("app.session.broadcast.ASK", 250)
     monkeypatch.setattr("app.session.broadcast.MAX_RECORDS", 1)

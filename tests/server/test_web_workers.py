@@ -126,7 +126,7 @@ def test_a_batch_goes_once_to_each_worker(room: Room, make_worker: Any, monkeypa
 def test_a_killed_workers_followers_go_on_at_another(
     room: Room, make_worker: Any, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """It keeps its part of the log and its answers, each once; nothing of the dead worker is left."""
+    """The other worker has each follower's part of the log and each answer once; nothing of the dead worker is left."""
     dying, other = WorkerProcess(redis_server.url), make_worker()
     theater = room.on_stage()
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
@@ -362,7 +362,7 @@ def test_two_servers_cannot_have_one_queue(room: Room, redis_server: RedisServer
 
 @pytest.mark.slow
 def test_a_worker_is_small() -> None:
-    """It has neither torch nor a model: so many megabytes less, and there at once."""
+    """A worker has neither torch nor a model, so it is smaller and starts at once."""
     code = "import sys, app.server.worker; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -181,7 +181,7 @@ def test_settings_that_name_code_or_files_are_not_taken() -> None:
     ],
 )
 def test_nothing_is_made_or_fetched_for_a_configuration_that_asks_too_much(config: dict[str, Any], says: str) -> None:
-    """Before a family's code makes lists and modules of so many, or asks a hub."""
+    """The refusal comes before a family's code allocates lists and modules of this size, or fetches from a hub."""
     began = time.process_time()
     with pytest.raises(ImpossibleInput, match=says):
         architecture_from(json.dumps(config).encode(), "config.json")

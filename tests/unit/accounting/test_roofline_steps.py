@@ -54,7 +54,7 @@ def test_where_lesson_5_crosses_the_ridge(context: int, batch: int) -> None:
 
 
 def test_long_contexts_never_cross() -> None:
-    """At 900 keys a sequence brings 1,846,272 bytes and 13,521,408 operations: 7.3 a byte, below the ridge of 9.0."""
+    """A sequence of 900 keys brings 1,846,272 bytes and 13,521,408 operations: 7.3 a byte, below the ridge of 9.0."""
     found = bundled().crossing(900)
     assert (found.batch, found.exact) == (None, None)
     assert found.limit.value == pytest.approx(13_521_408 / 1_846_272)

@@ -1,4 +1,4 @@
-"""Where the figures of models, GPUs and links stand: of those that are shipped each has one source."""
+"""Sources of the figures of models, GPUs and links: each shipped figure has one."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_those_unused_for_longest_are_read_again_when_they_are_asked_for(
 
 @pytest.mark.slow
 def test_one_that_is_begun_again_keeps_its_files(log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first process ended, although awaited: the second one's files are not the first one's."""
+    """The first process ends although it was awaited, and does not delete the second one's files."""
     monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)
     run = growing(FILES[0])
     with pytest.raises(AppError, match="for the first time"):

@@ -98,7 +98,7 @@ def test_a_step_waits_for_one_lab_at_most_however_many_there_are():
 
 
 def test_labs_leave_others_their_share_of_the_time(monkeypatch: pytest.MonkeyPatch):
-    """Beside one that computes without a pause they have a sixth of the time; alone they have all of it."""
+    """Labs get a sixth of the time beside a run that computes without a pause, and all of it alone."""
     now, rng, spent = [100.0], random.Random(3), 0.0
 
     def pass_time(seconds: float) -> None:

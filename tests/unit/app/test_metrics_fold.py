@@ -161,7 +161,7 @@ def test_who_runs_and_waits_is_what_the_reducer_has_after_each_record(name: str)
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_blocks_live_as_long_as_the_log_says(name: str) -> None:
-    """On a clock of one second a step the seconds are the steps of the evictions."""
+    """Lifetimes in seconds equal the steps of the evictions, with a clock of one second a step."""
     header, records = recorded(name)
     clock = [retimed(record, float(record.step - (record.kind == "step"))) for record in records]
     tally, _, _ = folded(header, clock)

@@ -36,7 +36,7 @@ class Kept:
         return root
 
     def seconds(self) -> dict[str, tuple[float, float]]:
-        """When each began and ended, since the request arrived."""
+        """Return the start and end of each span, in seconds since the request arrived."""
         assert self.root.start_time is not None
         return {
             span.name: ((span.start_time or 0) / 1e9 - began, (span.end_time or 0) / 1e9 - began)

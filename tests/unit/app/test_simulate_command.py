@@ -110,7 +110,7 @@ def test_seconds_and_hashes_of_16_tokens_are_read_by_their_fields(
 
 
 def test_the_rows_say_how_many_tokens_a_hash_stands_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Without a chat's fields timestamps are milliseconds; the last hash may stand for fewer tokens."""
+    """Timestamps without a chat's fields are milliseconds; the last hash may stand for fewer tokens."""
     rows = [
         {"timestamp": 10 * i, "input_length": 100, "output_length": 4, "hash_ids": [1, 2, 3, 5 + i]} for i in range(2)
     ]
@@ -141,7 +141,7 @@ def test_rows_that_do_not_determine_it_are_a_sentence(
 
 
 def test_as_a_recorded_run_was(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Its model, its settings and its step times: other requests take what they would have taken there."""
+    """The simulation uses the recorded run's model, settings and step times for other requests."""
     path, out = tmp_path / "first.kvtrace", tmp_path / "again.kvtrace"
     arguments = [SHIPPED, "--scale", "16", "--num-requests"]
     simulated(capsys, *arguments, "60", *A100, "--block-size", "8", "--record", str(path))

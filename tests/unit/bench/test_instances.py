@@ -81,7 +81,7 @@ def test_requests_that_arrive_by_the_clock_count_from_their_arrival(model: Loade
 
 
 def test_who_would_come_too_late_is_refused_and_counts_as_missed(model: LoadedModel) -> None:
-    """Under an objective that nothing meets, those that come while both instances have something to do are refused."""
+    """Requests that arrive while both instances are busy are refused under an objective that nothing meets."""
     asks = [dataclasses.replace(ask, at=0.0, output_tokens=100) for ask in requests_of(WORKLOADS["at once"], 600, 0)]
     cluster = local_cluster(model, replace(CONFIG, mixed=2, ttft_slo=1e-6))
     try:

@@ -58,7 +58,9 @@ def test_throughput() -> None:
 
 
 def test_goodput_counts_requests_that_met_both_objectives() -> None:
-    """Under TTFT ≤ 0.5 and TPOT ≤ 0.2 the first counts: 1 in 4 s; under TTFT ≤ 0.2 and TPOT ≤ 0.2 none."""
+    """Goodput is 1 in 4 s under TTFT ≤ 0.5 and TPOT ≤ 0.2, which the first request meets, and 0 under TTFT ≤ 0.2 and
+    TPOT ≤ 0.2.
+    """
     slo = SLO(ttft=0.5, tpot=0.2)
     assert value("goodput", TWO, slo=slo) == pytest.approx(0.25) and value("slo_attainment", TWO, slo=slo) == 0.5
     assert value("goodput", TWO, slo=SLO(ttft=0.2, tpot=0.2)) == 0
@@ -144,7 +146,7 @@ def test_the_share_of_the_bandwidth_bound() -> None:
 
 
 def test_where_a_decode_step_spends_its_time() -> None:
-    """With 8 ms in four equal parts, and 2 ms more in the caller, 2 of 10 ms are the forward pass. The median
+    """A step has 8 ms in four equal parts and 2 ms in the caller, so the forward pass is 2 of 10 ms. The median is that
     of steps of 8, 4 and 40 ms; prefills do not count.
     """
     decode = [entry("decode", 1)]
@@ -278,7 +280,7 @@ def test_estimates_beside_what_was_taken() -> None:
 
 
 def test_a_step_beside_the_least_that_the_roofs_allow() -> None:
-    """Under 100 FLOP/s and 10 B/s a step of 50 FLOP and 30 B takes at least 3 s, one of 500 and 30 at least 5 s. Both
+    """A step of 50 FLOP and 30 B takes at least 3 s under 100 FLOP/s and 10 B/s, one of 500 and 30 at least 5 s. Both
     decode, in 4 and 8 s: medians 4 and 6. The prefill has 900 FLOP: 9 s, and took 12.
     """
 

@@ -190,8 +190,8 @@ def test_samples_and_as_many_requests_give_the_same_tokens() -> None:
 
 
 def test_a_request_of_a_later_step_does_not_come_with_the_first_ones() -> None:
-    """Before the first step the engine is idle, but not because nothing else comes. Two prompts of 4 tokens decode 9;
-    after 3 steps one of 8 tokens comes. A budget of 12 holds it whole, beside two decodes.
+    """The engine is idle before the first step although requests are still to come. Two prompts of 4 tokens decode 9;
+    after 3 steps one of 8 tokens is submitted. A budget of 12 holds it whole, beside two decodes.
     """
     late = {
         "kind": "late_long", "num_requests": 2, "prompt_tokens": 4, "output_tokens": 9, "long_tokens": 8,
@@ -255,7 +255,7 @@ def test_turns_wait_for_the_answer_before() -> None:
 
 
 def test_a_scenario_for_a_gpu_says_so_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a model is opened or anybody waits for a quiet machine."""
+    """The refusal comes before a model is opened and before the wait for a quiet machine."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BenchError, match="small: this scenario needs a GPU that torch can use, and there is none here"):
         Runner(scenario(needs_gpu=True), quiet_seconds=60).run()

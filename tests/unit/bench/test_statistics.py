@@ -22,7 +22,7 @@ def test_few_rounds_have_their_range_as_interval() -> None:
 
 
 def test_the_interval_covers_the_true_median_as_often_as_it_says() -> None:
-    """In 300 samples of 11 rounds about 95 % of the intervals contain the true median (at least 90 % are required)."""
+    """About 95 % of the intervals of 300 samples of 11 rounds contain the true median (at least 90 % are required)."""
     draw = np.random.default_rng(0)
     held = 0
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""Why a lookup missed, case by case; by hand at block size 4, and through the scheduler."""
+"""Reasons for missed lookups, case by case: by hand at block size 4, and through the scheduler."""
 
 from array import array
 from itertools import chain
@@ -41,7 +41,7 @@ def test_the_first_prompt_shares_with_nobody() -> None:
 
 
 def test_everything_that_may_hit_hits() -> None:
-    """In a prompt of 12 tokens 8 may hit; the last block is computed again."""
+    """At most 8 of the prompt's 12 tokens hit; the last block is computed again."""
     engine = FakeEngine()
     looked_up(engine, PROMPT)
     assert why(looked_up(engine, PROMPT)) == ("hit", None, 0, 12)

@@ -126,7 +126,9 @@ def test_prompt_log_probabilities_stay_where_they_are_asked_for() -> None:
 @pytest.mark.parametrize("steps", range(12))
 @pytest.mark.parametrize("index", [0, 1])
 def test_an_instance_that_is_lost_takes_its_sequences_and_comes_again(index: int, steps: int, tmp_path: Path) -> None:
-    """At any moment: what is answered is right, what cannot be is aborted, and the next request is served."""
+    """The instance is lost at every possible step: answers are right, lost requests are aborted, and the next request
+    is served.
+    """
     path, expected = tmp_path / "run.kvtrace", alone(PLAIN, PROMPTS)
     cluster = cluster_of(tiny_llama(), PLAIN, log_path=path, lease=0.5)
     found = cluster.submit([ask(prompt) for prompt in PROMPTS])
@@ -259,7 +261,9 @@ def test_a_log_of_everything_is_sound(tmp_path: Path) -> None:
 
 
 def test_who_was_let_in_is_not_refused_where_it_goes_on() -> None:
-    """With one place where requests go on, the second waits there, longer than any objective; the third is refused."""
+    """The decode instance has one place; the second request waits for it longer than any objective; the third is
+    refused.
+    """
     config = EngineConfig(block_size=4, num_blocks=60, max_num_seqs=1, ttft_slo=60.0)
     cluster = cluster_of(tiny_llama(), config, Shape(prefill=1, mixed=1))
     long = ask(PROMPTS[0], SamplingParams(max_tokens=30, ignore_eos=True))

@@ -128,7 +128,7 @@ def test_hits_are_weighed_against_load() -> None:
 
 
 def test_the_weight_of_what_is_to_be_computed() -> None:
-    """With 5 blocks more held at a, its hits count for less than they must; with weight 2 for more."""
+    """Instance a holds 5 more blocks, so its hits count for less than required; with weight 2 for more."""
     found = dict[float, int]()
     for weight in (0.0, 1.0, 2.0):
         router, a, b = pair("longest_prefix", overlap_weight=weight)
@@ -184,7 +184,7 @@ def test_nobody_is_refused_before_something_is_measured() -> None:
 
 
 def test_one_that_has_nothing_to_do_refuses_nobody() -> None:
-    """It would be idle for ever after a single slow step: what is never computed is never measured again."""
+    """An estimate does not refuse an idle instance, since no later measurement could then correct it."""
     router, a, b = pair("longest_prefix", ttft_slo=0.25)
     measured(router, a, (10, 100.0))
     measured(router, b, (10, 1.0))

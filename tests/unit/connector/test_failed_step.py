@@ -14,7 +14,7 @@ from tests.unit.engine.runs import log_of, tiny_llama
 
 
 def fail_a_step(engine: Engine, where: str) -> None:
-    """Before or after blocks are moved, or once their content is computed."""
+    """Fail a step before or after blocks are moved, or once their content is computed."""
     owner: Any = {"move_blocks": engine._runner, "execute": engine._runner, "sample": engine._outputs.sampler}[where]
 
     def fail(*_: Any) -> None:
@@ -71,7 +71,7 @@ def test_what_cannot_be_put_into_its_blocks_is_computed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["move_blocks", "execute", "sample"])
 def test_an_engine_goes_on_after_a_failed_step(where: str) -> None:
-    """Nothing is left of the batch; what was computed before is found by those that come."""
+    """Nothing is left of the failed batch; content that was computed before is found by later requests."""
     with Engine(tiny_llama(), PLAIN) as engine:
         done = engine.add_request(PROMPTS[0], GREEDY)
         while engine.has_unfinished():

@@ -57,7 +57,7 @@ def unsure(recorded: Recorded) -> Answers:
 
 
 def answers_of(recorded: Recorded) -> list[Answers]:
-    """None; all unsure; all right; all wrong twice; wrong and then right; one that is no answer before."""
+    """Return lists of answers: none; all unsure; all right; all wrong twice; wrong, then right; an invalid one first."""
     found: list[Answers] = [{}]
     for pattern in ("unsure", "right", "wrong", "second", "stray"):
         answers: Answers = {}
@@ -94,7 +94,7 @@ def answers_of(recorded: Recorded) -> list[Answers]:
 
 
 def graded(item: PageItem) -> PageItem:
-    """Without what only a live lesson says of a right operation: how many had the block."""
+    """Return the grades without fields of live lessons only: the number of right operations."""
     if not isinstance(item, WorkItem):
         return item
     lists = [

@@ -78,7 +78,7 @@ class _Layer(nn.Module):
     ],
 )  # fmt: skip
 def test_what_mixes_tokens_stays_before_the_selection(operation: Callable[[Tensor], Tensor]) -> None:
-    """Among them is one that does not mix them, and is not known: the graph stays, which is slower and right."""
+    """An unknown operation counts as mixing tokens: the graph stays unchanged, which is slower but right."""
     tokens, kept = torch.export.Dim("tokens", min=4, max=64), torch.export.Dim("kept", min=2, max=64)
     inputs, shapes = (torch.randn(1, 8, 16), KEEP), ({1: 2 * tokens}, {0: kept})
     exported = torch.export.export(_Layer(operation), inputs, dynamic_shapes=shapes, strict=False)

@@ -36,7 +36,7 @@ def watch(path: Path, most_bytes: int, most_parts: int | None = None) -> tuple[O
 
 
 def known_in(log: TraceReader, count: int | None = None) -> list[set[bytes]]:
-    """By rank, after the first `count` records (None: all)."""
+    """Return the known contents by rank after the first `count` records (None: all)."""
     state = log.state_at((len(log) if count is None else count) - 1)
     found: list[set[bytes]] = [set() for _ in range(RANKS)]
     for block in state.blocks:

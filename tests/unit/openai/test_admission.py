@@ -1,4 +1,4 @@
-"""When what clients ask for enters the engine's queue."""
+"""Admission of API requests into the engine's queue."""
 
 import time
 from types import SimpleNamespace
@@ -57,7 +57,7 @@ def test_a_queue_takes_as_many_as_have_places_on_all_instances_and_a_few(engine:
 
 
 def test_who_was_sent_since_the_last_step_was_not_left_waiting_by_it(engine: AsyncEngine) -> None:
-    """With an instance in a process requests are sent while it computes: they are no sign that it has no room."""
+    """An instance in a process computes while requests are sent, so these do not show that it has no room."""
     queue = Queue()
     engine.took(record("step"), num_waiting=0)
     ask(engine, 2)

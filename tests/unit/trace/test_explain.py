@@ -1,4 +1,4 @@
-"""Why a run went as it did: waits, lookups, preemptions and holders, with their arithmetic."""
+"""Explanations of a run: waits, lookups, preemptions and holders, with their arithmetic."""
 
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def test_the_pool_at_its_fullest() -> None:
 
 
 def test_why_it_was_preempted_and_what_coming_back_cost() -> None:
-    """Under the priority policy the worst goes, although it did not come last."""
+    """The priority policy preempts the lowest priority, although that sequence was not admitted last."""
     config = EngineConfig(
         block_size=4, num_blocks=9, max_model_len=32, scheduling_policy="priority", enable_prefix_caching=False
     )

@@ -40,7 +40,7 @@ def log(request: pytest.FixtureRequest) -> TraceReader:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So small that a short log has many of them."""
+    """Make index pieces so small that a short log has many of them."""
     monkeypatch.setattr(making, "PIECE_RECORDS", 2)
     monkeypatch.setattr(making, "WHOLE_PIECES", 2)
 

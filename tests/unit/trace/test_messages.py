@@ -88,7 +88,7 @@ def test_a_value_that_a_field_gets_is_missed_by_that_test() -> None:
 @pytest.mark.parametrize("language", languages())
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
 def test_every_operation_is_told_in_every_register(kind: type[Op], language: str) -> None:
-    """With nothing but itself, and where it stands in a record."""
+    """Each operation is described alone and within a record."""
     voice = Voice(language)
     known = set(texts(language))
     for op in samples(kind):

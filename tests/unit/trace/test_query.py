@@ -53,7 +53,7 @@ def test_every_kept_question_has_an_answer_of_every_log(path: Path) -> None:
 
 
 def test_blocks_evicted_and_computed_again(served: Path, database: LogDatabase) -> None:
-    """By hand: of each eviction the next `cache` with that hash, if it comes within a minute."""
+    """The expected rows are, for each eviction, the next `cache` with that hash within a minute."""
     gone: dict[bytes, list[tuple[float, int]]] = {}
     found = set()
     with TraceReader(served) as log:
@@ -123,7 +123,7 @@ def test_content_that_is_copied_into_the_pool_is_not_computed_again(name: str, t
 
 
 def test_a_prefix_worth_pinning_counts_all_of_its_blocks(served: Path, database: LogDatabase) -> None:
-    """By hand: each content's tokens times how often it was computed again, summed along the way to it."""
+    """The expected sum is each content's tokens times its recomputations, over all contents of the prefix."""
     parents: dict[str, str | None] = {}
     times: dict[str, set[int]] = {}
     with TraceReader(served) as log:
@@ -221,7 +221,7 @@ def test_the_command(served: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_disk_that_is_full_is_a_sentence(
     served: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As SQLite says it, when the file of the tables cannot grow."""
+    """The message is SQLite's, when the file of the tables cannot grow."""
     connect = sqlite3.connect
 
     def small(*arguments: object, **more: object) -> sqlite3.Connection:
@@ -235,7 +235,7 @@ def test_a_disk_that_is_full_is_a_sentence(
 
 
 def test_of_a_watched_server_what_was_removed_and_stored_again() -> None:
-    """With what it said of copies, of what it moved and of what comes before left out."""
+    """Reports of copies, moves and earlier contents are not counted."""
     observed = ObservedLog(header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"]))
     first, second = stored([b"a", b"b"], [1, 2, 3, 4], 2), stored([b"b"], [3, 4], 2, b"a")
     moved = stored([b"m"], [], 0, medium="CPU")

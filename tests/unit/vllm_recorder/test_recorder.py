@@ -40,7 +40,7 @@ def log_at(path: Path) -> TraceWriter:
 
 
 def request(name: str, num_tokens: int) -> Any:
-    """With the fields that are read of vLLM's."""
+    """Return a request with the fields of vLLM's that are read."""
     return SimpleNamespace(
         request_id=name,
         prompt_token_ids=list(range(num_tokens)),

@@ -17,7 +17,7 @@ PAGE = 4096
 
 
 def used(tier: DiskTier, n: int, seconds_ago: float) -> None:
-    """As if block n had been used then."""
+    """Set the time of use of block n."""
     then = time.time_ns() - int(seconds_ago * 1e9)
     os.utime(file_of(tier.folder.path, n), ns=(then, then))
 
