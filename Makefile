@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test test-all checked tested fast test-fast processors lint types browser redis bench bench-guard soak fuzz constraints oldest gpu docs clean
+.PHONY: run test test-all checked tested fast test-fast processors lint types browser redis bench bench-guard soak fuzz constraints oldest newest gpu docs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.python:
@@ -74,15 +74,15 @@ fast:
 processors: $(VENV)/.test
 	$(BIN)/python -m tests.processors --numprocesses 2 $(ARGS)
 
-# the oldest torch and transformers that pyproject.toml allows, in an environment of their own
-$(VENV)/oldest/.test: $(VENV)/.python pyproject.toml constraints.txt tools/install.py
-	@$(PYTHON) -m venv $(VENV)/oldest
-	@$(VENV)/oldest/bin/python tools/install.py --oldest test
+# the oldest torch and transformers that pyproject.toml allows, or the newest of all packages, in an environment of its own
+$(VENV)/oldest/.test $(VENV)/newest/.test: $(VENV)/%/.test: $(VENV)/.python pyproject.toml constraints.txt tools/install.py
+	@$(PYTHON) -m venv $(VENV)/$*
+	@$(VENV)/$*/bin/python tools/install.py --$* test
 	@touch $@
 
 # all but the browser's on them; before each release
-oldest: $(VENV)/oldest/.test
-	$(VENV)/oldest/bin/python -m pytest --numprocesses 2 --ignore tests/browser $(ARGS)
+oldest newest: %: $(VENV)/%/.test
+	$(VENV)/$@/bin/python -m pytest --numprocesses 2 --ignore tests/browser $(ARGS)
 
 # everything that only a GPU can tell, in a few minutes; ARGS="--device cpu --tiny" tries the script without one
 gpu: $(VENV)/.test

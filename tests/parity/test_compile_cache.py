@@ -1,7 +1,9 @@
 """A forward pass that an earlier start compiled: it serves the same model with whatever weights, and no other."""
 
+import ctypes
 import json
 import logging
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +68,17 @@ def test_other_weights_are_served_by_the_same_code(kept_once: Path, monkeypatch:
     eager, fast = logits(model, None), logits(model, forward)
     assert fast.keys() == eager.keys()
     assert all((fast[key] - eager[key]).abs().max() <= TOLERANCE for key in eager)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_library_has_every_function_that_torch_looks_up(kept_once: Path) -> None:
+    """A missing one is a warning of four lines at each start, or an error."""
+    header = Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_runner/model_container_runner.h"
+    names = re.findall(r"decltype\(&(AOTInductor\w+)\)", header.read_text())
+    (library,) = kept_once.rglob("many.so")
+    loaded = ctypes.CDLL(str(library))
+    assert len(names) > 10 and not [name for name in names if not hasattr(loaded, name)]
 
 
 @pytest.mark.slow
