@@ -75,7 +75,7 @@ class EngineLoop:
     @property
     def at_work(self) -> bool:
         """Whether it steps without another command."""
-        return bool(self._jobs) or (self.mode == "running" and self.unfinished > 0)
+        return bool(self._jobs) or (self.mode == "running" and self.unfinished > 0 and self._over is None)
 
     def seconds_to_next_step(self) -> float | None:
         """Return the seconds to the next step; 0: it is due; None: none is due until the next command."""
@@ -92,7 +92,8 @@ class EngineLoop:
         try:
             # it may wait for processes or read a draft model, so other sessions step meanwhile
             with self._turns.building:
-                gives_up = old is not None and pool_bytes(config, model.facts) > model.free_bytes
+                is_too_large = pool_bytes(config, model.facts) > model.free_bytes
+                gives_up = old is not None and not old.is_over and is_too_large
                 if gives_up:
                     with self._turns:
                         self.current.engine.release()  # both pools do not fit
@@ -138,25 +139,53 @@ class EngineLoop:
         """
         if self.source is None:
             return
+        if self._over is not None:
+            if self.source.has_news:
+                self._fail_source(self.source, self._over)
+            return
         if is_watched is not self._is_watched:
             self._is_watched = is_watched
             self.current.engine.observe(is_watched)
         if not self.source.has_news:
             return
         try:
-            if self._over:
-                raise self._over
             with self._writing():
-                self.source.tend(self.current.engine, may_enter=not self.is_long)
+                self.source.tend(self.current.engine, may_enter=not self._is_long)
         except (AppError, OSError) as error:
-            refusal = refusal_of(error)
-            self.source.failed(refusal or AppError("internal", one_sentence(error)))
+            self._fail_source(self.source, refusal_of(error) or AppError("internal", one_sentence(error)))
         self.unfinished = self.current.engine.num_unfinished()
 
+    def _fail_source(self, source: RequestSource, refusal: AppError) -> None:
+        """End all requests of the source. A log that has ended is no fault of theirs: they may be sent again."""
+        if self._over is not None:
+            refusal = AppError("unavailable", refusal.message, translations=refusal.translations)
+        source.failed(refusal)
+
     @property
-    def is_long(self) -> bool:
-        """Whether the log is so long that a run with a source restarts as soon as it is idle."""
-        return self._over is not None or 2 * self.current.whole.num_bytes >= 3 * self._settings.max_log_bytes
+    def _is_long(self) -> bool:
+        return 2 * self.current.whole.num_bytes >= 3 * self._settings.max_log_bytes
+
+    @property
+    def must_restart(self) -> bool:
+        """Whether a run with a source restarts: its log is long and it is idle, or has ended and a request came."""
+        if self.source is None:
+            return False
+        return self.source.has_more if self._over is not None else self._is_long and not self.unfinished
+
+    def restart(self, config: EngineConfig, lease: Lease, own: OwnTiers | None) -> None:
+        """Begin a new run, with an empty cache. If its log cannot be written either, free the old one's file first."""
+        why = "had become long" if self._over is None else "could not be written"
+        try:
+            try:
+                self.begin(config, lease, own)
+            except OSError:
+                self.current.retire()
+                self.begin(config, lease, own)
+        except OSError as error:
+            lease.close()
+            self._over = refusal_of(error)
+        else:
+            self.notice = f"the log {why}: this run began anew, with an empty cache"
 
     def wake(self) -> None:
         """Interrupt a step that waits for instances. May be called on any thread."""
@@ -354,7 +383,7 @@ class EngineLoop:
             else:  # its batch was aborted; other requests continue
                 self.error, self.unfinished = refusal, self.current.engine.num_unfinished()
                 if self._over:
-                    self.source.failed(refusal)
+                    self._fail_source(self.source, refusal)
             raise refusal from None
 
     def _let_in(self) -> None:
@@ -372,6 +401,7 @@ class EngineLoop:
             with self._turns:
                 yield
         except OSError as error:
+            logger.error("the log cannot be continued: %s", one_sentence(error))
             self._over = refusal_of(error)
             raise
 

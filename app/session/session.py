@@ -354,18 +354,14 @@ class Session:
         if self.source is not None and self._commands.gone is not None:
             self.source.failed(self._commands.gone)
 
-    def _restart_log(self) -> None:
-        """Begin a new run, with an empty cache, because the log of a run with a source is too long."""
-        lease = self._models.lease(self.model_name)
-        self._loop.begin(self.next_config, lease, self._own)
-        self._loop.notice = "the log had become long: this run began anew, with an empty cache"
-
     def _perform(self) -> None:
         """Execute commands and steps until the session is closed."""
         while not self._commands.closed:
+            if self._loop.must_restart:
+                self._loop.restart(self.next_config, self._models.lease(self.model_name), self._own)
             self._loop.tend(is_watched=self.num_viewers > 0)
-            if self._loop.source and self._loop.is_long and not self._loop.unfinished:
-                self._restart_log()
+            if self._loop.must_restart:
+                continue
             if not self._commands.carry_out_next(self._loop.seconds_to_next_step()):
                 self._loop.advance()
             self._broadcast.wake()  # the status may have changed since the last record

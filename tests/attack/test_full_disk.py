@@ -35,6 +35,10 @@ def advises(message: str) -> bool:
     return "No space left on device" in message and "make room in" in message and "TMPDIR" in message
 
 
+def free_ballast(server: Process, tmp_path: Path) -> None:
+    Path(f"/proc/{server.process.pid}/root{tmp_path}/tmp/ballast").unlink()
+
+
 def test_a_log_an_engine_and_an_export_without_room(server: Process, errors: Path, tmp_path: Path) -> None:
     viewer = Client(server.url)
     theater = viewer.do("create")["theater"]
@@ -54,9 +58,31 @@ def test_a_log_an_engine_and_an_export_without_room(server: Process, errors: Pat
     answer = requests.get(f"{server.url}/api/recordings/{shipped}/export/csv")
     assert answer.status_code == 422 and advises(answer.json()["error"]["message"])
     assert advises(viewer.refused("reset", theater=theater)["message"])
-    Path(f"/proc/{server.process.pid}/root{tmp_path}/tmp/ballast").unlink()  # frees room
+    free_ballast(server, tmp_path)
     assert viewer.do("reset", theater=theater)["epoch"] == 1
     viewer.do("submit", theater=theater, prompts=[{"text": "abc"}])
     assert viewer.do("step", theater=theater)["performed"] == 1
     viewer.io.disconnect()
     assert "Traceback" not in errors.read_text()
+
+
+def test_requests_of_the_api_without_room(server: Process, errors: Path, tmp_path: Path) -> None:
+    """The request whose log ends may be sent again: the next one begins a new log in the room of the old one."""
+
+    def ask(num_tokens: int) -> requests.Response:
+        body = {"model": "fake", "prompt": "abc", "max_tokens": num_tokens}
+        return requests.post(f"{server.url}/v1/completions", json=body, timeout=60)
+
+    answers = [ask(20)]
+    while answers[-1].ok and len(answers) < 100:
+        answers.append(ask(20))
+    assert len(answers) > 2
+    for refused in (answers[-1], ask(900)):  # the log of one that is too long fills the disk again
+        assert refused.status_code == 503 and "Retry-After" in refused.headers, errors.read_text()
+        assert advises(refused.json()["error"]["message"])
+        assert ask(20).ok
+    assert ask(900).status_code == 503
+    free_ballast(server, tmp_path)
+    assert ask(20).ok
+    said = errors.read_text()
+    assert said.count("the log cannot be continued") == 3 and "Traceback" not in said

@@ -21,11 +21,12 @@ from app.models.registry import Models
 from app.models.model_entry import ModelEntry
 from app.server.application import create_app
 from app.server.listener import Listener, bind
-from app.ground.settings import ServerSettings
+from app.ground.settings import ApiSettings, ServerSettings
 from engine.config import EngineConfig
 from tests.server.fake import FakeModel
 
-settings = ServerSettings(data_dir=Path(sys.argv[1]), config=EngineConfig(block_size=4, num_blocks=512))
+config = EngineConfig(block_size=4, num_blocks=512)
+settings = ServerSettings(data_dir=Path(sys.argv[1]), config=config, api=ApiSettings())
 app = create_app(Models(ModelEntry(FakeModel())), settings)
 listener = Listener(app, bind("127.0.0.1", 0))
 print(f"http://127.0.0.1:{listener.port}", flush=True)
