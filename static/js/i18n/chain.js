@@ -35,24 +35,19 @@ export function wordsOf(link) {
     : words;
 }
 
+/** @param {LinkOf<"query"> | LinkOf<"key">} link @param {number} head @param {string} text */
+const vectorWords = (link, head, text) => ({
+  value: at(link),
+  second: `L${link.layer} · H${head}`,
+  lines: [
+    t(text, { token: labelText(link.label), position: link.position, name: name(link.seq), layer: link.layer, head }),
+  ],
+});
+
 /** @type {{[K in LinkKind]: (link: LinkOf<K>) => Words}} */
 const WORDS = {
   ...FIGURES,
-  query: (l) => ({
-    name: t("chain.query"),
-    term: "query",
-    value: at(l),
-    second: `L${l.layer} · H${l.head}`,
-    lines: [
-      t("chain.query.text", {
-        token: labelText(l.label),
-        position: l.position,
-        name: name(l.seq),
-        layer: l.layer,
-        head: l.head,
-      }),
-    ],
-  }),
+  query: (l) => ({ name: t("chain.query"), term: "query", ...vectorWords(l, l.head, "chain.query.text") }),
   weight: (l) => ({
     name: t("chain.weight"),
     term: null,
@@ -66,21 +61,7 @@ const WORDS = {
           : t("chain.weight.text", { weight: exact(l.value), rank: l.rank, of: l.of }),
     ],
   }),
-  key: (l) => ({
-    name: t("chain.key"),
-    term: "key",
-    value: at(l),
-    second: `L${l.layer} · H${l.kv_head}`,
-    lines: [
-      t("chain.key.text", {
-        token: labelText(l.label),
-        position: l.position,
-        name: name(l.seq),
-        layer: l.layer,
-        head: l.kv_head,
-      }),
-    ],
-  }),
+  key: (l) => ({ name: t("chain.key"), term: "key", ...vectorWords(l, l.kv_head, "chain.key.text") }),
   nowhere: (l) => ({
     name: t("chain.slot"),
     term: "slot",
