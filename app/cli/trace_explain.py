@@ -65,7 +65,7 @@ def add_parser(what: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Explain. 0 when the file is sound, 1 when it is damaged (what came before the damage is explained)."""
+    """Explain. Exit status 0 if the file is sound, 1 if it is damaged (the part before the damage is explained)."""
     with open_trace(arguments.file) as log:
         expect_engines_own(log, "`kvtheater trace show` and `kvtheater replay` have what it said")
         if arguments.request is not None:
@@ -98,9 +98,7 @@ def _slo(text: str) -> SLO:
 
 
 def of_request(everyone: list[Timeline], request_id: str) -> list[Timeline]:
-    """Return the timelines of a request's sequences. A number alone is that of the one request whose name ends with
-    it.
-    """
+    """Return the timelines of a request's sequences. A number matches the one request whose name ends with it."""
     names = list(dict.fromkeys(story.request_id for story in everyone))
     numbered = [name for name in names if _number(name) == _number(request_id)]
     if request_id not in names and request_id.isdecimal() and len(numbered) == 1:
@@ -223,7 +221,7 @@ def _row(columns: Columns, cells: tuple[str | int, ...]) -> str:
 
 
 def _padded(text: str, width: int) -> str:
-    """`text` in as many columns of a terminal, where Chinese characters take two."""
+    """Pad `text` to that many columns of a terminal, where Chinese characters take two."""
     spaces = " " * (abs(width) - sum(2 if east_asian_width(c) in "WF" else 1 for c in text))
     return text + spaces if width < 0 else spaces + text
 
@@ -259,7 +257,9 @@ class _Narrator:
         return self._say("join.sentences").join(sentences)
 
     def _waited(self, key: str, wait: Wait) -> str:
-        """“It waited 9 steps: 3 behind others, 6 because …; at last it needed 2, and 1 was available.”"""
+        """Return a sentence such as “It waited 9 steps: 3 behind others, 6 because …; at last it needed 2, and 1 was
+        available.”
+        """
         parts = [self._say("timeline.behind", n=wait.behind)] if wait.behind else []
         for reason, count in wait.deferred.items():
             parts.append(self._say("timeline.deferred", n=count, reason=self._say(f"op.defer.reason.{reason}.chain")))
