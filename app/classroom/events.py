@@ -1,4 +1,4 @@
-"""Events of the socket about a class, and what answers them."""
+"""Socket events about a class, and their handlers."""
 
 from __future__ import annotations
 

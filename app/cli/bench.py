@@ -107,7 +107,7 @@ def _add_report(what: Any) -> None:
 
 
 def run_list(_: argparse.Namespace) -> int:
-    """Ids, sizes and titles."""
+    """Print ids, sizes and titles."""
     from engine.bench.scenario import find_scenario, scenario_ids
 
     width = max(map(len, scenario_ids()))
@@ -119,7 +119,7 @@ def run_list(_: argparse.Namespace) -> int:
 
 
 def run_run(arguments: argparse.Namespace) -> int:
-    """Run them, one record each; a record that was finished before an interruption stays."""
+    """Run the scenarios, one record each; records finished before an interruption stay."""
     scenarios = _scenarios(arguments)
     from engine.bench.environment import refusal
     from engine.bench.errors import BenchError, Cancelled
@@ -129,7 +129,7 @@ def run_run(arguments: argparse.Namespace) -> int:
 
     out: Path = arguments.out or _default_out(arguments)
     try:
-        out.mkdir(parents=True, exist_ok=True)  # now, not after minutes of measuring
+        out.mkdir(parents=True, exist_ok=True)  # report it now, not after minutes of measuring
     except OSError as error:
         raise UserError(f"cannot write to {out}: {error.strerror or error}") from error
     sound = True
@@ -159,7 +159,7 @@ def run_run(arguments: argparse.Namespace) -> int:
                 raise UserError(str(error)) from error
         path = out / f"{scenario.id}.json"
         if not record.complete and path.exists():
-            path = out / f"{scenario.id}-stopped.json"  # half a record replaces no whole one
+            path = out / f"{scenario.id}-stopped.json"  # an incomplete record replaces no complete one
         try:
             write_record(record, path)
         except OSError as error:
@@ -242,7 +242,7 @@ def run_compare(arguments: argparse.Namespace) -> int:
 
 
 def run_report(arguments: argparse.Namespace) -> int:
-    """Markdown on standard output, or the headlines into a file."""
+    """Print Markdown, or write the headlines into a file."""
     from engine.bench.errors import BenchError
     from engine.bench.record import RESULTS, read_records
     from engine.bench.report import END, START, details, insert, summary

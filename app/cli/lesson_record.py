@@ -1,4 +1,4 @@
-"""`kvtheater lesson export` and `record`: lessons for where there is no model."""
+"""`kvtheater lesson export` and `record`: lessons that are played without a model."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _inside(action: argparse.Action, value: str) -> list[str]:
-    """Commands of commands that may be meant: `explain` is `trace explain`."""
+    """Return commands whose subcommand may be meant: `explain` is `trace explain`."""
     if not isinstance(action, argparse._SubParsersAction):
         return []
     return [

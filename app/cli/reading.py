@@ -1,4 +1,4 @@
-"""Opening a trace for a command: whatever is wrong with the file is one sentence."""
+"""Opening of a trace for a command; every error of the file is one sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.trace.state import TraceStateError
 
 @contextmanager
 def open_trace(path: Path) -> Iterator[TraceReader]:
-    """Yield the trace, for as long as it is read. A damaged one opens: `damage` says where it ends.
+    """Yield the open trace. A damaged one opens too: `damage` says where the readable part ends.
 
     Raises:
         UserError: it cannot be read, is none, or (while it is read) has a record that cannot be.
@@ -40,7 +40,7 @@ def open_trace(path: Path) -> Iterator[TraceReader]:
 def expect_engines_own(reader: TraceReader, instead: str) -> None:
     """Raise UserError for a monitored server's log, which lacks what the command shows. `instead`: the alternative."""
     if reader.header.observed is not None:
-        raise UserError(f"{reader.path}: {UNSAID}, so there is nothing to tell of them; {instead}")
+        raise UserError(f"{reader.path}: {UNSAID}; {instead}")
 
 
 def damage_status(path: Path, damage: str | None) -> int:

@@ -1,4 +1,6 @@
-"""`kvtheater simulate`: requests of a file on a model and GPUs that are not here, by the engine's own scheduler."""
+"""`kvtheater simulate`: requests of a file on a model and GPUs that this machine need not have, by the engine's
+scheduler.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Simulate, and print what came of it.
+    """Simulate, and print the figures.
 
     Raises:
         UserError: a file that cannot be read or written, or settings that cannot be.
@@ -114,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of the run that the options say; it is written where --record says so.
+    """Return the figures of the run with these options; --record also writes its log.
 
     Raises:
         UserError: as `run`.
@@ -284,5 +286,5 @@ def _print(found: dict[str, Any]) -> None:
 
 def _within(name: str, value: Any, low: float, high: float) -> Any:
     if not low <= value <= high:
-        raise UserError(f"{name} lies from {low:g} to {high:g}, not at {value:g}")
+        raise UserError(f"{name} must be from {low:g} to {high:g}, not {value:g}")
     return value

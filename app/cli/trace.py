@@ -1,4 +1,4 @@
-"""`kvtheater trace show`: what a recorded run did."""
+"""`kvtheater trace show`: the steps of a recorded run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show it. 0 when the file is sound, 1 when it is damaged (what came before the damage is shown)."""
+    """Show it. Exit status 0 if the file is sound, 1 if it is damaged (the part before the damage is shown)."""
     path: Path = arguments.file
     try:
         reader = TraceReader(path)

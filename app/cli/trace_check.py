@@ -1,4 +1,4 @@
-"""`kvtheater trace check`: does a file keep what the format promises?"""
+"""`kvtheater trace check`: whether a file conforms to the trace format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_parser(what: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check each. 0 when all are sound."""
+    """Check each file. Exit status 0 if all are sound."""
     if arguments.limit < 1:
         raise UserError(f"--limit must be at least 1, not {arguments.limit}")
     sound = [_check(path, arguments.limit) for path in arguments.files]

@@ -65,7 +65,7 @@ def add_parser(what: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Explain. 0 when the file is sound, 1 when it is damaged (what came before the damage is explained)."""
+    """Explain. Exit status 0 if the file is sound, 1 if it is damaged (the part before the damage is explained)."""
     with open_trace(arguments.file) as log:
         expect_engines_own(log, "`kvtheater trace show` and `kvtheater replay` have what it said")
         if arguments.request is not None:
@@ -223,7 +223,7 @@ def _row(columns: Columns, cells: tuple[str | int, ...]) -> str:
 
 
 def _padded(text: str, width: int) -> str:
-    """`text` in as many columns of a terminal, where Chinese characters take two."""
+    """Pad `text` to that many columns of a terminal, where Chinese characters take two."""
     spaces = " " * (abs(width) - sum(2 if east_asian_width(c) in "WF" else 1 for c in text))
     return text + spaces if width < 0 else spaces + text
 
@@ -259,7 +259,9 @@ class _Narrator:
         return self._say("join.sentences").join(sentences)
 
     def _waited(self, key: str, wait: Wait) -> str:
-        """“It waited 9 steps: 3 behind others, 6 because …; at last it needed 2, and 1 was available.”"""
+        """Return a sentence such as “It waited 9 steps: 3 behind others, 6 because …; at last it needed 2, and 1 was
+        available.”
+        """
         parts = [self._say("timeline.behind", n=wait.behind)] if wait.behind else []
         for reason, count in wait.deferred.items():
             parts.append(self._say("timeline.deferred", n=count, reason=self._say(f"op.defer.reason.{reason}.chain")))

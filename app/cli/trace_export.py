@@ -36,7 +36,7 @@ def add_parser(what: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Export. 0 when the trace is sound, 1 when it is damaged (what came before the damage is exported)."""
+    """Export. Exit status 0 if the trace is sound, 1 if it is damaged (the part before the damage is exported)."""
     path, output, to = arguments.file, arguments.output, arguments.to
     with open_trace(path) as reader:
         expect_engines_own(reader, "`kvtheater trace show --json` writes each record")

@@ -1,4 +1,4 @@
-"""`kvtheater trace query`: queries over a whole log, saved or one's own in SQL."""
+"""`kvtheater trace query`: saved or custom SQL queries over a whole log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_parser(what: Any) -> None:
     parser.add_argument("question", nargs="?", choices=list(questions()), metavar="QUESTION", help="a saved one")
     parser.add_argument(
         "--sql",
-        help="one of your own, over the tables steps, events, requests and contents; of a watched server messages, "
+        help="one of your own, over the tables steps, events, requests and contents; of a monitored server messages, "
         "events, metrics and contents",
     )
     parser.add_argument("--limit", type=int, default=MAX_ROWS, metavar="N", help="rows (default: %(default)s)")
@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _sql_of(name: str, observed: bool) -> str:
     question = questions()[name]
     if question.observed is not observed:
-        kind = "a watched server's log" if question.observed else "an engine's own log"
-        raise UserError(f"{name} is asked of {kind}, which this is not; without a question they are listed")
+        kind = "a monitored server's log" if question.observed else "an engine's own log"
+        raise UserError(f"{name} is a query over {kind}, which this log is not; without a name the queries are listed")
     return question.sql
 
 

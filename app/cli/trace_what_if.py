@@ -1,4 +1,4 @@
-"""`kvtheater trace what-if`: what another pool would have saved, by the log's own requests once more."""
+"""`kvtheater trace what-if`: the effect of another pool size, by a replay of the log's requests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def add_parser(what: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay and print. 0 when the trace is sound, 1 when it is damaged (what came before the damage is replayed)."""
+    """Replay and print. Exit status 0 if the trace is sound, 1 if it is damaged (the part before the damage is
+    replayed).
+    """
     if not 0 < arguments.times <= 1000:
         raise UserError(f"--times is over 0 and at most 1000, not {arguments.times:g}")
     with open_trace(arguments.file) as log:

@@ -89,8 +89,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, None)  # None: the sentence of a log that ha
 
 
 def refusal_of(error: BaseException) -> AppError | None:
-    """Return the refusal to send for an error: an AppError itself, or one for a disk's error. None: the program is
-    wrong.
+    """Return the refusal to send for an error: an AppError itself, or one for a disk's error. None: a bug of the
+    program.
     """
     if isinstance(error, AppError):
         return error

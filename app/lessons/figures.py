@@ -126,7 +126,7 @@ def total_tokens(scene: Scene) -> Found:
 def earlier_total_tokens(scene: Scene) -> Found:
     """Return the same for the lesson's previous run."""
     if scene.earlier is None:
-        raise Undecided("there was no run before this one")
+        raise Undecided("there is no previous run")
     log = scene.earlier
     return Found(sum(len(entry.token_ids) for i in range(len(log)) for entry in log.record(i).batch))
 

@@ -1,4 +1,4 @@
-"""Events of the socket about lessons, and what answers them."""
+"""Socket events about lessons, and their handlers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LessonEvents:
         return _lesson_opened(self._lessons.find(message.session), message.language, message.since)
 
     def lesson_go(self, sid: str, message: messages.LessonGo) -> LessonState:
-        """Carry out the learner's current item, and advance to the next."""
+        """Perform the learner's current item, and advance to the next."""
         lesson_session = self._lessons.find(message.session)
         with lesson_session.lock, _of_lesson():
             self._check_no_open_question(message)
@@ -118,7 +118,7 @@ LESSON_EVENTS: dict[str, Event] = {
 
 
 def _lesson_opened(lesson_session: LessonSession, wanted: str, since: int) -> LessonOpened:
-    """Return a lesson's items from `since` on; its questions in the language that is wanted, where there are words."""
+    """Return a lesson's items from `since` on, with questions in the requested language if it has words."""
     lesson, language = lesson_session.course.lesson, lesson_session.course.language
     return {
         **_lesson_state(lesson_session, since),

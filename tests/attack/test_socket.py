@@ -128,7 +128,7 @@ def test_a_message_of_a_million_empty_lists_is_not_unpacked(attacked: Callable[.
 
 
 def test_sessions_that_poll_make_room_for_others(attacked: Callable[..., AttackedServer]) -> None:
-    """Of 40 abandoned sessions 10 remain: the oldest is unknown, the newest is not."""
+    """Only 10 of 40 abandoned sessions remain: the oldest is unknown, the newest is not."""
     server = attacked(sessions=10)
     address = f"{server.url}/socket.io/?EIO=4&transport=polling"
     sids = [json.loads(requests.get(address, timeout=10).text[1:])["sid"] for _ in range(40)]

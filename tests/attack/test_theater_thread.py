@@ -34,7 +34,7 @@ def test_the_slowest_speed_waits_in_pieces_and_is_ended_at_once(server, client):
 
 
 def test_a_wait_that_no_clock_can_do_is_done_in_pieces(server, client):
-    """Whatever the pace came from: the queue's wait is bounded by itself."""
+    """The queue bounds each single wait, whatever the pace."""
     theater = begun(client)
     server.theaters.get(theater).play(1e-10)
     wait_for(lambda: len(server.theaters.get(theater).run.log) == 2)

@@ -79,7 +79,9 @@ def test_uploads_at_once_do_not_share_the_last_place(
 
 
 def test_a_file_that_was_just_renamed_is_one_file(tmp_path: Path) -> None:
-    """An upload that is renamed and still claimed counts once: two places for two files of 10 bytes, and no byte more."""
+    """An upload that is renamed and still claimed counts once: two places for two files of 10 bytes, and no
+    byte more.
+    """
     room = Quota(tmp_path, max_files=2, max_bytes=20)
     with room.claimed("rec-1.part", 10):
         (tmp_path / "rec-1.kvtrace").write_bytes(bytes(10))
@@ -117,7 +119,7 @@ def test_a_recording_ends_where_the_room_ends_and_the_run_goes_on(
 def test_a_header_of_long_texts_is_not_sent_with_every_list(
     make_server: Callable[..., Server], tmp_path: Path, trace: bytes
 ) -> None:
-    """Everything a header says in words, 100,000 characters each: the entry stays under 8 KiB."""
+    """Each text of the header has 100,000 characters, and the list entry stays under 8 KiB."""
     header = header_of(trace, tmp_path / "a")
     long = "x" * 100_000
     hostile = replace(

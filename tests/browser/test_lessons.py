@@ -34,7 +34,9 @@ def to_the_second(page: Page) -> None:
 
 
 def test_a_lesson_from_its_list_and_one_is_back_where_one_was(open_page: OpenPage) -> None:
-    """The position is restored after a reload, after the run has gone, and in another language, which is another run."""
+    """The position is restored after a reload, after the run has gone, and in another language, which is
+    another run.
+    """
     page = open_page()
     page.click("#btn-learn")
     expect(page.locator(".path-card")).to_have_count(len(lesson_files(shipped_folder())) + 1)  # and the tour
@@ -85,7 +87,9 @@ def test_a_lesson_from_its_list_and_one_is_back_where_one_was(open_page: OpenPag
 
 
 def test_a_prediction_is_made_on_the_stage_and_in_the_end_the_run_is_the_learners(open_page: OpenPage) -> None:
-    """The transport is read-only until the end, and a remote's key advances; the prediction stays beside the outcome."""
+    """The transport is read-only until the end, and a remote's key advances; the prediction stays beside the
+    outcome.
+    """
     page = open_two(open_page)
     expect(page.locator("#btn-step")).to_be_hidden()
     give(page, "1")

@@ -65,7 +65,9 @@ def test_a_link_opens_a_recording_at_its_step_with_its_arrays(open_page: OpenPag
 
 
 def test_earlier_keys_and_values_of_a_recording_come_too(open_page: OpenPage) -> None:
-    """Keys and values are fetched separately from their records; the token row requests those of every visible column."""
+    """Keys and values are fetched separately from their records; the token row requests those of every visible
+    column.
+    """
     page = open_page("/?recording=rec-moon&step=20", connection="replay")
     shows(page, 20)
     missing = """

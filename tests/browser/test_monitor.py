@@ -1,4 +1,4 @@
-"""A watched server on the page: what it said, what is unknown and why, and nothing that would change it."""
+"""A monitored server on the page: what it said, what is unknown and why, and nothing that would change it."""
 
 from pathlib import Path
 from typing import Any, NoReturn

@@ -82,7 +82,9 @@ def server(recorded: Path) -> Iterator[str]:
 
 @pytest.fixture
 def open_at(browser: Browser) -> Iterator[OpenAt]:
-    """Open a recorded lesson. The page may send no request to another host, and its console must be empty at the end."""
+    """Open a recorded lesson. The page may send no request to another host, and its console must be empty at
+    the end.
+    """
     contexts, problems = [], list[str]()
 
     def opened(address: str, more: str = "", **options: object) -> Page:

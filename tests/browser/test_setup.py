@@ -328,7 +328,7 @@ NUMBERS = """() => [...document.querySelectorAll('#sampling input[type=number], 
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
 def test_a_number_out_of_range_is_never_taken_and_its_bounds_are_said(open_page: OpenPage, locale: str) -> None:
-    """Neither typed nor from a link; the last good value comes back."""
+    """A typed value or one from a link is rejected, and the last valid value is restored."""
     page = open_page("/?temperature=1e20&top_p=1.5&top_k=-5&min_p=nan&max_num_seqs=-1", locale=locale)
     for group in ("sampling", "scheduler"):
         open_settings(page, group)

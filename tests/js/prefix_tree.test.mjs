@@ -52,7 +52,7 @@ for (const path of TRACES)
       assert.equal(sum("reusable"), cached.length - sum("held"));
       for (const { blocks, content, parent, children } of trees.flatMap(all)) {
         for (const block of blocks) {
-          // of a watched server's larger blocks, and of those of which it said them later, the state has none
+          // of a monitored server's larger blocks, and of those of which it said them later, the state has none
           const isUnsaid = log.header.observed && !block.token_ids.length;
           if (!isUnsaid) assert.deepEqual(block.token_ids, content.tokens);
           assert.equal(hashKey(block.block_hash), content.hash);

@@ -95,7 +95,9 @@ def test_latencies_of_every_sequence(log: TraceReader) -> None:
 
 
 def test_waiting_times(log: TraceReader) -> None:
-    """A request waits from the end of the record that submitted it to the beginning of the one that first admitted it."""
+    """A request waits from the end of the record that submitted it to the beginning of the one that first
+    admitted it.
+    """
     if len(log.header.instances) > 1:
         return  # its parts wait on several instances: tests/unit/trace/test_parts.py
     ends, clock = [], 0.0

@@ -80,12 +80,12 @@ class LogServer(NamedTuple):
         return found
 
     def cpu_seconds(self) -> float:
-        """That its process has worked."""
+        """Return the CPU seconds of its process."""
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def rss_mb(self) -> float:
-        """Memory of its process."""
+        """Return the resident memory of its process, in MB."""
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
         found = re.search(r"VmRSS:\s+(\d+)", status)
         assert found

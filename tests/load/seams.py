@@ -1,5 +1,5 @@
-"""Everything that moves blocks meets everything else, at random: transfers between instances, tiers, chunks, forks,
-beams, preemption, failed steps, aborts, killed instances.
+"""Random combinations of everything that moves blocks: transfers between instances, tiers, chunks, forks, beams,
+preemption, failed steps, aborts, killed instances.
 
     python -m tests.load.seams --seconds 600
 

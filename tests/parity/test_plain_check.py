@@ -1,4 +1,4 @@
-"""Whatever computes something else than by itself is not served: mistakes that no list knows, put in on purpose."""
+"""Models that compute something else in a batch than alone are refused: each test plants such a mistake."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ from tests.tiny_models import tiny_model
 
 
 class InCompany(nn.Module):
-    """A layer's product, plus something of the mean over all tokens of the row: as an expert's capacity would."""
+    """A layer's product, plus a share of the mean over all tokens of the row, as an expert's capacity would add."""
 
     def __init__(self, inner: nn.Module, share: float) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class InCompany(nn.Module):
 
 
 class ByPlace(nn.Module):
-    """Larger from the second token of a row on: counted, without position ids."""
+    """Product that is larger from the second token of a row on: counted, without position ids."""
 
     def __init__(self, inner: nn.Module, slope: float, index_experts: bool) -> None:
         super().__init__()

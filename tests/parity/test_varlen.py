@@ -179,7 +179,7 @@ def test_a_build_that_cannot_is_not_asked_again(flash: Flash, how: str) -> None:
 
 
 def test_a_gpu_without_the_package_has_the_other_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither flash-attn-3 nor flash-attn-4 is installed with the project."""
+    """The project installs neither flash-attn-3 nor flash-attn-4."""
     for capability in ((9, 0), (10, 0)):
         activate.cache_clear()
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)

@@ -267,7 +267,7 @@ def test_a_run_again_is_the_same_and_a_kept_token_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLES, BEAMS], ids=["greedy", "samples", "beams"])
 def test_the_full_cache_says_what_it_would_given_the_same_text(sampling: SamplingParams) -> None:
-    """One plain pass over the text gives the distribution that the full cache has beside each output."""
+    """A plain pass over the text gives the distribution that the full cache has beside each output."""
     config = replace(BASE, forget_policy="random", forget_compare=True, num_blocks=16, max_num_batched_tokens=9)
     plain = tiny_model("llama")
     with Engine(tiny_llama(), config) as engine:

@@ -41,7 +41,9 @@ def test_the_way_in(room: Room) -> None:
 
 
 def test_whatever_the_door_names_loads_before_anybody_has_come_in(room: Room) -> None:
-    """Style sheets and icon of the entry page load with a right or a wrong code; no other file of these folders does."""
+    """Style sheets and icon of the entry page load with a right or a wrong code; no other file of these folders
+    does.
+    """
     for way in ("/j/", "/j/zzzzzz"):
         page = room.get(way, **{"Accept-Language": "zh"}).read().decode()
         named = re.findall(r'(?:href|src)="([^"]+)"', page)

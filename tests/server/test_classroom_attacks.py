@@ -123,7 +123,7 @@ PRESENTERS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("event", "body"), PRESENTERS)
 def test_a_forged_role(room: Room, event: str, body: dict[str, Any]) -> None:
-    """Neither a guest nor another owner is the presenter, whatever they send along."""
+    """A guest or another owner cannot act as the presenter, whatever fields they send."""
     for one in (room.follower()[0], room.member(headers=OWNER)):
         assert one.refused(event, id=room.id, **body)["code"] == "forbidden"
         for extra in ({"secret": room.secret}, {"presenter": True}, {"sid": "x"}):
@@ -167,7 +167,7 @@ def test_names_and_views_of_a_megabyte(room: Room) -> None:
 
 
 def test_secrets_and_passes_of_before_open_nothing(make_server: Callable[..., Server]) -> None:
-    """Those of another server, of a class that is over, and of a seat that was taken away."""
+    """The secrets are of another server, of an ended class, and of a removed seat."""
     other = Room(make_server(token=TOKEN))
     room = Room(make_server(token=TOKEN))
     theater = room.on_stage()

@@ -98,7 +98,7 @@ do: prefill
 
 
 def test_a_lesson_has_tiers_of_its_own_and_none_of_the_servers(model: LoadedModel, tmp_path: Path) -> None:
-    """Else what one learner computed would be loaded in the next one's run, and its sentences would not hold."""
+    """A learner's blocks would otherwise be loaded in the next learner's run, and the sentences would be wrong."""
     folder = tmp_path / "lessons"
     folder.mkdir()
     (folder / "outside.md").write_text(LESSON)

@@ -1,4 +1,4 @@
-"""Lessons over the wire: what answers a question is not there before the answer is."""
+"""Lessons over the wire: no data that answers a question is sent before the answer."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -200,7 +200,7 @@ def test_a_mending_that_is_none_is_refused_in_a_sentence_and_changes_nothing(lea
 
 
 def test_a_class_that_is_asked_is_not_answered_for(live_server: str, learner: Client) -> None:
-    """Neither the driver's own answer nor going on gives a lesson's question away; showing it to all does."""
+    """The driver's own answer and going on reveal nothing; showing the lesson's question to all does."""
     opened_class = learner.do("class_open", title="", names="none", base=live_server)
     class_id = opened_class["presenting"]["state"]["id"]
     lesson = to_question(learner, opened(learner))

@@ -63,7 +63,7 @@ def test_what_is_not_there_is_a_sentence(indexed):
     assert ask(indexed, "/series", first=5, end=5).status_code == 404
     assert ask(indexed, "/blocks", record="last").json()["error"]["code"] == "bad_request"
     refused = ask(indexed, "/heard", record=1)
-    assert refused.status_code == 404 and "no watched server's log" in refused.json()["error"]["message"]
+    assert refused.status_code == 404 and "not a monitored server's log" in refused.json()["error"]["message"]
 
 
 def test_a_damaged_survey_is_made_anew(indexed, tmp_path):

@@ -290,7 +290,9 @@ def test_sessions_share_weights_and_an_unloaded_model_is_free(
 
 
 def test_the_command_that_opens_models_holds_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second model of `kvtheater serve bundled-mqa bundled-gqa` is compiled, unloaded for a third one, and freed."""
+    """The second model of `kvtheater serve bundled-mqa bundled-gqa` is compiled, unloaded for a third one, and
+    freed.
+    """
     monkeypatch.setattr(LiveModel, "compile_in_background", lambda self, ended: ended(""))
     given = argparse.Namespace(model=["bundled-mqa", "bundled-gqa"], dtype="auto", device="cpu")
     first = ModelEntry.loading("bundled-mqa")

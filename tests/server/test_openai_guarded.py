@@ -296,7 +296,7 @@ def test_keys_open_the_api_and_nothing_else_and_bound_each_client(tmp_path: Path
 
 
 def test_metrics_are_the_servers_and_no_clients() -> None:
-    """Everybody's: open where the page is open, and to no API key where the page asks for the token."""
+    """Metrics need the token if the page does, and never an API key."""
     keys = {digest("alice-key"): Policy(name="alice")}
     alice = {"Authorization": "Bearer alice-key"}
     with served_api(ApiSettings(keys=keys)) as api:

@@ -37,7 +37,7 @@ def events(answer: bytes) -> list[dict[str, Any]]:
 
 
 def test_a_client_that_takes_a_little_at_a_time_gets_all_of_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever part of a piece the system takes at once, none or half of it too."""
+    """The system accepts any part of a piece at once, including none or half."""
     whole = HttpConnection.send_now
     taken: list[int] = []
 

@@ -71,7 +71,9 @@ def test_when_all_together_have_too_much_who_has_most_is_given_up() -> None:
 
 
 def test_what_a_guest_leaves_unread_counts_over_all_of_its_connections() -> None:
-    """Two connections with half of the limit each make further events of either busy; another guest's are not affected."""
+    """Two connections with half of the limit each make further events of either busy; another guest's are not
+    affected.
+    """
     limits = Limits(busy_bytes=1000, events=4)
     intake, ledger, own = Intake(limits), Ledger(limits), set[Intaken]()
     first, second = (Intaken(Outbox(ledger), own) for _ in range(2))

@@ -232,7 +232,7 @@ def test_after_a_lost_message_a_worker_begins_anew(
 
 
 def test_what_is_no_frame_is_nothing(room: Room, make_worker: Any, redis_server: RedisServer) -> None:
-    """Neither a pickle nor a frame of an unknown sender has an effect."""
+    """A pickle and a frame of an unknown sender have no effect."""
     import pickle
 
     import redis

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-FOLDERS = ("app", "engine", "kvtheater", "tools", "training", "tests")
+FOLDERS = ("app", "engine", "kvtheater", "tools", "training", "tests", "examples")
 README_WORDS = 900
 CHANGELOG_COLUMNS = 160
 GENERATED = ("schema.js",)
@@ -27,11 +27,11 @@ RETIRED_NAMES = {"asked", "heard", "nobody", "said", "somebody", "told", "whoeve
 FIELD_TYPES = {"app/openai/call.py": "Choice", "static/js/runs/lane.js": "Lane"}  # OpenAI's choice; one of several runs
 
 
-# first words of a docstring or JSDoc that are neither a verb nor name the thing; tests may begin with a condition
-ODD = r"(?:What|One|Of|Who)\b"
-ODD_IN_PROGRAMS = (
-    r"(?:What|One|Of|Who|As(?! defined)|Before|Beside|By|From|How|It|Its|Like|None|Or|Ours|So|There|They|Until|When"
-    r"|Where|Which|Why)\b"
+# first words of a docstring or JSDoc that are neither a verb nor name the thing: a statement comes before its condition
+ODD = (
+    r"(?:What|One|Of|Who|Whose|Also|After|As(?! defined)|At(?! (?:most|least))|Before|Beside|By|Else|Everybody"
+    r"|From|How|If|In|It|Its|Like|Neither|Nobody|None|On|Or|Ours|So|That|There|They|Those|To|Under|Until|Whatever|When"
+    r"|Where|Which|Why|With|Without)\b"
 )
 
 
@@ -48,8 +48,7 @@ def odd_docstrings() -> list[str]:
         f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
         for path, tree in sources()
         for node in ast.walk(tree)
-        if isinstance(node, kinds)
-        and re.match(ODD if "tests" in path.parts else ODD_IN_PROGRAMS, ast.get_docstring(node) or "")
+        if isinstance(node, kinds) and re.match(ODD, ast.get_docstring(node) or "")
     ]
 
 
@@ -87,7 +86,7 @@ def odd_comments() -> list[str]:
         if path.name in GENERATED:
             continue
         text = path.read_text(encoding="utf-8")
-        for match in re.finditer(rf"(?:\A//|/\*\*)[\s*]*{ODD_IN_PROGRAMS}", text):
+        for match in re.finditer(rf"(?:\A//|/\*\*)[\s*]*{ODD}", text):
             found.append(f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}")
     return found
 

@@ -20,7 +20,7 @@ def parts_of(state: State, request: int) -> tuple[Sequence | None, Sequence]:
         if sequence.parent_seq_id is None:
             names.setdefault(plain_id(sequence.request_id), []).append(sequence)
     if request >= len(names):
-        raise Undecided(f"there is no request {request} as far as the lesson goes")
+        raise Undecided(f"there is no request {request} within the lesson")
     name, found = list(names.items())[request]
     first = [one for one in found if one.request_id != name]
     rest = [one for one in found if one.request_id == name]
@@ -32,7 +32,7 @@ def parts_of(state: State, request: int) -> tuple[Sequence | None, Sequence]:
 def arrival(scene: Scene, request: int) -> Operation[Arrive]:
     """Return the operation that completes the request's transfer."""
     _, rest = parts_of(scene.after, request)
-    otherwise = f"nothing arrives for request {request} as far as the lesson goes"
+    otherwise = f"nothing arrives for request {request} within the lesson"
     return need_op(scene.all(), Arrive, otherwise, seq_id=rest.seq_id)
 
 
@@ -68,7 +68,7 @@ def bytes_moved(scene: Scene, request: int) -> Question:
 def held_where(scene: Scene, request: int) -> Question:
     """Ask which instance holds blocks for a request during its transfer."""
     _, rest = parts_of(scene.after, request)
-    otherwise = f"nothing is awaited for request {request} as far as the lesson goes"
+    otherwise = f"nothing is awaited for request {request} within the lesson"
     found = need_op(scene.coming(), Await, otherwise, seq_id=rest.seq_id)
     state = scene.log.state_at(found.record.index)
     first, rest = parts_of(state, request)
@@ -101,7 +101,7 @@ def longest_gap(log: TraceReader, request: int) -> int:
 def held_up(scene: Scene, request: int) -> Question:
     """Ask whether the longest gap between two tokens of a request is longer than in the previous run."""
     if scene.earlier is None:
-        raise Undecided("there was no run before this one")
+        raise Undecided("there is no previous run")
     before, now = longest_gap(scene.earlier, request), longest_gap(scene.log, request)
     right = "shorter" if now < before else "longer" if now > before else "same"
     evidence = Evidence(record=len(scene.log) - 1, figure="max Σ len(batch.token_ids) between two outputs")
@@ -123,7 +123,7 @@ def moving_or_computing(scene: Scene, request: int) -> Question:
     found = arrival(scene, request)
     first, _ = parts_of(scene.after, request)
     if first is None:
-        raise Undecided(f"request {request} was computed where it goes on")
+        raise Undecided(f"request {request} was computed by its decode instance")
     moving, computing = found.op.ended - found.op.began, prefill_seconds(scene.log, first.seq_id)
     right = "moving" if moving < computing else "computing"
     return choice(
@@ -142,9 +142,9 @@ def moving_or_computing(scene: Scene, request: int) -> Question:
 @rule
 def after_loss(scene: Scene, request: int) -> Question:
     """Ask what happens to a request when an instance is lost."""
-    lost = need_op(scene.coming(), Lost, "no instance is lost as far as the lesson goes")
+    lost = need_op(scene.coming(), Lost, "no instance is lost within the lesson")
     if scene.earlier is None:
-        raise Undecided("there was no run before this one to hold its text against")
+        raise Undecided("there is no previous run to compare the text with")
     _, rest = parts_of(scene.after, request)
     _, before = parts_of(scene.earlier.state_at(len(scene.earlier) - 1), request)
     is_same = rest.token_ids == before.token_ids

@@ -146,7 +146,7 @@ def longest_gap(log: TraceReader, seq: int) -> int:
 def gap_against_before(scene: Scene, seq: int = 0) -> Question:
     """Ask whether the longest gap between two tokens of a running sequence is longer than in the previous run."""
     if scene.earlier is None:
-        raise Undecided("there was no run before this one")
+        raise Undecided("there is no previous run")
     before, now = longest_gap(scene.earlier, seq), longest_gap(scene.log, seq)
     right = "shorter" if now < before else "longer" if now > before else "same"
     evidence = Evidence(record=len(scene.log) - 1, figure="max Σ len(batch.token_ids) between two outputs")
@@ -159,7 +159,7 @@ def gap_against_before(scene: Scene, seq: int = 0) -> Question:
 def first_token_against_before(scene: Scene, seq: int) -> Question:
     """Ask whether a sequence's first token needs more steps than in the previous run."""
     if scene.earlier is None:
-        raise Undecided("there was no run before this one")
+        raise Undecided("there is no previous run")
     before, now = _steps_to_first(scene.earlier, seq), _steps_to_first(scene.log, seq)
     right = "earlier" if now < before else "later" if now > before else "same"
     evidence = Evidence(record=len(scene.log) - 1, figure="steps from submit to the first output")

@@ -57,7 +57,9 @@ def test_windows_bound_attention_layer_by_layer() -> None:
 
 
 def test_layers_of_two_shapes_cost_what_each_costs() -> None:
-    """Layers with a window are narrow and the others wide, as in Gemma 4. Without weights the work is attention alone."""
+    """Layers with a window are narrow and the others wide, as in Gemma 4. Without weights the work is attention
+    alone.
+    """
     shapes, windows = [(2, 8, 8), (1, 32, 16), (2, 8, 8)], [3, None, 3]
     batch = [entry(9, 1), entry(4, 6)]
 

@@ -42,7 +42,7 @@ def value(tally: Tally, counter: Metric, *labels: str) -> float:
 
 
 def assert_observed(tally: Tally, metric: Metric, values: Sequence[float]) -> None:
-    """These values and no others, each in the bucket with the smallest bound that is not below it."""
+    """Check that these values and no others were observed, each in the bucket with the smallest bound not below it."""
     histogram = tally.histograms[metric.name]
     assert histogram.count == len(values), metric.name
     assert histogram.sum == pytest.approx(sum(values)), metric.name
@@ -172,7 +172,7 @@ def test_blocks_live_as_long_as_the_log_says(name: str) -> None:
 
 
 def test_the_scenarios_have_what_is_counted() -> None:
-    """Else the comparisons above would say nothing."""
+    """The comparisons above would otherwise prove nothing."""
     kinds: Counter[str] = Counter()
     reuse = 0
     for name in SCENARIOS:

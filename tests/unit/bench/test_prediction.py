@@ -51,7 +51,9 @@ def test_the_tokens_that_fill_a_step_at_each_length() -> None:
 
 
 def test_the_plain_roofline_of_the_same_steps_is_filled_by_fewer_tokens() -> None:
-    """The roofline has 0.4 ms of weights and 10 µs a token: 40 tokens fill it; the next measured counts are 64 and 128."""
+    """The roofline has 0.4 ms of weights and 10 µs a token: 40 tokens fill it; the next measured counts are 64
+    and 128.
+    """
     found = saturation(of("prefill-two-axes", rates()))
     assert found.bound_tokens == {8: 64, 32: 64, 128: 128, 512: 512}
     assert all(found.bound_tokens[length] <= tokens for length, tokens in found.measured_tokens.items())

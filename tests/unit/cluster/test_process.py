@@ -273,7 +273,7 @@ def test_a_process_that_hangs_in_a_step_is_ended(
             cluster.rest()
         else:
             until(lambda: cluster.step(0.05) is not None)
-        assert [op.detail for op in ops_in(cluster) if isinstance(op, Lost)] == ["it said nothing for 0.2 s"]
+        assert [op.detail for op in ops_in(cluster) if isinstance(op, Lost)] == ["it sent no message for 0.2 s"]
 
 
 def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Workers, tmp_path: Path) -> None:

@@ -213,10 +213,10 @@ REGION = Region(0, 4, [Row(0, 64)])
 @pytest.mark.parametrize(
     ("say", "reason"),
     [
-        (lambda sock: None, "lost: instance prefill: it said nothing for 0.2 s"),
+        (lambda sock: None, "lost: instance prefill: it sent no message for 0.2 s"),
         (lambda sock: sock.shutdown(socket.SHUT_RDWR), "gone: instance prefill: the connection was closed"),
-        (lambda sock: sock.sendall(b"\x05\0\0\0ab"), "lost: instance prefill: it said nothing for 0.2 s"),
-        (lambda sock: sock.sendall(HEAD.pack(3) + b"abc"), "gone: instance prefill: what came is no message"),
+        (lambda sock: sock.sendall(b"\x05\0\0\0ab"), "lost: instance prefill: it sent no message for 0.2 s"),
+        (lambda sock: sock.sendall(HEAD.pack(3) + b"abc"), "gone: instance prefill: the received data is no message"),
         (lambda sock: sock.sendall(HEAD.pack(1 << 31)), "gone: instance prefill: a message of 2147483648 bytes"),
         (
             lambda sock: Peer[Confirmed](sock, Confirmed).send(Registered("prefill", [REGION])),
@@ -231,7 +231,7 @@ REGION = Region(0, 4, [Row(0, 64)])
         ),
         (with_memory(Registered("prefill", [Region(0, 1 << 60, [Row(0, 1 << 60)])])), "lost: .* cannot be read"),
         (with_memory(Confirmed()), "gone: instance prefill: another one answers"),
-        (with_memory(Registered("prefill", [REGION])), "lost: instance prefill: it said nothing for 0.2 s"),
+        (with_memory(Registered("prefill", [REGION])), "lost: instance prefill: it sent no message for 0.2 s"),
     ],
 )
 def test_a_sender_that_is_not_well_ends_one_transfer(say: Any, reason: str, folder: Path) -> None:

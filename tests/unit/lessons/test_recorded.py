@@ -57,7 +57,9 @@ def unsure(recorded: Recorded) -> Answers:
 
 
 def answers_of(recorded: Recorded) -> list[Answers]:
-    """Return lists of answers: none; all unsure; all right; all wrong twice; wrong, then right; an invalid one first."""
+    """Return lists of answers: none; all unsure; all right; all wrong twice; wrong, then right; an invalid one
+    first.
+    """
     found: list[Answers] = [{}]
     for pattern in ("unsure", "right", "wrong", "second", "stray"):
         answers: Answers = {}

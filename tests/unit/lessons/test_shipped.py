@@ -193,7 +193,7 @@ sampling = { max_tokens = 4, ignore_eos = true }
         ("do: prefill\ndo: run until=preempt", 11, "preempt never came"),
         ("do: restart num_blocks=1\ndo: prefill", 11, "prefill"),
         ("ask: same_text\ndo: prefill", 10, "no run before this one"),
-        ("work:\ndo: prefill", 10, "what comes in or forks has to be there before"),
+        ("work:\ndo: prefill", 10, "submitted and forked sequences must exist before"),
         ("ask: keys_read\ndo: race caches\ndo: prefill", 10, "no action with a step follows"),
         ("do: prefill\nwork:\ndo: step 2", 11, "no block is taken, shared, copied or given up"),
     ],

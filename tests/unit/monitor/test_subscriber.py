@@ -1,4 +1,4 @@
-"""A watched server over real sockets: gaps, replays, restarts, ranks, late and stopped viewers, and an own decoder."""
+"""Monitoring over real sockets: gaps, replays, restarts, ranks, late and stopped viewers, a second decoder."""
 
 import random
 from collections.abc import Iterator

@@ -24,7 +24,7 @@ class Queue:
         self.running = self.waiting = 0
 
     def check(self, prompts: Any, sampling: SamplingParams) -> None:
-        """Everything fits."""
+        """Accept every request."""
 
     def send(self, prompts: Any, sampling: SamplingParams) -> None:
         self.waiting += len(prompts)

@@ -150,7 +150,9 @@ def test_priority_admits_the_lowest_number_first_ties_by_arrival() -> None:
 
 
 def test_forks_keep_their_places_and_share_the_prompt() -> None:
-    """Four samples of 7 tokens have 2 blocks, then exactly 3 copies; 5 blocks in all. max_num_seqs 4 admits no other."""
+    """Four samples of 7 tokens have 2 blocks, then exactly 3 copies; 5 blocks in all. max_num_seqs 4 admits no
+    other.
+    """
     engine = FakeEngine(max_num_seqs=4, max_num_batched_tokens=4)
     engine.add(PROMPT[:7], max_tokens=2, num_forks=3)
     engine.add([1, 2], max_tokens=2)

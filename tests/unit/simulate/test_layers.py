@@ -25,7 +25,9 @@ def test_a_step_is_its_layers_and_what_the_roofline_says_of_the_rest() -> None:
 
 
 def test_gpus_that_split_a_layer_exchange_twice() -> None:
-    """A layer of 2,048 tokens on two GPUs takes 2.1282 ms and two all-reduces of 0.139 ms; pairs reach both GPUs' peak."""
+    """A layer of 2,048 tokens on two GPUs takes 2.1282 ms and two all-reduces of 0.139 ms; pairs reach both
+    GPUs' peak.
+    """
     cost = card_of("llama-2-7b", "a100-80gb").cost(2)
     output = 32_000 * 4096 * 2
     layers = 32 * (2.1282e-3 + 2 * 0.139e-3)

@@ -108,7 +108,7 @@ def test_cards_of_two_kinds_are_in_nodes_of_their_own() -> None:
 
 
 def test_when_moving_costs_more_than_it_brings() -> None:
-    """One instance suffices for rare requests, where two would idle; a slow network limits the rate."""
+    """A single instance suffices for rare requests, where two would idle; a slow network limits the rate."""
     model, nodes = "llama-3.1-8b", Nodes(number=2, gpus=4, network=25e9)
     seldom = Demand(rate=0.5, prompt_tokens=512, output_tokens=128, ttft=0.5, tpot=0.05)
     assert (together(card_of(model, A100), nodes, seldom).gpus, apart(on(model), nodes, seldom).gpus) == (1, 2)

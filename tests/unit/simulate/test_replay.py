@@ -174,7 +174,7 @@ def test_beams_are_a_models(tmp_path: Path) -> None:
         engine.add_request([5, 6, 7], SamplingParams(max_tokens=3, use_beam_search=True, beam_width=2))
         while engine.has_unfinished():
             engine.step()
-    with TraceReader(path) as log, pytest.raises(ReplayError, match="only a model says"):
+    with TraceReader(path) as log, pytest.raises(ReplayError, match="only the model decides"):
         what_if(log)
 
 

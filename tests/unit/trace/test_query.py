@@ -315,4 +315,4 @@ def test_the_command_keeps_the_tables_of_a_long_log(
         [_] = tmp_path.glob("kvtheater/surveys/*.sqlite")
         monkeypatch.setattr("app.cli.trace_query.make", None)  # the second time they are there
     assert main(["trace", "query", str(served), "stored_again"]) == 2
-    assert "is asked of a watched server's log, which this is not" in capsys.readouterr().err
+    assert "is a query over a monitored server's log, which this log is not" in capsys.readouterr().err
