@@ -61,7 +61,7 @@ def test_a_number_that_no_request_is_called_by_is_a_sequence() -> None:
 
 
 def test_a_request_has_its_sequences_of_all_instances(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its prompt is computed on another instance than its tokens, and missed the cache there."""
+    """The prompt is computed on another instance than the tokens, and missed the cache there."""
     trace = "tests/golden/instances.kvtrace"
     with TraceReader(trace) as log:
         names = {story.seq_id: story.request_id for story in timelines(log)}

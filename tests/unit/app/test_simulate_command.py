@@ -194,9 +194,9 @@ def test_a_file_that_is_none_is_a_sentence(
         ([*A100, "--tp", "3"], "measured were 1, 2, 4, 8 GPUs"),
         ([*A100, "--scale", "0"], "scale must divide 512"),
         ([*A100, "--scale", "3"], "scale must divide 512, the tokens per hash; 3 does not"),
-        ([*A100, "--num-requests", "0"], "--num-requests lies from 1"),
-        ([*A100, "--link-gb-per-second", "0"], "--link-gb-per-second lies from"),
-        ([*A100, "--link-gb-per-second", "-3"], "--link-gb-per-second lies from"),
+        ([*A100, "--num-requests", "0"], "--num-requests must be from 1"),
+        ([*A100, "--link-gb-per-second", "0"], "--link-gb-per-second must be from"),
+        ([*A100, "--link-gb-per-second", "-3"], "--link-gb-per-second must be from"),
         (
             [*A100, "--forget-policy", "h2o"],
             "with forget_policy, what is computed and what is freed depends on the model",

@@ -103,7 +103,7 @@ def test_who_is_given_the_memory_cannot_write_to_it_and_it_does_not_end() -> Non
     os.close(file)
     with pytest.raises(MemoryError):
         pools((1 << 16,), dtype=torch.uint8, device=torch.device("cpu"))
-    with pytest.raises(ValueError, match="only tensors of the CPU"):
+    with pytest.raises(ValueError, match="only CPU tensors"):
         pools((4,), dtype=torch.uint8, device=torch.device("meta"))
 
 

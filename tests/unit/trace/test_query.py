@@ -85,7 +85,7 @@ def test_a_block_computed_twice_is_worth_pinning(served: Path, database: LogData
 
 @pytest.mark.parametrize("name", ["swapping", "outside", "instances"])
 def test_content_that_is_copied_into_the_pool_is_not_computed_again(name: str, tmp_path: Path) -> None:
-    """By hand: a prefix of whole blocks is computed in each record whose batch has its last position."""
+    """Counted by hand, a prefix of whole blocks is computed in each record whose batch has its last position."""
     path = tmp_path / "run.kvtrace"
     if name in CONFIGS:
         run(name, path).close()
