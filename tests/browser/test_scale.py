@@ -190,7 +190,7 @@ def test_a_step_is_drawn_under_the_roofs_of_this_machine_and_of_a_card(browser: 
     expect(decode.locator("[data-number=step_seconds] .scale-formula")).to_contain_text("max(F / P, M / W)")
     expect(section.locator("#scale-crossings > li")).to_have_count(3)
     page.select_option("#scale-r_model", "gpt2")
-    expect(section.locator(".scale-problem")).to_contain_text("context lies from 1 to 1024")
+    expect(section.locator(".scale-problem")).to_contain_text("context must be from 1 to 1024")
     page.locator("#scale-r_context").fill("1024")
     expect(section.locator("#scale-crossings > li").first).to_have_attribute("data-batch", "never")
     page.wait_for_url("**r_model=gpt2**")

@@ -104,14 +104,14 @@ def test_a_rate_beyond_one_gpu_leaves_the_others():
     ("query", "says"),
     [
         ({"rate": "fast"}, "rate is not a number: 'fast'"),
-        ({"rate": "nan"}, "rate lies from 0 to"),
-        ({"service": "0"}, "service lies from"),
+        ({"rate": "nan"}, "rate must be from 0 to"),
+        ({"service": "0"}, "service must be from"),
         ({"gpus": "2.5"}, "gpus is a whole number"),
-        ({"gpus": "1"}, "gpus lies from 2 to 64"),
+        ({"gpus": "1"}, "gpus must be from 2 to 64"),
         ({"gpus": "2", "speedup": "3"}, "at most 2 times as fast"),
         ({"speedup": "1"}, "more than 1"),
-        ({"share": "1"}, "share lies from"),
-        ({"output_tokens": "1"}, "output_tokens lies from 2"),
+        ({"share": "1"}, "share must be from"),
+        ({"output_tokens": "1"}, "output_tokens must be from 2"),
     ],
 )
 def test_what_no_queue_can_be_is_a_sentence(query: dict[str, str], says: str) -> None:
@@ -165,7 +165,7 @@ def test_rooflines_over_http_stand_under_the_measured_roofs(server):
     assert (one["bound"], eight["bound"]) == ("bandwidth", "compute")
     assert one["flops_per_second"] == pytest.approx(one["intensity"] * 1e9) and eight["flops_per_second"] == 2e9
     wrong = requests.get(f"{server.url}/api/scale/roofline?batches=0")
-    assert wrong.status_code == 400 and "batches lies from 1" in wrong.json()["error"]["message"]
+    assert wrong.status_code == 400 and "batches must be from 1" in wrong.json()["error"]["message"]
 
 
 def test_a_card_multiplies_faster_in_narrower_dtypes_and_then_reads_narrower_weights(server):
@@ -270,7 +270,7 @@ def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_show
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ({"context": "5000"}, "context lies from 1 to 1024"),
+        ({"context": "5000"}, "context must be from 1 to 1024"),
         ({"contexts": ",".join(["1"] * 13)}, "at most 12 values"),
         ({"batch": "4096", "context": "1024"}, "more than one step holds"),
     ],
@@ -310,9 +310,9 @@ def test_a_placement_over_http_and_its_trial(server):
     [
         ({"model": "gpt2"}, "no layer times of model 'gpt2'; there are some of llama-2-7b, "),
         ({"prefill_gpu": "t4"}, "no layer times of prefill_gpu 't4'"),
-        ({"output_tokens": "1"}, "output_tokens lies from 2"),
-        ({"prompt_tokens": "5000"}, "prompt_tokens lies from 1 to 4095"),
-        ({"rate": "nan"}, "rate lies from"),
+        ({"output_tokens": "1"}, "output_tokens must be from 2"),
+        ({"prompt_tokens": "5000"}, "prompt_tokens must be from 1 to 4095"),
+        ({"rate": "nan"}, "rate must be from"),
     ],
 )
 def test_what_no_placement_can_be_is_a_sentence(query: dict[str, str], says: str) -> None:

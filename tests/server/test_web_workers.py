@@ -153,7 +153,7 @@ def test_a_killed_workers_followers_go_on_at_another(
         follower.do("class_answer", poll=0, round=0, given=i)
     wait_for(lambda: room.presenter.desks[-1]["answered"] == 4)
     relays = room.server.app.extensions["kvtheater.relays"]
-    wait_for(lambda: len(relays) == 1 and len(relays._whose) == 4, "the end of the dead worker")
+    wait_for(lambda: len(relays) == 1 and len(relays._relay_of) == 4, "the end of the dead worker")
     watching = room.server.theaters.watch(theater)
     wait_for(lambda: watching.status()["viewers"] == 5)  # with the presenter
 
