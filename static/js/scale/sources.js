@@ -1,6 +1,7 @@
 // Sources of the figures of a model, GPU or link, with dates and the check against them.
 
 import { t } from "../i18n/words.js";
+import { withDates } from "../kit/dates.js";
 import { html } from "../kit/html.js";
 
 /**
@@ -27,7 +28,7 @@ export function FactorSources({ factors, sources }) {
     if (!own.length) return null;
     const symbols = own.map(({ symbol }) => symbol).join(", ");
     return html`<p key=${symbols} class="hint" data-source=${symbols}>
-      ${t("scale.source.of", { symbols, said: statementText(cited), checked: checkedText(cited) })}
+      ${withDates(t("scale.source.of", { symbols, said: statementText(cited), checked: checkedText(cited) }))}
     </p>`;
   });
 }
@@ -50,12 +51,12 @@ export function Sources({ things }) {
             sources.map(
               (cited, at) => html`<tr key=${`${id} ${at}`} data-figures=${cited.figures.join(" ")}>
                 <th scope="row">
-                  ${announced && !at ? t("scale.source.announced", { name, day: announced }) : name}
+                  ${announced && !at ? withDates(t("scale.source.announced", { name, day: announced })) : name}
                 </th>
                 <td>${cited.figures.join(", ")}</td>
                 <td>${cited.says}</td>
-                <td>${cited.dated ?? "–"}</td>
-                <td>${checkedText(cited)}</td>
+                <td>${withDates(cited.dated ?? "–")}</td>
+                <td>${withDates(checkedText(cited))}</td>
               </tr>`,
             ),
           )}
