@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any, NamedTuple, TypedDict
 
-from app.ground.errors import refuse, refused
+from app.ground.errors import AppError, refuse
 from app.log_index.derived_files import LogTables
 from app.session.run import OpenLog
 from engine.trace.codec import TraceFormatError
@@ -79,7 +79,7 @@ class LogQuestions:
             self._tables.forget(run)
             raise refuse("loading", "question.anew", error=error) from error
         except QueryError as error:
-            raise refused(error) from error
+            raise AppError("refused", str(error), translations=error.translations) from error
         except (TraceFormatError, TraceStateError) as error:
             raise refuse("refused", "log.unreadable", error=error) from error
         finally:

@@ -118,10 +118,14 @@ LESSON_EVENTS: dict[str, Event] = {
 
 
 def _lesson_opened(lesson_session: LessonSession, wanted: str, since: int) -> LessonOpened:
-    """Return a lesson's items from `since` on, with questions in the requested language if it has words."""
-    lesson, language = lesson_session.course.lesson, lesson_session.course.language
+    """Return a lesson's items from `since` on, in the wanted language where the lesson has it.
+
+    The run's prompts stay in the language in which the lesson was opened.
+    """
+    lesson = lesson_session.course.lesson
+    language = wanted if wanted in lesson.languages else lesson_session.course.language
     return {
-        **_lesson_state(lesson_session, since),
+        **_lesson_state(lesson_session, since, language),
         "lesson": lesson.id,
         "language": language,
         "kind": lesson.kind,
@@ -131,12 +135,12 @@ def _lesson_opened(lesson_session: LessonSession, wanted: str, since: int) -> Le
     }
 
 
-def _lesson_state(lesson_session: LessonSession, first: int) -> LessonState:
+def _lesson_state(lesson_session: LessonSession, first: int, language: str | None = None) -> LessonState:
     course = lesson_session.course
     return {
         "theater": lesson_session.session.session_id,
         "first": first,
-        "items": plain(page_items(course, first)),
+        "items": plain(page_items(course, first, language)),
         "progress": plain(course.progress),
     }
 

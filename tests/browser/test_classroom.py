@@ -741,6 +741,80 @@ def test_from_the_desk_one_sees_who_is_lost_takes_along_what_came_of_it_and_ends
     expect(phone.locator("#class-bar")).to_have_count(0)
 
 
+def test_next_alone_leads_a_class_through_a_lesson_and_on_to_the_next_one(wall: Page, follow: Follow) -> None:
+    """It asks each question, ends the lesson at its free part, and opens the next. Phones read in their languages."""
+    phone, late = follow(), follow(locale="zh-CN", color_scheme="dark")
+    desk = open_desk(wall)
+    desk.select_option("#class-lesson", "asked-once")
+    expect(wall.locator(".lesson-title")).to_have_text("Queries are asked once")
+    expect(late.locator(".lesson-title")).to_have_text("查询只问一次")
+    num_questions = 0
+    while wall.locator(".lesson-sandbox").count() == 0:
+        before = desk.locator(".class-teacher-now").inner_text()
+        desk.click("#class-teacher-next")
+        if "a question" in before:
+            expect(wall.locator("#class-projector")).to_be_visible()
+            expect(desk.locator("#class-teacher-next")).to_be_disabled()  # the answers lead on
+            phone.click(f".class-option >> nth={num_questions % 2}")
+            show(desk)
+            num_questions += 1
+            expect(phone.locator("#class-sheet .class-tally")).to_be_visible()
+        expect(desk.locator(".class-teacher-now")).not_to_have_text(before, use_inner_text=True)
+    assert num_questions == 3
+    own = phone.locator(".question .answer[data-given=true]")
+    expect(own).to_have_count(num_questions)
+    expect(phone.locator("#class-sheet")).to_be_visible()
+    desk.click("#class-teacher-next")
+    expect(wall.locator(".lesson-over")).to_be_visible()
+    for page in (phone, late):
+        expect(page.locator("#class-sheet, #class-question")).to_have_count(0)  # the class has gone on
+        expect(page.locator(".lesson-over")).to_be_visible()
+        expect(page.locator(".lesson-over button")).to_have_count(0)
+    assert wall.locator(".toast.error").count() == 0
+    expect(desk.locator(".class-notes-next")).to_have_text("The lesson is over. Next: Compute or bandwidth")
+    phone.reload()
+    expect(own).to_have_count(num_questions)
+    desk.click("#class-teacher-next")
+    expect(wall.locator(".lesson-title")).to_have_text("Compute or bandwidth")
+    expect(late.locator(".lesson-title")).to_have_text("等计算，还是等内存")
+
+
+def test_what_a_phone_has_put_aside_covers_no_button(wall: Page, follow: Follow) -> None:
+    phone = follow()
+    phone.evaluate(ROAM)
+    ask(wall)
+    phone.click("#class-aside")
+    for view_mode in ("workspace", "intro", "present"):
+        phone.evaluate(f"{SETTINGS}.then(({{ settings }}) => {{ settings.viewMode.value = '{view_mode}' }})")
+        still(phone)
+        for button in phone.locator(":is(.commands, .intro-controls, .class-bar) button:visible").all():
+            name = button.get_attribute("id")
+            assert name == "class-self" or is_on_top(phone, f"#{name}"), (view_mode, name)  # which is round
+        assert overlapping(phone, "#class-bar") == []
+    phone.click("#class-question")
+    expect(phone.locator("#class-sheet")).to_be_visible()
+
+
+def test_a_guest_who_leaves_a_class_asks_for_nothing_that_is_refused(open_page: OpenPage, tmp_path: Path) -> None:
+    """It comes to where the code of the next class is typed."""
+    server = Mortal(TOKENS[0], tmp_path)
+    try:
+        wall = teach(open_page, f"{server.url}/?token={TOKENS[0]}")
+        phone = open_page(server.url + wall.evaluate(JOIN), until="#class-bar", **PHONE)
+        wall.evaluate(f"{SETTINGS}.then(({{ settings }}) => {{ settings.viewMode.value = 'lesson' }})")
+        expect(phone.locator("#lesson")).to_be_visible()
+        refused: list[str] = []
+        phone.on("response", lambda response: refused.append(response.url) if response.status >= 400 else None)
+        desk = open_desk(wall)
+        desk.click("#class-end")
+        desk.click("#class-end-sure")
+        phone.click("#class-leave")
+        expect(phone.locator("#code")).to_be_visible()
+        assert refused == []
+    finally:
+        server.kill()
+
+
 def test_the_film_is_shown_to_all_at_once_and_to_who_comes_later(open_page: OpenPage) -> None:
     wall = open_page("/")
     wall.click("#btn-teach")

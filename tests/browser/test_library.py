@@ -50,6 +50,26 @@ def test_a_shipped_recording_is_opened_and_the_live_run_comes_back(open_page: Op
     assert in_address(page)["theater"] == live
 
 
+BROKEN_DATES = """() => [...document.querySelectorAll('.library-facts')].filter(({ firstChild, textContent }) => {
+  const walker = document.createTreeWalker(firstChild.parentNode, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const at = node.data.search(/\\d{4}-\\d\\d-\\d\\d/);
+    if (at < 0) continue;
+    const range = document.createRange();
+    range.setStart(node, at);
+    range.setEnd(node, at + 10);
+    return range.getClientRects().length > 1;
+  }
+  return true; // each has its date
+}).length"""
+
+
+def test_dates_of_recordings_stay_on_one_line_on_a_phone(open_page: OpenPage) -> None:
+    page = open_page("/?detail=library&region=detail", width=390, height=844, locale="zh-CN")
+    expect(page.locator(".library-facts").first).to_be_visible()
+    assert page.evaluate(BROKEN_DATES) == 0
+
+
 def test_a_link_opens_a_recording_at_its_step_with_its_arrays(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-moon&step=9&block_size=8&telling=expert", connection="replay")
     shows(page, 9)

@@ -262,3 +262,8 @@ def test_a_question_over_the_whole_log_leads_to_its_record(open_page: OpenPage) 
     expect(page.locator("#ask-log [role=alert]")).to_have_text(
         "queries are read-only: use SELECT or WITH on steps, events, requests and contents"
     )
+    page.evaluate("import('/static/js/state/settings.js').then(({ settings }) => { settings.lang.value = 'zh' })")
+    page.click("#ask-log form button")
+    expect(page.locator("#ask-log [role=alert]")).to_have_text(
+        "查询只读：请对 steps、events、requests、contents 用 SELECT 或 WITH"
+    )

@@ -49,6 +49,13 @@ def test_text_is_text() -> None:
     assert 'href="a/b#c"' in html and '<h1 id="abc">A&lt;b&gt;c</h1>' in html
 
 
+def test_dates_do_not_break_at_their_hyphens() -> None:
+    html = render("Seen 2026-11-24 & [again](https://example.org/2026-11-24).").html
+    assert html == (
+        '<p>Seen <span class="date">2026-11-24</span> &amp; <a href="https://example.org/2026-11-24">again</a>.</p>\n'
+    )
+
+
 def test_headings_of_one_name_have_anchors_of_their_own() -> None:
     assert [heading.anchor for heading in render("# 标题\n\n## Same\n\n## Same\n").headings] == ["_1", "same", "same_1"]
 

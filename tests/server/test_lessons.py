@@ -199,6 +199,35 @@ def test_a_mending_that_is_none_is_refused_in_a_sentence_and_changes_nothing(lea
     assert len(lesson["items"][0]["given"]) == 1 and not lesson["items"][0]["over"]
 
 
+def test_texts_are_in_the_readers_language_with_the_numbers_of_the_run(learner: Client) -> None:
+    """A class's phones read the presenter's run, whose prompts and numbers stay those of its own language."""
+    lesson = learner.do("lesson_open", lesson="pages", language="en")
+    while len(figures_of(lesson, "wasted")) < 1:
+        if lesson["items"][-1]["kind"] == "ask":
+            learner.do("lesson_answer", theater=lesson["theater"], item=lesson["progress"]["at"], given=None)
+        else:
+            go(learner, lesson)
+        lesson = learner.do("lesson_look", theater=lesson["theater"], language="en")
+    read = {code: learner.do("lesson_look", theater=lesson["theater"], language=code) for code in ("en", "zh", "fr")}
+    assert read["en"]["title"] == read["fr"]["title"] == "From one piece to pages"
+    assert read["zh"]["title"] == "从一整块到一页一页" and read["zh"]["language"] == "zh"
+    assert figures_of(read["en"], "wasted") == figures_of(read["fr"], "wasted") == ["168"]
+    assert figures_of(read["zh"], "wasted") == ["168"]  # the lesson's Chinese run has 170
+    assert figures_of(read["zh"], "running") == ["两"]  # as it is written, where it is the same
+    assert read["zh"]["progress"] == read["en"]["progress"]
+
+
+def figures_of(lesson: dict[str, Any], name: str) -> list[str]:
+    """The numbers that a lesson's texts show for a figure so far."""
+
+    def found(nodes: list[Any]) -> list[str]:
+        inside = [node for node in nodes if not isinstance(node, str)]
+        own = [node["children"][0] for node in inside if node.get("figure") == name]
+        return own + [text for node in inside for text in found(node["children"])]
+
+    return [text for item in lesson["items"] if item["kind"] == "text" for text in found(item["blocks"])]
+
+
 def test_a_class_that_is_asked_is_not_answered_for(live_server: str, learner: Client) -> None:
     """The driver's own answer and going on reveal nothing; showing the lesson's question to all does."""
     opened_class = learner.do("class_open", title="", names="none", base=live_server)

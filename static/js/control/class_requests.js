@@ -3,7 +3,7 @@
 import { address, end, keep, take } from "../net/classroom.js";
 import { Refusal } from "../net/client.js";
 import { session } from "../net/session.js";
-import { classState, ownSeat } from "../state/classroom.js";
+import { askOpen, classState, ownSeat } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 
 /** @import {Events} from "../core/wire.js" */
@@ -48,6 +48,11 @@ export async function requestOfClass(event, body) {
     else session.complain(error, client);
     return false;
   }
+}
+
+/** Put the question at which the lesson waits to the class. */
+export async function askLesson() {
+  if (await requestOfClass("class_ask", { kind: "lesson" })) askOpen.value = false;
 }
 
 /** Requests of followers: the server identifies the seat and class by itself. @type {string[]} */

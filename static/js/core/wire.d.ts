@@ -169,6 +169,7 @@ export interface ClassEnter {
 }
 
 export interface ClassEntered {
+  guest: boolean;
   mine: Mine;
   state: ClassState;
 }
@@ -845,7 +846,9 @@ export interface OriginCount {
 export interface OwnAnswer {
   given: (number | string | null)[];
   has: boolean[];
+  item: number | null;
   poll: number;
+  theater: string | null;
 }
 
 export interface Performed {

@@ -1,6 +1,7 @@
 // Sources of the figures of a model, GPU or link, with dates and the check against them.
 
 import { t } from "../i18n/words.js";
+import { withDates } from "../kit/dates.js";
 import { html } from "../kit/html.js";
 import { Table } from "./table.js";
 
@@ -28,7 +29,7 @@ export function FactorSources({ factors, sources }) {
     if (!own.length) return null;
     const symbols = own.map(({ symbol }) => symbol).join(", ");
     return html`<p key=${symbols} class="hint" data-source=${symbols}>
-      ${t("scale.source.of", { symbols, said: statementText(cited), checked: checkedText(cited) })}
+      ${withDates(t("scale.source.of", { symbols, said: statementText(cited), checked: checkedText(cited) }))}
     </p>`;
   });
 }
@@ -47,11 +48,11 @@ export function Sources({ things }) {
           key: `${id} ${at}`,
           "data-figures": cited.figures.join(" "),
           cells: [
-            announced && !at ? t("scale.source.announced", { name, day: announced }) : name,
+            announced && !at ? withDates(t("scale.source.announced", { name, day: announced })) : name,
             cited.figures.join(", "),
             cited.says,
-            cited.dated ?? "–",
-            checkedText(cited),
+            withDates(cited.dated ?? "–"),
+            withDates(checkedText(cited)),
           ],
         })),
       )} />

@@ -152,6 +152,8 @@ def test_a_lookup_says_what_was_found_and_why_no_more() -> None:
         "token differs."
     )
     gone = lookup(reason="evicted", lost_block_id=5, evicted_in=6, evicted_for=2)
+    named = Voice("zh", name=lambda seq_id: f"甲（{seq_id}）").tell(gone, context_of(gone))
+    assert "甲（" in named and "） " not in named
     sentence = Voice("zh", name=lambda seq_id: f"甲{seq_id}", first_record=0).tell(gone, context_of(gone))
     assert sentence == (
         "甲1：前缀缓存未命中，最后一个词元之前的 2 个满块，一个也没有命中。"  # ⌊8 / 4⌋ = 2

@@ -195,6 +195,23 @@ def test_a_question_only_reads(database: LogDatabase, sql: str, says: str) -> No
     assert database.ask("SELECT count(*) FROM requests").rows == [(60,)]
 
 
+@pytest.mark.parametrize(
+    ("sql", "chinese"),
+    [
+        ("DELETE FROM steps", "查询只读：请对 steps、events、requests、contents 用 SELECT 或 WITH"),
+        ("SELECT 1 FROM absent", "没有表 absent；有的表是 steps、events、requests、contents"),
+        ("SELECT absent FROM steps", "没有列 absent；SELECT * FROM steps LIMIT 1 列出一张表的列"),
+        ("SELEC 1", '数据库报错：near "SELEC": syntax error'),
+        ("", "查询必须以 SELECT 或 WITH 开头"),
+        ("SELECT " + "1," * 20_000 + "1", "一条查询最多 20,000 个字符"),
+    ],
+)
+def test_an_error_has_a_sentence_in_each_language(database: LogDatabase, sql: str, chinese: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        database.ask(sql)
+    assert caught.value.translations == {"zh": chinese}
+
+
 def test_a_question_without_end_is_ended(database: LogDatabase) -> None:
     with pytest.raises(QueryError, match=r"longer than 0\.2 s"):
         database.ask(ENDLESS, seconds=0.2)
