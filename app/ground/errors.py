@@ -11,6 +11,7 @@ from typing import Any, Literal
 from msgspec.structs import asdict
 
 from engine.options.refusal import Sentence, Sentences
+from engine.trace.codec import TraceFormatError
 from engine.trace.log import LogLimitError
 from engine.trace.records import Objection
 
@@ -89,11 +90,13 @@ FULL = (errno.ENOSPC, errno.EDQUOT, None)  # None: the sentence of a log that ha
 
 
 def refusal_of(error: BaseException) -> AppError | None:
-    """Return the refusal to send for an error: an AppError itself, or one for a disk's error. None: a bug of the
-    program.
+    """Return the refusal to send for an error: an AppError itself, or one for an error of a disk or of a damaged log.
+    None: a bug of the program.
     """
     if isinstance(error, AppError):
         return error
+    if isinstance(error, TraceFormatError):
+        return refuse("refused", "log.unreadable", error=one_sentence(error))
     if not isinstance(error, OSError) or isinstance(error, ConnectionError | TimeoutError):
         return None
     if isinstance(error, LogLimitError):

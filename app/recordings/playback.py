@@ -20,15 +20,26 @@ PREFIX = "rec-"
 
 
 class Playback(LogSession):
-    """Open recording and its viewers. Its epoch is always 0."""
+    """Open recording and its viewers. A new epoch begins when another log lies in its file."""
 
     def __init__(self, recording_id: str, library: Library, emit: Emit) -> None:
         """Raises AppError: no such recording, or it cannot be opened."""
         self._library = library
-        reader = library.open(recording_id)
-        self._num_bytes = reader.num_bytes
-        self._damage = reader.damage
-        super().__init__(recording_id, OpenLog(0, reader), emit)
+        super().__init__(recording_id, self._opened(recording_id, 0), emit)
+
+    def _opened(self, recording_id: str, epoch: int) -> OpenLog:
+        reader = self._library.open(recording_id)
+        self._num_bytes, self._damage = reader.num_bytes, reader.damage
+        return OpenLog(epoch, reader)
+
+    def follow_file(self) -> None:
+        """Show the log that lies in the file now, if it is another one.
+
+        Raises:
+            AppError: it cannot be opened.
+        """
+        if self.run.whole.is_replaced:
+            self.turn_to(self._opened(self.session_id, self.run.epoch + 1))
 
     @property
     def error(self) -> str | None:
@@ -79,6 +90,7 @@ class Playbacks:
                 found = None
             if found is None:
                 found = self._opened(recording_id)
+            found.follow_file()
             found.last_used = time.monotonic()
             return found
 

@@ -149,6 +149,18 @@ class TraceReader:
         """Size of the file; of a growing one, up to the last complete record."""
         return os.fstat(self._file.fileno()).st_size
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another log lies at the path: the file was replaced or written anew. False if there is none."""
+        own = os.fstat(self._file.fileno())
+        try:
+            is_same = bool(self.header_bytes) and os.path.samestat(own, os.stat(self.path or ""))
+            return own.st_size < self._end_of_frames or not is_same
+        except TraceFormatError:
+            return True
+        except OSError:
+            return False
+
     def fileno(self) -> int:
         """File descriptor; through it another program can open an unnamed log."""
         return self._file.fileno()
@@ -198,12 +210,17 @@ class TraceReader:
     def read_on(self) -> int:
         """Index the frames appended since the file was opened; return the number of records."""
         fd = self._file.fileno()
+        self.damage = None  # a partially written frame may be complete by now
+        self._walk(fd, os.fstat(fd).st_size, False, self._end_of_frames)
+        return len(self._records)
+
+    @property
+    def _end_of_frames(self) -> int:
+        """Offset after the last indexed frame."""
         last = len(self._records) - 1
         ends = [self._header_frame, *([self._records[last]] if last >= 0 else [])]
         ends += [frames[last] for frames in (self._captures, self._keyframes) if last in frames]
-        self.damage = None  # a partially written frame may be complete by now
-        self._walk(fd, os.fstat(fd).st_size, False, max(frame.offset + frame.length for frame in ends))
-        return len(self._records)
+        return max(frame.offset + frame.length for frame in ends)
 
     def _walk(self, fd: int, size: int, verify: bool, offset: int) -> None:
         """Index the frames from byte `offset` on."""

@@ -84,5 +84,5 @@ def test_requests_of_the_api_without_room(server: Process, errors: Path, tmp_pat
     assert ask(900).status_code == 503
     free_ballast(server, tmp_path)
     assert ask(20).ok
-    printed = errors.read_text()
-    assert printed.count("the log cannot be continued") == 3 and "Traceback" not in printed
+    lines = errors.read_text()
+    assert lines.count("the log cannot be continued") == 3 and "Traceback" not in lines

@@ -98,6 +98,27 @@ def test_a_recording_is_joined_like_a_theater(server, recorded):
     viewer.do("leave", theater=recorded["id"])
 
 
+@pytest.mark.parametrize("how", ["written over", "replaced"])
+def test_another_log_in_the_file_is_shown_from_its_beginning(server, recorded, tmp_path, how):
+    """A run that is recorded to the same file again, while a page shows the file."""
+    viewer = server.client()
+    viewer.do("join", theater=recorded["id"])
+    wait_for(lambda: len(viewer.records()) == 11)
+    (file,) = tmp_path.rglob(f"{recorded['id']}.kvtrace")
+    log = Path("tests/golden/prefix-0.1.0.kvtrace").read_bytes()
+    if how == "replaced":
+        file.rename(file.with_suffix(".before"))
+    file.write_bytes(log)
+    with TraceReader(file) as reader:
+        records = [reader.record_bytes(index) for index in range(len(reader))]
+    assert requests.get(f"{server.url}/api/theaters/{recorded['id']}/records/3?epoch=0").status_code == 404
+    wait_for(lambda: len(viewer.records(1)) == len(records))
+    assert viewer.records(1) == records and [reset["epoch"] for reset in viewer.resets] == [1]
+    assert requests.get(f"{server.url}/api/theaters/{recorded['id']}/trace").content == log
+    file.write_bytes(log[:-100])
+    assert "the file ends inside" in server.client().do("join", theater=recorded["id"])["status"]["error"]
+
+
 @pytest.mark.parametrize(
     ("event", "fields"),
     [
