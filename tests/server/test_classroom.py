@@ -15,11 +15,6 @@ from tests.server.conftest import Server, wait_for
 BY_WORKERS = True
 
 
-@pytest.fixture
-def room(make_server: Callable[..., Server]) -> Room:
-    return Room(make_server(token=TOKEN))
-
-
 def test_the_way_in(room: Room) -> None:
     """By the link in the QR code, by a code as it is typed; and not without."""
     code = room.presenting["code"]
