@@ -89,8 +89,9 @@ class Client:
 class Server:
     """The application, listening."""
 
-    def __init__(self, **settings: Any) -> None:
-        self.model = FakeModel()
+    def __init__(self, model: Any = None, **settings: Any) -> None:
+        """`model`: instead of the fake one."""
+        self.model = model or FakeModel()
         settings.setdefault("config", EngineConfig(block_size=4, num_blocks=256))
         self.app = create_app(Models(ModelEntry(self.model)), ServerSettings(**settings))
         self.theaters = self.app.extensions["kvtheater"]
@@ -144,9 +145,10 @@ def make_server(request: pytest.FixtureRequest) -> Iterator[Callable[..., Server
     by_worker = getattr(request, "param", "itself") == "by_worker"
     redis: RedisServer | None = request.getfixturevalue("redis_server") if by_worker else None
 
-    def make(**settings: Any) -> Server:
-        servers.append(Server(**settings) if redis is None else WorkedServer(redis.database(len(servers)), **settings))
-        return servers[-1]
+    def make(model: Any = None, **settings: Any) -> Server:
+        own = Server(model, **settings) if redis is None else WorkedServer(redis.database(len(servers)), **settings)
+        servers.append(own)
+        return own
 
     yield make
     for server in servers:
@@ -159,8 +161,24 @@ def server(make_server: Callable[..., Server]) -> Server:
 
 
 @pytest.fixture
+def room(make_server: Callable[..., Server]) -> Any:
+    """A class on a server that asks for a token."""
+    from tests.server.classes import TOKEN, Room
+
+    return Room(make_server(token=TOKEN))
+
+
+@pytest.fixture
 def client(server: Server) -> Client:
     return server.client()
+
+
+@pytest.fixture
+def viewer(live_server: str) -> Iterator[Client]:
+    """A client of the real server."""
+    found = Client(live_server)
+    yield found
+    found.io.disconnect()
 
 
 @pytest.fixture

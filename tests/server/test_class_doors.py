@@ -1,20 +1,13 @@
 """Seats of a class are limited by the presenter's doors and by the bounds per address."""
 
-from collections.abc import Callable
-
 import pytest
 
 from app.classroom import admission
 from app.classroom.admission import coarse
 from app.classroom.classroom import Classroom
 from app.ground.errors import AppError
-from tests.server.classes import OWNER, TOKEN, Room
-from tests.server.conftest import Server, wait_for
-
-
-@pytest.fixture
-def room(make_server: Callable[..., Server]) -> Room:
-    return Room(make_server(token=TOKEN))
+from tests.server.classes import OWNER, Room
+from tests.server.conftest import wait_for
 
 
 @pytest.fixture

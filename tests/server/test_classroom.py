@@ -15,11 +15,6 @@ from tests.server.conftest import Server, wait_for
 BY_WORKERS = True
 
 
-@pytest.fixture
-def room(make_server: Callable[..., Server]) -> Room:
-    return Room(make_server(token=TOKEN))
-
-
 def test_the_way_in(room: Room) -> None:
     """A class is entered by the link in the QR code or by a typed code, and not without either."""
     code = room.presenting["code"]

@@ -26,11 +26,6 @@ MAX_SOCKETS = Limits().sessions_of_one
 BY_WORKERS = True
 
 
-@pytest.fixture
-def room(make_server: Callable[..., Server]) -> Room:
-    return Room(make_server(token=TOKEN))
-
-
 class Flood:
     """Events of one client, sent without waiting, and their answers."""
 

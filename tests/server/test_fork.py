@@ -1,7 +1,7 @@
 """Forking time and comparing runs, over the wire, on a small random model."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,6 @@ from msgspec.structs import replace
 
 from app.ground.settings import ServerSettings
 from app.models.live_model import LiveModel
-from app.models.model_entry import ModelEntry
-from app.models.registry import Models
-from app.server.application import create_app
-from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.trace import codec
 from engine.trace.operations import Choose, Sample
@@ -25,34 +21,19 @@ from tests.unit.engine.runs import tiny_llama
 SAMPLING = {"max_tokens": 10, "ignore_eos": True}
 
 
-class LiveServer(Server):
-    """The application over a real engine."""
+@pytest.fixture
+def make_live(make_server: Callable[..., Server]) -> Callable[..., Server]:
+    """Make servers over a real engine."""
 
-    def __init__(self, **fields: Any) -> None:
+    def make(**fields: Any) -> Server:
         settings = ServerSettings(config=EngineConfig(block_size=4, num_blocks=64), **fields)
-        self.live = LiveModel(tiny_llama(), False, settings)
-        self.app = create_app(Models(ModelEntry(self.live)), settings)
-        self.theaters = self.app.extensions["kvtheater"]
-        self.listener = Listener(self.app, bind("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.port}"
-        self.clients = []
+        return make_server(LiveModel(tiny_llama(), False, settings), config=settings.config, **fields)
+
+    return make
 
 
 @pytest.fixture
-def make_live() -> Iterator[Callable[..., LiveServer]]:
-    servers: list[LiveServer] = []
-
-    def make(**fields: Any) -> LiveServer:
-        servers.append(LiveServer(**fields))
-        return servers[-1]
-
-    yield make
-    for server in servers:
-        server.close()
-
-
-@pytest.fixture
-def server(make_live: Callable[..., LiveServer], tmp_path: Path) -> LiveServer:
+def server(make_live: Callable[..., Server], tmp_path: Path) -> Server:
     return make_live(data_dir=tmp_path / "data")
 
 

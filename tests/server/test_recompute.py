@@ -1,7 +1,6 @@
 """`recompute`: a layer of a sequence once more without the cache, over a real socket."""
 
 import numpy as np
-import pytest
 
 from engine.trace import codec
 from engine.trace.records import Capture, LayerCapture, StepRecord
@@ -53,13 +52,6 @@ def test_projections_of_heads_that_are_not_there_and_of_models_without_them(clie
     assert error == {"code": "bad_request", "message": "head: 1 is not among 0..0"}
     assert client.refused("projection", **message | {"layer": 2}, head=0)["code"] == "bad_request"
     assert client.refused("projection", **message, head=0) == {"code": "refused", "message": "the fake has no weights"}
-
-
-@pytest.fixture
-def viewer(live_server: str):
-    client = Client(live_server)
-    yield client
-    client.io.disconnect()
 
 
 def test_the_live_models_old_rows_are_the_recomputed_ones(viewer: Client) -> None:
