@@ -22,7 +22,7 @@ def learner(live_server: str) -> Iterator[Client]:
 
 
 def opened(learner: Client, **more: Any) -> dict[str, Any]:
-    """The lesson, its theater joined."""
+    """Open the lesson, and join its session."""
     lesson = learner.do("lesson_open", lesson=LESSON, language="zh", **more)
     learner.do("join", theater=lesson["theater"])
     return lesson
