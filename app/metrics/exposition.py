@@ -103,7 +103,7 @@ def _share(memories: list[Memory], blocks: Callable[[Memory], int]) -> float:
 
 
 def _cache_config(headers: list[Header]) -> GaugeMetricFamily:
-    """Yield 1 for each cache setting of a current run; vLLM has one such sample, for its one engine."""
+    """Return a gauge of 1 for each cache setting of a current run; vLLM has one such sample, for its one engine."""
     family = GaugeMetricFamily(
         names.CACHE_CONFIG, names.CACHE_CONFIG_HELP, labels=[*names.LABELS, *CONFIG_LABELS]
     )  # fmt: skip

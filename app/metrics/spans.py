@@ -91,9 +91,7 @@ def _nano(seconds: float) -> int:
 
 
 def _phases(request: RequestRow, ended: float) -> Iterator[tuple[str, float, float]]:
-    """Return (name, start, end) of the phases that the request reached; an aborted request's last phase ends
-    with it.
-    """
+    """Yield (name, start, end) of the phases that the request reached; an aborted request's last phase ends with it."""
     if request.queued > request.arrival:
         yield "kvtheater_lane", request.arrival, request.queued
     if request.scheduled is None:

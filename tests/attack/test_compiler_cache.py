@@ -31,7 +31,7 @@ assert _compile(graph, options)(torch.tensor([1.0, -1.0, 3.0]))[0].tolist() == [
 
 
 def test_compiled_code_is_neither_read_from_nor_written_to_the_folder_that_others_can_make(tmp_path: Path) -> None:
-    """TorchInductor's usual folder is there already, everybody's: it stays empty."""
+    """TorchInductor's default folder exists and is writable by all users; it stays empty."""
     home, temporary = tmp_path / "home", tmp_path / "tmp"
     planted = temporary / f"torchinductor_{getpass.getuser()}"
     home.mkdir()

@@ -39,7 +39,7 @@ for paths in json.loads(sys.argv[1]):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """All of them, as files."""
+    """Write all hostile traces as files."""
     folder = tmp_path_factory.mktemp("hostile")
     found = {}
     for number, (name, data, _) in enumerate(make_all()):
@@ -106,7 +106,9 @@ def test_whatever_reads_it_ends(name: str, files: dict[str, Path]) -> None:
 
 
 def test_forks_of_a_long_prompt_are_not_compared(files: dict[str, Path]) -> None:
-    """3,000 forks of 60,000 tokens are 180,000,000 tokens; the file pays for 4,194,304 + 16 · 387,000 at most."""
+    """The forks, 3,000 of 60,000 tokens, are 180,000,000 tokens; a file of this size allows 4,194,304 + 16 ·
+    387,000.
+    """
     with TraceReader(files["3,000 forks of 60,000 tokens"]) as log:
         with pytest.raises(TraceStateError, match="would copy"):
             compare(log, log)

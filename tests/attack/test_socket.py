@@ -58,7 +58,7 @@ def ended(guest: socket.socket) -> bool:
 
 
 def raw(server: AttackedServer) -> websocket.WebSocket:
-    """A web socket that was greeted, by Socket.IO and with the `model` event, and reads nothing more."""
+    """Open a web socket that has received the greetings of Socket.IO and the `model` event, and reads nothing more."""
     found = websocket.create_connection(f"ws://127.0.0.1:{server.port}{ADDRESS}", timeout=20)
     found.recv()
     found.send_binary(msgspec.msgpack.encode({"type": 0, "nsp": "/"}))
@@ -67,7 +67,7 @@ def raw(server: AttackedServer) -> websocket.WebSocket:
 
 
 def received_packet(guest: websocket.WebSocket) -> dict[str, Any]:
-    """The next packet."""
+    """Return the next packet."""
     data = guest.recv()
     assert isinstance(data, bytes), data
     found: dict[str, Any] = msgspec.msgpack.decode(data)
@@ -75,7 +75,7 @@ def received_packet(guest: websocket.WebSocket) -> dict[str, Any]:
 
 
 def test_fragments_end_at_the_bound_of_a_message(attacked: Callable[..., AttackedServer]) -> None:
-    """64 MiB in one message of 64 KiB fragments: after 1 MiB the connection ends with 1009, too big."""
+    """The message has 64 MiB in fragments of 64 KiB; after 1 MiB the connection ends with 1009, too big."""
     server = attacked()
     is_well(server)
     guest, before = raw(server), server.memory
@@ -90,7 +90,7 @@ def test_fragments_end_at_the_bound_of_a_message(attacked: Callable[..., Attacke
 
 
 def test_compression_is_declined_and_not_undone(attacked: Callable[..., AttackedServer]) -> None:
-    """A compressed frame, which was not negotiated (64 KiB for 64 MiB of zeros), is a breach of the protocol."""
+    """A compressed frame (64 KiB for 64 MiB of zeros) is a protocol error, since compression was not negotiated."""
     server = attacked()
     is_well(server)
     before = server.memory
@@ -111,7 +111,7 @@ def test_compression_is_declined_and_not_undone(attacked: Callable[..., Attacked
 
 
 def test_a_message_of_a_million_empty_lists_is_not_unpacked(attacked: Callable[..., AttackedServer]) -> None:
-    """1,000,000 bytes that would be 56 MB of lists, and a map of 200,000 entries."""
+    """The messages are 1,000,000 bytes that would be 56 MB of lists, and a map of 200,000 entries."""
     server = attacked()
     is_well(server)
     before = server.memory
@@ -138,7 +138,9 @@ def test_sessions_that_poll_make_room_for_others(attacked: Callable[..., Attacke
 
 
 def test_who_asks_and_does_not_read_is_told_busy_and_then_disconnected(attacked: Callable[..., AttackedServer]) -> None:
-    """400 answers of more than 1 MiB: 4 MiB wait to be read, then it is `busy`; after 256 of these there is an end."""
+    """Each of 400 answers has over 1 MiB: beyond 4 MiB unread the reply is `busy`; after 256 of these the client is
+    disconnected.
+    """
     server = attacked()
     owner = Client(server.url)
     theater = owner.do("create", captures=False)["theater"]
@@ -168,7 +170,7 @@ def test_who_asks_and_does_not_read_is_told_busy_and_then_disconnected(attacked:
 
 
 def test_who_is_silent_stays_and_who_takes_nothing_goes(attacked: Callable[..., AttackedServer]) -> None:
-    """Half a second in which something must be taken: 1.5 of silence are nothing, 1.5 of unread answers the end."""
+    """Data must be accepted within 0.5 s: 1.5 s of silence are allowed, 1.5 s of unread answers end the connection."""
     server = attacked(stall_seconds=0.5)
     owner = Client(server.url)
     theater = owner.do("create", captures=False)["theater"]
@@ -188,7 +190,9 @@ def test_who_is_silent_stays_and_who_takes_nothing_goes(attacked: Callable[..., 
 
 
 def test_events_without_end_make_no_threads(attacked: Callable[..., AttackedServer]) -> None:
-    """4,000 events of one client that wait for slow steps: 16 at a time are under way, no thread waits for them."""
+    """One client sends 4,000 events that wait for slow steps: 16 at a time are in progress, and no thread waits for
+    them.
+    """
     server = attacked(busy_answers=10**6, step_seconds=0.05)
     owner = Client(server.url)
     theater = owner.do("create")["theater"]
@@ -238,7 +242,7 @@ def test_a_head_over_its_bound_is_refused(attacked: Callable[..., AttackedServer
 
 
 def test_bodies_that_never_come_hold_no_thread(attacked: Callable[..., AttackedServer]) -> None:
-    """Three times as many as there are threads for requests, with a body that fits memory and one that does not."""
+    """There are three times as many requests as threads, with a body that fits memory and one that does not."""
     server = attacked(http_threads=6)
     is_well(server)
     threads = server.threads

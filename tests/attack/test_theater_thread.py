@@ -12,7 +12,7 @@ TINY = [1e-10, 5e-324, 1e-300, 1e-4]
 
 
 def begun(client: Client, max_tokens: int = 900) -> str:
-    """A theater with a sequence to compute."""
+    """Create a session with a sequence to compute."""
     theater = str(client.do("create")["theater"])
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": max_tokens})
     return theater

@@ -24,7 +24,7 @@ from tests.server.fake import FakeModel
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A sound trace of one record."""
+    """Return a sound trace of one record."""
     path = tmp_path_factory.mktemp("trace") / "a.kvtrace"
     engine = FakeModel().build(EngineConfig(block_size=4, num_blocks=16), path)
     engine.submit([SubmittedPrompt(text="abc")], SamplingParams(max_tokens=5))

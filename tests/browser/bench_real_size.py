@@ -62,7 +62,9 @@ def main() -> None:
 
 
 def engine_steps(path: Path, steps: int) -> dict[str, Any]:
-    """Median milliseconds of a decode step with captures and without, by turns in one run, and the captures' bytes."""
+    """Return the median milliseconds of a decode step with captures and without, alternating in one run, and the
+    captures' bytes.
+    """
     model = load_model(str(path), telling=lambda stage: None)
     times: dict[bool, list[float]] = {True: [], False: []}
     sizes = []

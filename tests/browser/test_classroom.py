@@ -26,7 +26,7 @@ Follow = OpenPage
 
 
 def teach(open_page: OpenPage, path: str = "/", **options: Any) -> Page:
-    """A presenter's page with a class, whose door is closed again."""
+    """Open a presenter's page with a class whose dialog is closed."""
     page = open_page(path, **options)
     page.click("#btn-teach")
     page.fill("#class-title", "Pages")
@@ -46,7 +46,7 @@ def wall(open_page: OpenPage) -> Page:
 
 @pytest.fixture
 def follow(open_page: OpenPage, wall: Page) -> Follow:
-    """Open the page of one more follower, on a phone by default."""
+    """Open the page of another follower, on a phone by default."""
 
     def opened(**options: Any) -> Page:
         return open_page(wall.evaluate(JOIN), until="#class-bar", **{**PHONE, **options})
@@ -55,7 +55,7 @@ def follow(open_page: OpenPage, wall: Page) -> Follow:
 
 
 def open_lesson(wall: Page, lesson: str = "pages") -> None:
-    """A lesson on the wall, before its first question."""
+    """Open a lesson on the wall, before its first question."""
     wall.evaluate(
         f"{SETTINGS}.then(({{ settings }}) => {{"
         f" settings.lesson.value = '{lesson}'; settings.viewMode.value = 'lesson' }})"
@@ -122,7 +122,7 @@ def test_a_follower_of_a_lesson_asks_for_no_list_of_lessons(wall: Page, follow: 
 
 
 def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Follow) -> None:
-    """The presenter may hold all, and take back what they hand over: to a page, or to a phone that is the remote."""
+    """The presenter may hold everyone, and take back the control given to a page or to a phone as remote."""
     page = follow(width=1280, height=800, has_touch=False)
     step(wall, 2)
     shows(page, 3)
@@ -179,7 +179,7 @@ def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Fol
 
 @pytest.fixture
 def come_in(open_page: OpenPage, wall: Page) -> Follow:
-    """Open the page of a newcomer, by the address of the QR code or with the code typed."""
+    """Open a newcomer's page, by the address of the QR code or with the typed code."""
 
     def opened(typed: bool = False, **options: Any) -> Page:
         way = wall.evaluate(JOIN)
@@ -196,7 +196,7 @@ def come_in(open_page: OpenPage, wall: Page) -> Follow:
 
 
 def follows(page: Page) -> None:
-    """The page is in the class, where the class is, and neither the film nor the tour is over it."""
+    """Check that the page is in the class at its current view, without the film or the tour over it."""
     expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "false")
     expect(page.locator("#opening, #tour")).to_have_count(0)
 
@@ -348,7 +348,7 @@ def test_the_doors_are_closed_from_the_desk_and_who_is_inside_comes_back(
 
 
 def open_desk(wall: Page) -> Page:
-    """The presenter's own screen, in a second window of the same browser."""
+    """Open the presenter's own screen in a second window of the same browser."""
     with wall.context.expect_page() as opened:
         wall.click("#class-teacher-open")
     desk = opened.value
@@ -395,8 +395,8 @@ def test_two_votes_a_number_and_a_slot_and_what_everybody_said(wall: Page, follo
 
 @pytest.mark.parametrize("kind", ["choice", "lesson"])
 def test_a_second_vote_is_a_vote_of_its_own_for_everybody(wall: Page, come_in: Follow, kind: str) -> None:
-    """Every follower, on a phone or a laptop or away from the view, is asked again; the same answer counts again, and a
-    question not answered the second time is not shown as answered.
+    """Every follower must answer again, on a phone, a laptop, or away from the view; the same answer counts again, and
+    an unanswered question is not shown as answered.
     """
     phone, laptop, away, idle = come_in(), come_in(width=1366, height=768, has_touch=False), come_in(), come_in()
     away.evaluate(ROAM)
@@ -518,7 +518,7 @@ def is_in_the_window(page: Page, selector: str) -> bool:
 
 
 def taken(desk: Page, name: str) -> str:
-    """A file that the presenter takes along."""
+    """Return a file that the presenter downloads."""
     with desk.expect_download() as download:
         desk.click(f"[data-file='{name}']")
     return download.value.path().read_text(encoding="utf-8-sig")

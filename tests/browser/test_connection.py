@@ -1,4 +1,4 @@
-"""A missing connection, run or array is announced, and heals."""
+"""A missing connection, run or array is announced, and recovers."""
 
 import re
 from collections.abc import Iterator
@@ -131,7 +131,7 @@ def mortal() -> Iterator[Mortal]:
 
 
 def test_a_server_that_comes_back_with_another_token_is_said_to_ask_for_it(open_page: OpenPage, mortal: Mortal) -> None:
-    """The log stays; opening the new address in the same browser brings the page back."""
+    """The log stays visible; opening the new address in the same browser reconnects the page."""
     mortal.kill()
     mortal.token = "the-first-of-two-tokens"
     mortal.start()
@@ -224,7 +224,7 @@ def test_a_page_whose_words_do_not_come_says_so_and_goes_on_when_they_do(browser
 
 
 def test_a_lesson_goes_on_where_it_was_when_a_stopped_server_is_back(open_page: OpenPage, tmp_path: Path) -> None:
-    """The server that is about to leave is not asked for the lesson's run."""
+    """The stopping server receives no request for the lesson's run."""
     server = Mortal(data=tmp_path, served=True)
     try:
         page = open_page(f"{server.url}/?distance=learn&lesson=not-yet", until="#lesson .lesson-title")

@@ -1,4 +1,4 @@
-"""A context that comes back is lent again as empty as a new one."""
+"""A returned context is as empty as a new one when it is reused."""
 
 from typing import Any
 

@@ -30,7 +30,7 @@ def prepared(open_page: OpenPage, steps: int = 2, **options: Any) -> Page:
 
 
 def taken(page: Page, panel: str, kind: str) -> bytes:
-    """The file that the button hands out."""
+    """Return the file that the button downloads."""
     page.select_option("#export-panel", panel)
     with page.expect_download() as download:
         page.click(f"#export-{kind}")
@@ -38,7 +38,7 @@ def taken(page: Page, panel: str, kind: str) -> bytes:
 
 
 def pixels(page: Page, png: bytes) -> dict[str, float]:
-    """Size, number of different colours, and the share of the commonest one, as the browser decodes the picture."""
+    """Return size, number of colours, and the share of the most frequent one, as the browser decodes the picture."""
     found: dict[str, float] = page.evaluate(
         """async (text) => {
           const image = new Image();

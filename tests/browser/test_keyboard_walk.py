@@ -56,7 +56,7 @@ STOP = """(() => {
 
 
 def walk(page: Page, most: int) -> list[tuple[str, str, str]]:
-    """Every stop of the Tab key from the beginning of the page until it leaves: its name, where and what it is."""
+    """Return every stop of the Tab key from the beginning of the page until it leaves: name, position and kind."""
     page.evaluate("(b) => ((b = document.body), (b.tabIndex = -1), b.focus(), b.removeAttribute('tabindex'))")
     stops: list[tuple[str, str, str]] = []
     for _ in range(most):
@@ -77,7 +77,7 @@ def test_the_transport_is_within_the_first_fifteen_stops(open_page: OpenPage) ->
 
 
 def test_the_marks_of_what_a_value_is_are_one_stop(open_page: OpenPage) -> None:
-    """Arrow keys go through the others, and Tab comes back to the one that was left."""
+    """Arrow keys move between the marks, and Tab returns to the last one."""
     page = open_page()
     prefill(page)
     step(page, 2)

@@ -1,4 +1,4 @@
-"""Lessons in the page: read, predicted, answered, shown; resumed after a reload; in both languages."""
+"""Lessons on the page: reading, predicting, answering, watching; resuming after a reload; both languages."""
 
 import re
 
@@ -21,7 +21,7 @@ def open_lesson(open_page: OpenPage, path: str = TWO, **options: object) -> Page
 
 
 def open_two(open_page: OpenPage, **options: object) -> Page:
-    """The second lesson, before its second question."""
+    """Open the second lesson before its second question."""
     page = open_lesson(open_page, TWO, **options)
     to_the_second(page)
     return page
@@ -289,7 +289,7 @@ def test_what_no_later_lesson_asked_is_asked_once_more_on_its_own_run(open_page:
 
 
 def lanes(page: Page) -> set[str]:
-    """Theaters on the server that are lanes of a race, anybody's."""
+    """Return the sessions on the server that are lanes of a race."""
     theaters = page.evaluate("fetch('api/theaters').then((answer) => answer.json())")["theaters"]
     return {theater["theater"] for theater in theaters if theater["name"].startswith("race: ")}
 
@@ -325,8 +325,8 @@ def test_on_a_phone_too_the_slot_of_a_question_is_shown_and_who_returns_is_where
 
 
 def test_a_lesson_about_the_pool_shows_it_whole_and_goes_from_model_to_model(open_page: OpenPage) -> None:
-    """Apart from the figures in low and narrow windows. MHA, GQA, MQA: each restart is another model's run, and the
-    question is answered by what it holds.
+    """The pool is shown without its figures in low and narrow windows. Each restart with MHA, GQA or MQA is another
+    model's run, and its held blocks answer the question.
     """
     page = open_page("/?distance=learn&lesson=what-it-costs", width=390, height=844, until=".article")
     name = "import('/static/js/state/run.js').then(({ own }) => own.log.value?.header.model.name)"

@@ -1,4 +1,4 @@
-"""The library of recordings in a real browser: opening, recording, naming, adding, deleting, and the way back."""
+"""Library of recordings in a real browser: opening, recording, naming, adding, deleting, and going back."""
 
 import base64
 import os
@@ -187,7 +187,9 @@ def test_what_is_no_trace_is_refused_in_a_sentence_and_the_run_stays(open_page: 
 
 
 def test_a_recording_that_contradicts_itself_is_shown_as_far_as_it_goes(open_page: OpenPage) -> None:
-    """Sound checksums around a sixth record that takes a block which no pool has: it is said once, five are shown."""
+    """The sixth record, with a valid checksum, takes a block that the pool lacks: one notice, and five records are
+    shown.
+    """
     with TraceReader(GOLDEN) as reader:
         records = [replace(reader.record(i), has_capture=False) for i in range(12)]
         head = codec.MAGIC + codec.frame("header", reader.header_bytes)

@@ -1,4 +1,4 @@
-"""The choice of a model on the page: by mouse, keyboard and thumb; links hold it; each choice is a new run."""
+"""Choice of a model on the page: by mouse, keyboard and touch; links contain it; each choice is a new run."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -130,7 +130,7 @@ threading.Event().wait()
 
 @pytest.fixture
 def slow() -> Iterator[CommandedServer]:
-    """A server whose other models are read when the test says so."""
+    """Start a server whose other models are loaded when the test allows it."""
     server = CommandedServer(SERVE)
     yield server
     server.end()
@@ -161,7 +161,7 @@ def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, s
 
 
 def test_the_memory_figures_lead_to_what_lies_on_the_device(open_page: OpenPage) -> None:
-    """Each part is the server's own figure, and they are refreshed while the panel is open."""
+    """Each part is the server's own figure, refreshed while the panel is open."""
     page = open_page("/")
     prefill(page, "Who has seen the wind?")
     page.click("#btn-device")

@@ -1,4 +1,4 @@
-"""The film of a first visit and the first look after it: words of one's own, other words, and the doors from there."""
+"""Film of a first visit and the first look after it: own words, other words, and links to the other pages."""
 
 import re
 
@@ -114,7 +114,7 @@ def test_skipped_it_leads_to_the_first_look_and_does_not_come_again(open_page: O
 
 
 def test_a_word_that_is_clicked_is_a_run_of_ones_own(open_page: OpenPage) -> None:
-    """The second word of the fan is forced in a live run, which continues step by step; its link shows it to others."""
+    """The second word of the fan is forced in a live run, which continues step by step and has a link."""
     page = open_page(opening=True)
     to_the_fan(page)
     word = page.locator(".opening-fan li:nth-child(2) b").inner_text()
@@ -237,7 +237,7 @@ KEYS = """Promise.all(['state/store', 'panels/intro/paint_record', 'core/sequenc
 
 
 def test_another_word_leaves_the_past_as_it_was(open_page: OpenPage) -> None:
-    """The head that the picture shows stays, in a run as it grows and over forks, and so do the keys of what was."""
+    """The head in the picture stays the same while the run grows and is forked, and so do earlier keys."""
     page = open_page("/?distance=look", until="#intro")
     label = page.locator("#intro-head")
     expect(label).to_have_text(re.compile(r"^Layer \d, head \d: one of 32 heads"))

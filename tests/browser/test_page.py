@@ -212,7 +212,7 @@ def test_a_desktop_page_does_not_scroll(open_page: OpenPage, width: int, height:
 
 
 def test_from_click_to_painted_is_quick(open_page: OpenPage) -> None:
-    """Three of eleven steps are painted at once: other tests take the processors from some, a slow page slows each."""
+    """Only the fastest three of eleven steps are checked: other tests slow some of them, a slow page all of them."""
     page = open_page(motion=True)
     prefill(page)
     click = """() => new Promise((done) => {

@@ -1,4 +1,4 @@
-"""The provenance panel in a real browser: whatever is selected, its chain in words, its links, the way back."""
+"""Provenance panel in a real browser: for each selection its chain in words, its links, the way back."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A lesson without a model: as one file from `file://`, on a site of plain files, and from a server that holds back."""
+"""Lessons without a model: as one file from `file://`, on a static site, and from a server that withholds answers."""
 
 import functools
 import http.server
@@ -23,7 +23,7 @@ from tests.browser.lesson_walk import give, stands_at
 
 
 def is_problem(message: ConsoleMessage) -> bool:
-    """Errors and warnings, but for one that only says that the machine is slow: a preload is used late."""
+    """Return whether a console message is an error or a warning, other than a late preload on a slow machine."""
     late = "not used within a few seconds" in message.text
     return message.type in ("error", "warning") and not late
 

@@ -1,4 +1,4 @@
-"""The setup: scenes, settings of cache and scheduler, and a list of sequences that stays usable."""
+"""Setup region: scenes, settings of cache and scheduler, and a list of sequences that stays usable."""
 
 import re
 
@@ -15,7 +15,7 @@ HEADER = "import('/static/js/state/store.js').then((store) => ({ ...store.log.va
 
 
 def play(page: Page, scene: str) -> None:
-    """Set the scene: a new log whose first record is the submission."""
+    """Start the scene: a new log whose first record is the submission."""
     page.select_option("#scene", scene)
     before = page.evaluate(LOG)
     page.click("#btn-scene")

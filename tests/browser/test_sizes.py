@@ -1,4 +1,4 @@
-"""The same page on a phone, on a tablet and in a low window: what is in sight, how much of it the transport takes."""
+"""The page on a phone, on a tablet and in a low window: visible parts, and the height of the transport."""
 
 import itertools
 
@@ -23,7 +23,7 @@ SHOWS_KEYS = """(() => { const canvas = document.querySelector('.opening-picture
 
 
 def share(page: Page) -> float:
-    """Share of the window's height that transport and narration take."""
+    """Return the share of the window's height that transport and narration take."""
     return float(page.evaluate("document.querySelector('.transport').getBoundingClientRect().height / innerHeight"))
 
 

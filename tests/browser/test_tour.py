@@ -1,4 +1,4 @@
-"""The tour of a first visit: why there is a cache, in six stops that are done by doing; gone for good afterwards."""
+"""Tour of a first visit: why there is a cache, in six stops with actions; it does not appear again afterwards."""
 
 import re
 from typing import Any
@@ -75,7 +75,7 @@ def test_the_learner_does_each_stop_and_it_never_comes_again(open_page: OpenPage
 
 
 def test_its_first_head_reads_widely(open_page: OpenPage) -> None:
-    """No weight of the row shown is near one, and several are seen: the sentence says that all earlier ones answer."""
+    """No weight of the shown row is close to one, and several are visible, as the sentence says."""
     page = open_page(tour=True)
     for _ in range(8):
         page.click("#btn-step")

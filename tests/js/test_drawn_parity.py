@@ -25,7 +25,7 @@ WIDTHS: dict[str, Any] = {"num_global_key_value_heads": 1, "attention_k_eq_v": T
 
 
 def drawn(model: LoadedModel, path: Path, **settings: Any) -> tuple[dict[str, Any], list[Op]]:
-    """Serve the prompts twice with everything captured; what the page draws of it, and the operations."""
+    """Serve the prompts twice with everything captured; return the page's drawing of it, and the operations."""
     capture = CaptureRequest(budget_bytes=1 << 30, dtype="float32")
     ops: list[Op] = []
     with Engine(model, config(**settings), log_path=path, capture=capture) as engine:

@@ -1,4 +1,4 @@
-"""The figures that the page derives from a log are Python's: latencies, keys, bytes, waste, hit rates, reasons."""
+"""The page derives the same figures from a log as Python: latencies, keys, bytes, waste, hit rates, reasons."""
 
 import json
 import subprocess
@@ -78,7 +78,7 @@ def figures_of(log: TraceReader) -> dict[int, SequenceFigures]:
 
 
 def test_latencies_of_every_sequence(log: TraceReader) -> None:
-    """TTFT and the time to the last token as Python reads them; TPOT = (last - first) / (tokens - 1)."""
+    """Python's TTFT and time to the last token are compared; TPOT = (last - first) / (tokens - 1)."""
     mine = figures_of(log)
     assert {row["seq"] for row in page(log.path)["sequences"]} == set(mine)
     for row in page(log.path)["sequences"]:
@@ -146,7 +146,7 @@ def test_goodput(log: TraceReader) -> None:
 
 
 def waited(wait: Wait | None) -> dict[str, Any] | None:
-    """A wait as the page has it."""
+    """Return a wait in the page's form."""
     if wait is None:
         return None
     last = wait.last and {name: getattr(wait.last, name) for name in ("reason", "needed", "available")}
@@ -166,7 +166,7 @@ def test_the_story_of_every_sequence(log: TraceReader) -> None:
 
 
 def theirs_of(wait: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A wait of the page, whose last refusal has its type with it."""
+    """Return a wait of the page, with the type of its last refusal."""
     if wait is None or wait["last"] is None:
         return wait
     return {**wait, "last": {name: wait["last"][name] for name in ("reason", "needed", "available")}}
@@ -182,7 +182,7 @@ def policy_of(header: Header) -> WindowPolicy | None:
 
 
 def seen_by(reach: AttentionSpan, query: int) -> list[int]:
-    """The sinks, and the window's last keys up to the query."""
+    """Return the visible keys: the sinks, and the window up to the query."""
     first = 0 if reach.window is None else max(0, query - reach.window + 1)
     return [*range(min(reach.sinks, first)), *range(first, query + 1)]
 
@@ -212,7 +212,7 @@ def test_the_terms_of_a_tokens_bytes(log: TraceReader) -> None:
 
 
 def reserved(header: Header, state: State) -> tuple[int, int]:
-    """Slots of the running sequences if each had max_model_len, and if each had what it may come to."""
+    """Return the slots of the running sequences, each with max_model_len, and each with its own maximum."""
     each = int(header.engine["max_model_len"] or 0)
     running = [state.sequences[seq_id] for seq_id in state.running]
     return len(running) * each, sum(min(s.num_prompt_tokens + s.max_tokens, each) for s in running)

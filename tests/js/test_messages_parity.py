@@ -1,4 +1,4 @@
-"""Python and the page tell every operation of a log in the same words, in every register and language."""
+"""Python and the page describe every operation of a log in the same words, in every register and language."""
 
 import json
 import subprocess

@@ -25,7 +25,7 @@ SALTS = (None, None, [["tenant"]], [["other"]])
 
 
 def chance_log(path: Path, seed: int) -> None:
-    """Two ranks that store, name again, remove, lose messages, restart, and say numbers."""
+    """Write a random log of two ranks that store, rename, remove, lose messages, restart, and report numbers."""
     draw, clock = random.Random(seed), iter(range(1 << 20))
     header = header_of(model="m", source="vLLM", block_size=SIZE, num_blocks=40, events=["tcp://a:1", "tcp://a:2"])
     observed = ObservedLog(header, path, clock=lambda: next(clock) / 8)
@@ -63,15 +63,15 @@ def chance_log(path: Path, seed: int) -> None:
 
 
 def in_order(report: dict[str, Any]) -> dict[str, Any]:
-    """Families of the same size have no order."""
+    """Sort families of equal size, whose order is undefined."""
     families = sorted(report["families"], key=lambda one: (-one["count"], json.dumps(one, sort_keys=True)))
     lacking = sorted(report["again"]["lacking"], key=lambda one: one["group"])
     return {**report, "families": families, "again": {**report["again"], "lacking": lacking}}
 
 
 def by_size(tree: dict[str, Any]) -> list[Any]:
-    """A prefix tree. Branches of the same size have no order, their names are the builder's own, and only the log index
-    counts as a use what happens to a content in a tier.
+    """Return a prefix tree without the order of equal branches and without names. Only the log index counts events in a
+    tier as uses.
     """
     own = {"id", "parent", "num_more", "used_in"}
     branches = [{key: value for key, value in one.items() if key not in own} for one in tree["branches"]]

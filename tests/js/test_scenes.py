@@ -1,4 +1,4 @@
-"""The sentence that a scene ends with is what its run proves: the page's figures are those of the engine's records."""
+"""The final sentence of a scene holds for its run: the page's figures equal those of the engine's records."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def entries(played: Played, seq_id: int) -> list[Any]:
 
 
 def expected(played: Played, scene_id: str, language: str, size: int) -> dict[str, int]:
-    """The figures again, from the engine's records."""
+    """Return the figures from the engine's records."""
     seq = scene(scene_id).seq or 0
     everybody = sorted({entry.seq_id for record in played.steps for entry in record.batch})
     again = 0

@@ -68,7 +68,7 @@ def test_the_browsers_state_equals_pythons_after_every_record_of_a_golden_trace(
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_a_golden_trace_still_says_what_its_writer_measured(path: Path) -> None:
-    """Each record carries the cache manager's own figures of that moment: folding the operations must give them."""
+    """Each record has the cache manager's own figures, which folding the operations must reproduce."""
     with TraceReader(path) as reader:
         assert reader.damage is None and len(reader) > 0
         for index in range(len(reader)):

@@ -1,4 +1,4 @@
-"""Three tellings of one load added up: what its clients saw, what the log has, what /metrics says."""
+"""Consistency of a load's sums: the clients' counts, the log's, and those of /metrics."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -79,7 +79,7 @@ def _of_log(path: Path) -> dict[str, float]:
 
 
 def _of_metrics(text: str) -> dict[str, float]:
-    """The same figures; of what is there now nothing is left when every request is over."""
+    """Return the same figures; gauges are zero when every request is over."""
     names = {
         "vllm:prefix_cache_queries_total": "tokens asked of the prefix cache",
         "vllm:prefix_cache_hits_total": "tokens that hit",

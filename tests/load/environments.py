@@ -1,4 +1,4 @@
-"""Environments of their own for tools that this program's own one is not to have."""
+"""Virtual environments for tools that must not be in this program's own environment."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A server's model is compiled by a process that ends, so that its own never has the compiler."""
+"""A server's model is compiled by a separate process that ends, so the server never loads the compiler."""
 
 import json
 import os
@@ -44,7 +44,7 @@ print(json.dumps(found))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A tiny Llama of one layer with a vocabulary."""
+    """Write a tiny Llama of one layer with a vocabulary."""
     tiny_model("llama", num_hidden_layers=1).save_pretrained(tmp_path / "model")
     words = shipped_model("bundled")
     assert words is not None
@@ -79,9 +79,7 @@ def test_it_ends_with_who_waits_for_it(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_it_had_made_goes_with_it(folder: Path, tmp_path: Path) -> None:
-    """A server is stopped while its model is compiled: no half-made library stays in the temporary folder, and no
-    process.
-    """
+    """Stopping a server during compilation leaves neither a partial library in the temporary folder nor a process."""
     (tmp_path / "tmp").mkdir()
     task = {"name": str(folder), "dtype": "auto", "is_shared": True}
     there = {**environment(tmp_path), "TMPDIR": str(tmp_path / "tmp")}

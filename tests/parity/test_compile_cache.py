@@ -1,4 +1,4 @@
-"""A forward pass that an earlier start compiled: it serves the same model with whatever weights, and no other."""
+"""A cached compiled forward pass serves the same model with any weights, and no other model."""
 
 import ctypes
 import json

@@ -1,4 +1,4 @@
-"""Models whose class reads pictures too: their text is served, as their own forward pass has it."""
+"""Models that also read pictures: text only is served, equal to their own forward pass."""
 
 import subprocess
 import sys
@@ -69,7 +69,7 @@ TOLERANCE = 5e-5  # of the largest logit
 
 
 def saved(name: str, folder: Path) -> Any:
-    """The whole model, random, and saved with a tokenizer."""
+    """Save the whole random model with a tokenizer."""
     torch.manual_seed(0)
     whole: Any = AutoModelForImageTextToText.from_config(TYPES[name]()).eval()
     whole.save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""KV cache compression meets chunks, preemption, forks, windows, quantized caches, captures and failed steps."""
+"""KV cache compression combined with chunks, preemption, forks, windows, quantized caches, captures, failed steps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def prompts_of(rng: random.Random, count: int = 3) -> list[list[int]]:
 
 
 def play(engine: Engine, prompts: list[list[int]], sampling: SamplingParams = GREEDY) -> list[StepRecord]:
-    """Run to the end; after each step what is freed is poisoned: a read of it shows."""
+    """Run to the end; freed content is poisoned after each step, so that a read of it is noticed."""
     for number, prompt in enumerate(prompts):
         engine.add_request(prompt, sampling, f"r{number}")
     records = []
@@ -79,7 +79,7 @@ def gone(engine: Engine, request_id: str) -> list[tuple[int, int, list[list[int]
 @pytest.mark.parametrize("every", [0, 1, 3])
 @pytest.mark.parametrize("policy", POLICY_NAMES)
 def test_preemption_and_chunks_change_nothing(policy: PolicyName, every: int, tmp_path: Path) -> None:
-    """Computed again in any chunks, or swapped, a sequence says and has forgotten what it would have otherwise."""
+    """A sequence has the same text and the same forgotten tokens when it is recomputed in any chunks, or swapped."""
     prompts = prompts_of(random.Random(1))
     roomy = replace(BASE, forget_policy=policy, forget_every=every)
     tight = replace(roomy, num_blocks=13, max_num_batched_tokens=8, max_num_seqs=3)
@@ -149,8 +149,8 @@ def two_kinds_of_layers() -> LoadedModel:
 def test_captured_weights_are_those_of_a_pass_under_the_logged_mask(
     policy: PolicyName, make: Any, tmp_path: Path
 ) -> None:
-    """The log alone says what each query saw: a pass over all tokens at once under its mask gives the same rows, and a
-    capture changes neither tokens nor decisions.
+    """The log determines the mask of each query: a pass over all tokens under it gives the same rows, and a capture
+    changes neither tokens nor decisions.
     """
     prompt, path = prompts_of(random.Random(9), 1)[0] + [7] * 12, tmp_path / "captured.kvtrace"
     config = replace(BASE, forget_policy=policy, forget_every=2, max_num_batched_tokens=9)

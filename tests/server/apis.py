@@ -1,4 +1,4 @@
-"""A server with the API on the bundled model, in this process, for tests that look at both sides of it."""
+"""Server with the API on the bundled model, in this process, for tests of both sides."""
 
 import functools
 import json
@@ -33,7 +33,7 @@ def bundled() -> Any:
 
 
 class Api:
-    """The server, its address, and what it has inside."""
+    """Server, its address, and its components."""
 
     def __init__(self, api: ApiSettings, config: EngineConfig = CONFIG, model: Any = None, **settings: Any) -> None:
         model = model or bundled()
@@ -47,7 +47,7 @@ class Api:
 
     @property
     def served(self) -> ServedSession:
-        """The API's theater and its engine."""
+        """Return the API's session and its engine."""
         found: ServedSession = self.app.extensions["kvtheater.api"].of_model(None)
         return found
 
@@ -56,7 +56,7 @@ class Api:
             return [log.record(i) for i in range(len(log))]
 
     def held(self) -> int:
-        """Blocks that sequences hold now."""
+        """Return the number of blocks that sequences hold."""
         with self.served.session.run.reading() as log:
             return log.record(len(log) - 1).memory.blocks_held if len(log) else 0
 

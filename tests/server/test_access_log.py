@@ -29,7 +29,7 @@ FOR_EACH = {"time", "method", "path", "status", "bytes", "seconds"}
 
 
 class Logged:
-    """A server with an access log, and its lines."""
+    """Server with an access log, and its lines."""
 
     def __init__(self, file: Path, token: str | None = None, api: ApiSettings | None = None) -> None:
         self.file = file
@@ -175,7 +175,7 @@ def test_a_client_that_leaves_a_stream_is_said_to_have_left(tmp_path: Path) -> N
 def test_a_client_that_leaves_before_an_answer_began_has_no_status(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """And it is no mistake of the server's: nothing is said in its terminal."""
+    """The server's terminal shows no error, since it is not a fault of the server."""
     server = Logged(tmp_path / "access.jsonl", api=ApiSettings())
     server.model.step_seconds = 0.02
     try:

@@ -74,7 +74,7 @@ def test_an_address_is_told_without_the_part_that_is_one_machines(address: str, 
 def test_seats_without_a_lasting_connection_expire_and_make_room(
     found: Classroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flood of 1,000 seats leaves as many as may be unconfirmed; a class of 200 behind its address comes in."""
+    """A flood of 1,000 seats leaves the maximum of unconfirmed ones; a class of 200 behind its address can enter."""
     for i in range(1_000):
         come_and_go(found, f"flood-{i}", "10.0.0.1")
     assert len(found.seats()) == admission.MAX_UNCONFIRMED

@@ -1,4 +1,4 @@
-"""Class results, as tables and as a page, are the presenter's, complete, harmless, and anonymous where promised."""
+"""Class results, as tables and as a page, belong to the presenter and are complete, safe, and anonymous if promised."""
 
 import csv
 import http.client

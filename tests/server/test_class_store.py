@@ -1,4 +1,4 @@
-"""Classes are stored on request, until a date, and nothing of them is written otherwise."""
+"""Classes are stored only on request, until a date."""
 
 import datetime
 import sqlite3
@@ -43,7 +43,7 @@ RESULTS = ClassResults(
 
 
 def a_class(room: Room) -> None:
-    """A whole class: people, names, two questions, marks."""
+    """Return a complete class: people, names, two questions, marks."""
     room.on_stage()
     followers = [room.follower()[0] for _ in range(3)]
     followers[0].do("class_rename", name="Ada Lovelace")
@@ -189,7 +189,7 @@ def test_a_database_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path)
 def test_a_database_that_cannot_be_reached_is_unavailable(
     failure: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Drivers have errors of their own; no server is a fault of this program."""
+    """Drivers have their own errors; an unreachable server is not a bug of this program."""
 
     def connect(*_: object, **__: object) -> None:
         raise failure

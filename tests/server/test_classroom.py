@@ -84,7 +84,7 @@ def test_all_see_where_the_presenter_looks_and_late_ones_too(room: Room) -> None
 
 
 def test_nobody_but_the_driver_commands_the_classes_run(room: Room) -> None:
-    """Other owners neither; a seat that is given the wheel does, until it is taken back."""
+    """Other owners may not; a seat that is handed control may, until it is taken back."""
     theater = room.on_stage()
     guest, entered = room.follower()
     other = room.member(headers=OWNER)
@@ -253,7 +253,7 @@ def test_a_class_whose_presenter_is_gone_is_ended_by_an_owner(room: Room) -> Non
 
 
 def test_a_guests_steps_are_under_way_until_they_are_done(room: Room) -> None:
-    """However many are requested at once, no thread waits for them, and all are counted."""
+    """Any number of steps may be requested at once; no thread waits for them, and all are counted."""
     theater = room.on_stage()
     guest, entered = room.follower()
     room.presenter.do("class_hand", id=room.id, seat=entered["mine"]["seat"])
@@ -280,7 +280,7 @@ def test_a_remote_presses_and_nobody_else(room: Room) -> None:
 
 
 def test_the_presenter_chooses_a_lesson_for_the_page_that_drives(room: Room) -> None:
-    """A follower that drives cannot open one; afterwards the presenter drives again."""
+    """A follower that drives cannot open a lesson; opening one returns control to the presenter."""
     guest, entered = room.follower()
     room.presenter.do("class_hand", id=room.id, seat=entered["mine"]["seat"])
     assert guest.refused("class_lesson", id=room.id, lesson="pages")["code"] == "forbidden"
@@ -313,7 +313,7 @@ def test_who_is_sent_away_is_out(room: Room) -> None:
 
 
 def test_a_flood_of_guesses_shuts_out_its_own_address_alone(room: Room) -> None:
-    """A proxy on this machine is believed: two addresses, of which one guesses until it may no more."""
+    """A proxy on this machine reports two addresses, of which one guesses until it is blocked."""
     code = room.presenting["code"]
     guesser, other = ({"X-Forwarded-For": f"10.0.0.{i}"} for i in (1, 2))
     statuses = {room.get("/j/zzzzzz", **guesser).status for _ in range(BURST + 30)}

@@ -27,7 +27,7 @@ BY_WORKERS = True
 
 
 class Flood:
-    """Events of one client, sent without waiting, and their answers."""
+    """Events of one client, sent without waiting, and their acknowledgements."""
 
     def __init__(self, member: Member, event: str, body: dict[str, Any]) -> None:
         self.answers: list[dict[str, Any]] = []
@@ -50,7 +50,7 @@ class Flood:
 
 
 def one_sentence(answers: list[dict[str, Any]]) -> None:
-    """Every answer that is a refusal is one sentence of the kinds that there are."""
+    """Check that every refusal is one sentence of a known kind."""
     for answer in answers:
         if not answer["ok"]:
             assert set(answer["error"]) - {"said"} == {"code", "message"}
@@ -190,7 +190,7 @@ def test_secrets_and_passes_of_before_open_nothing(make_server: Callable[..., Se
 
 @pytest.mark.slow
 def test_thousands_of_joins_from_one_address(room: Room) -> None:
-    """Each gets a pass, which takes no place; members and the presenter are still answered."""
+    """Each join gets a pass, which occupies no seat; members and the presenter are still answered."""
     knocks = 750  # from each of four addresses
     guest, _ = room.follower()
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
@@ -218,7 +218,7 @@ def test_thousands_of_joins_from_one_address(room: Room) -> None:
 
 
 def test_ten_thousand_seats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound those go that are not there and have answered nothing; when all are there it is said."""
+    """Disconnected seats without an answer are removed beyond the limit; if all are connected, the next is refused."""
     found = Classroom("id", "", "optional", lambda one, everybody: None)
     for i in range(3_000):
         found.enter(f"gone-{i}", f"sid-{i}", "en", f"10.0.0.{i % 60}")
@@ -237,7 +237,7 @@ def test_ten_thousand_seats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_seat_has_so_many_connections(room: Room) -> None:
-    """A phone that changes networks leaves some behind; the oldest go, and the newest is answered."""
+    """A phone that changes networks leaves old connections; the oldest are closed, and the newest is answered."""
     cookie = room.ticket()
     sockets = [room.follower(cookie)[0] for _ in range(MAX_SOCKETS * 4)]
     wait_for(lambda: sum(one.io.connected for one in sockets) == MAX_SOCKETS)
@@ -249,7 +249,7 @@ def test_a_seat_has_so_many_connections(room: Room) -> None:
 
 
 def raw_socket(room: Room, cookie: str) -> socket.socket:
-    """A web socket that says nothing after its handshake."""
+    """Open a web socket that sends nothing after its handshake."""
     found = socket.create_connection(("127.0.0.1", room.server.port), timeout=20)
     head = (
         "GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
@@ -279,7 +279,7 @@ def test_sockets_that_say_nothing_take_no_places(make_server: Callable[..., Serv
 
 
 def test_a_guest_cannot_hold_all_threads_by_its_run(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands to a slow run each hold a thread: a guest has a few, and an answer of another is taken meanwhile."""
+    """A command to a slow run occupies a thread: a guest gets a few, and others are still answered."""
     theater = room.on_stage()
     room.presenter.do("class_labs", id=room.id, open=True)
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")

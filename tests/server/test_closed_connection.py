@@ -1,4 +1,4 @@
-"""A connection that ends wakes the greenlets that wait on its socket, and the server continues."""
+"""Closing a connection wakes the greenlets that wait on its socket, and the server continues."""
 
 import socket
 import threading
@@ -45,7 +45,7 @@ def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A server of its own loop, on a thread."""
+    """Start a server in its own event loop, on a thread."""
     ready, ports, stop = threading.Event(), list[int](), list[Any]()
 
     def serve() -> None:

@@ -1,4 +1,4 @@
-"""A server whose runs are of several instances: behind /v1, on the page, when one of them ends."""
+"""A server with runs of several instances: behind /v1, on the page, and when an instance ends."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""The documentation at /docs: every page, every link, and nothing else of the machine."""
+"""Documentation at /docs: every page, every link, and no other file of the machine."""
 
 import http.client
 import os
@@ -41,7 +41,7 @@ def test_every_link_leads_to_a_page_and_a_heading() -> None:
 
 
 def test_text_is_text() -> None:
-    """HTML of a page is shown and not obeyed, and notes to writers are not shown."""
+    """HTML of a page is escaped, and comments for writers are dropped."""
     html = render(
         "# A<b>c\n\n<!-- note\n-->\n\n<script>alert(1)</script> [x](javascript:alert(1)) [y](a/b.md#c)\n"
     ).html

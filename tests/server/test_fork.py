@@ -1,4 +1,4 @@
-"""Forking time and comparing runs, over the wire, on a small random model."""
+"""Forks and comparisons of runs over the wire, on a small random model."""
 
 import time
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def server(make_live: Callable[..., Server], tmp_path: Path) -> Server:
 
 
 def perform(client: Client, theater: str, **sampling: Any) -> int:
-    """Two requests, to their ends: record 0 the submission, then a step for each token."""
+    """Run two requests to their ends: record 0 is the submission, then a step for each token."""
     prompts = [{"text": "hello sea", "request_id": "a"}, {"text": "moon", "request_id": "b"}]
     client.do("submit", theater=theater, prompts=prompts, sampling={**SAMPLING, **sampling})
     client.do("step", theater=theater, count=100)
@@ -51,7 +51,7 @@ def records_of(client: Client, theater: str) -> list[StepRecord]:
 
 
 def settled(client: Client, server: Server, theater: str) -> dict[str, Any]:
-    """The theater's status once nothing is made again any more."""
+    """Return the session's status once no rerun is in progress."""
 
     def status() -> dict[str, Any]:
         theaters = requests.get(f"{server.url}/api/theaters").json()["theaters"]
@@ -171,7 +171,7 @@ def test_refusals_leave_no_theater_behind(server, client, theater):
 
 
 def test_a_mismatch_is_told_with_its_record(server, client, theater, monkeypatch):
-    """The engine is made to sample another token in its fifth step: the re-run notices in record 5 and stops."""
+    """The engine samples another token in its fifth step: the rerun reports record 5 and stops."""
     perform(client, theater)
     from engine.model.sampling import Sampler
 
@@ -295,7 +295,7 @@ def test_what_cannot_be_compared_is_said(server, theater):
 
 
 def test_what_is_off_in_a_fork_is_not_in_the_run_that_follows_it(server, client, theater):
-    """An ablation names a record of its own run: a run that begins anew has nothing off."""
+    """An ablation refers to a record of its own run, so a new run has none."""
     perform(client, theater)
     change = {"kind": "ablate", "layer": 0, "head": None}
     made = client.do("fork", theater=theater, at=4, change=change)["theater"]

@@ -35,13 +35,13 @@ def serving(model: LoadedModel, tiers: Tiers, lessons: Path | None = None) -> It
 
 
 def ask(api: Api) -> tuple[str, int]:
-    """The next line, and how many of the prompt's tokens were at hand."""
+    """Send a request; return its next line, and the number of cached prompt tokens."""
     answer = api.post(prompt=PROMPT, max_tokens=16, temperature=0).json()
     return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
 def test_a_server_that_began_anew_finds_what_the_one_before_had_computed(model: LoadedModel, tmp_path: Path) -> None:
-    """48 tokens, blocks of 16: the last token must be computed, so two blocks can come from elsewhere."""
+    """The prompt has 48 tokens in blocks of 16: the last token must be computed, so two blocks are loaded."""
     disk = DiskSetting(tmp_path / "blocks", 1 << 24)
     with serving(model, Tiers(1 << 22, disk)) as api:
         first = ask(api)

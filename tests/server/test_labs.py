@@ -17,7 +17,7 @@ POOL = 256 * 4 * KV_BYTES  # of the test's server
 
 
 class LabRoom(Room):
-    """A class whose server has memory for so many labs, with a run on stage and labs open."""
+    """Class whose server has memory for that many labs, with a run on stage and labs open."""
 
     def __init__(self, server: Server, room_for: int) -> None:
         super().__init__(server)
@@ -225,7 +225,9 @@ def test_the_classes_run_goes_on_beside_labs_at_full_speed(make_room: Callable[[
 
 
 def test_labs_stand_still_while_the_lesson_asks(make_room: Callable[[int], LabRoom]) -> None:
-    """The same prompts would run to the answer; when it is shown they go on. And a lab says that it is one."""
+    """A lab with the same prompts would reveal the answer, so labs are paused until it is shown. Their status says that
+    they are labs.
+    """
     room = make_room(1)
     one = room.follower()[0]
     lab = one.do("class_lab", open=True)["lab"]

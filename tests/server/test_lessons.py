@@ -14,7 +14,7 @@ LESSON = "not-yet"
 
 
 def opened(viewer: Client, **more: Any) -> dict[str, Any]:
-    """The lesson, its theater joined."""
+    """Open the lesson, and join its session."""
     lesson = viewer.do("lesson_open", lesson=LESSON, language="zh", **more)
     viewer.do("join", theater=lesson["theater"])
     return lesson

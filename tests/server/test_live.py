@@ -1,4 +1,4 @@
-"""The real thing: `kvtheater serve` in a process of its own, with the bundled model."""
+"""`kvtheater serve` in a process of its own, with the bundled model."""
 
 import re
 import signal

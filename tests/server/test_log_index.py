@@ -30,7 +30,7 @@ def ask(server: Any, what: str = "", **query: Any) -> requests.Response:
 
 @pytest.fixture
 def indexed(make_server: Callable[..., Server], tmp_path: Path) -> Server:
-    """A server, when it has indexed the recording."""
+    """Start a server, and wait until it has indexed the recording."""
     server = make_server(data_dir=tmp_path)
     first = ask(server)
     assert first.status_code in (200, 503)
@@ -132,7 +132,7 @@ def test_of_a_watched_server_no_request_is_known(tmp_path):
 
 
 def test_who_comes_late_to_a_long_live_run_is_told_in_windows(server, client, theater, monkeypatch):
-    """The run continues, and the index grows with it. A client that wants records gets records."""
+    """The run continues, and the index grows with it. A client that requests records gets records."""
     monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
     client.do("submit", theater=theater, prompts=[{"text": "one two three"}], sampling={"max_tokens": 40})
     client.do("step", theater=theater, count=10)

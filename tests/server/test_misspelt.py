@@ -1,4 +1,4 @@
-"""Words that the command line does not know: it says which one was probably meant, and guesses nothing far-fetched."""
+"""Unknown words on the command line: the error suggests the one that was probably meant, and nothing far-fetched."""
 
 import pytest
 
@@ -83,7 +83,7 @@ def test_a_request_that_is_misspelt_gets_the_one_that_was_meant(capsys: pytest.C
 
 
 def test_a_number_that_two_requests_end_with_names_neither() -> None:
-    """r1 and s1: both are offered; r12 does not end with 1 as a number."""
+    """Both r1 and s1 are suggested; r12 does not end with 1 as a number."""
     everyone = [Timeline(seq_id=i, request_id=name, events=[]) for i, name in enumerate(["r1", "s1", "r12"])]
     with pytest.raises(UserError, match=r"did you mean r1 or s1\?"):
         of_request(everyone, "1")

@@ -1,4 +1,4 @@
-"""A monitored server on stage: joined and read like a theater, live, and nothing that one may do changes it."""
+"""A monitored server on stage: joined and read like a session, live, and unchanged by any command."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""OpenAI's own client against the bundled model: what it gets is what the log says, and what the engine alone gives."""
+"""OpenAI's own client against the bundled model: its results equal the log's, and those of the engine alone."""
 
 import asyncio
 from collections.abc import Iterator

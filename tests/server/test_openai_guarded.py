@@ -88,7 +88,7 @@ def test_what_the_engine_cannot_serve_is_refused_by_the_bodys_own_name(
 
 
 def test_who_names_no_length_gets_what_there_is_room_for() -> None:
-    """17 of 64 tokens are the prompt's: a key's 500 and a completion's 16 are at most what is left."""
+    """The prompt takes 17 of 64 tokens: a key's limit of 500 and a completion's 16 are capped by the rest."""
     with served_api(
         ApiSettings(default=Policy(name=ANONYMOUS, max_tokens=500)), config=replace(CONFIG, max_model_len=64)
     ) as api:
@@ -157,7 +157,7 @@ def trickled(connection: socket.socket) -> bytes:
 
 
 def test_a_body_that_does_not_come_is_answered_in_a_sentence_and_the_connection_closed() -> None:
-    """Short and long bodies, of the API and of the page: a client that trickles bytes is not waited for."""
+    """Bodies are short and long, of the API and of the page; a client that sends bytes slowly is not waited for."""
     with served_api(limits=Limits(stall_seconds=0.8)) as api:
         for path, size in (("v1/completions", 900), ("v1/completions", 2_000_000), ("api/recordings", 900)):
             connection = socket.create_connection(("127.0.0.1", api.port), timeout=30)

@@ -1,4 +1,4 @@
-"""Streams that are written without their greenlets: nothing lost, doubled or out of order, and times that are true."""
+"""Streams written without their greenlets: nothing lost, doubled or out of order, and correct times."""
 
 import json
 import socket
@@ -87,7 +87,7 @@ def test_a_client_that_is_gone_is_met_by_whoever_writes(api: Api) -> None:
 
 
 def test_what_is_done_before_a_lane_counts_as_waiting(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time to the first token begins with the request's last byte, as its client has it."""
+    """The time to the first token begins with the request's last byte, as the client measures it."""
     encode = LiveModel.encode
 
     def slowly(self: LiveModel, text: str) -> list[int]:

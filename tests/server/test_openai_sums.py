@@ -1,4 +1,4 @@
-"""Clients that leave at random: what they saw, what the log has and what /metrics says add up to the same.
+"""With clients that leave at random, the clients' counts, the log and /metrics agree.
 
 `python -m tests.load.api --leaves 0.33 --rounds 1` is the same with 64 clients, for longer.
 """
@@ -20,7 +20,7 @@ from tests.server.conftest import wait_for
 
 
 def test_who_leaves_takes_nothing_along_and_is_counted_once(tmp_path: Path) -> None:
-    """A pool of 64 blocks of 4 for 8 places and 16 clients: requests are preempted, and blocks evicted, too."""
+    """The pool has 64 blocks of 4 for 8 places and 16 clients, so requests are preempted and blocks evicted too."""
     with served_api(config=replace(CONFIG, num_blocks=64, max_model_len=128)) as api:
         load = [sys.executable, "-m", "tests.load.api_client", str(api.port), "16", "1.0", "0.4", "7"]
         done = subprocess.run(load, capture_output=True, text=True, timeout=120, cwd=ROOT)

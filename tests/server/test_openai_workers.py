@@ -1,4 +1,4 @@
-"""OpenAI's clients at a web worker: the server's own answers, as they come, and its own refusals."""
+"""OpenAI's clients at a web worker get the server's answers as they are produced, and its refusals."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Recordings over the wire: recording a theater, replaying without a model, and the library over HTTP."""
+"""Recordings over the wire: recording a session, replaying without a model, and the library over HTTP."""
 
 import io
 import json
@@ -40,7 +40,7 @@ def grow(client: Client, theater: str, tokens: int) -> int:
 
 @pytest.fixture
 def recorded(server: Server, client: Client, theater: str) -> dict[str, Any]:
-    """A finished recording of 11 records."""
+    """Return a finished recording of 11 records."""
     client.do("record", theater=theater, name="ten steps", tags=["x"])
     assert grow(client, theater, 10) == 11
     client.do("record_stop", theater=theater)
@@ -277,7 +277,7 @@ def test_a_server_without_a_folder_keeps_nothing(make_server):
 
 @pytest.fixture
 def replay(recorded, tmp_path) -> Iterator[str]:
-    """The address of a server without a model that shows the recorded file."""
+    """Yield the address of a server without a model that shows the recorded file."""
     (file,) = (tmp_path / "data" / "recordings").glob("rec-*.kvtrace")
     app = create_app(Models(ModelEntry(None)), ServerSettings(), [file])
     listener = Listener(app, bind("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""A client's commands of a session, over a real socket."""
+"""Client commands of a session, over a real socket."""
 
 import time
 
@@ -266,7 +266,7 @@ def test_a_large_log_first_loses_captures_then_stops(make_server):
 
 
 def test_what_a_guard_said_of_a_step_comes_with_its_rule_and_numbers(server, client, theater):
-    """The page words it in its own language; the sentence alone is English."""
+    """The page words the rule in its own language; the sentence alone is English."""
 
     def step(**_: bool) -> None:
         raise MisuseError("block 3 is shared: allocate must copy it before the write", "shared_write", block_id=3)

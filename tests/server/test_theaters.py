@@ -10,7 +10,7 @@ from tests.server.conftest import wait_for
 
 
 def is_gone(log: TraceWriter) -> bool:
-    """A log is a file without a name: once closed, nothing is left of it."""
+    """Return whether a log is closed, since an unnamed file is deleted then."""
     try:
         return not log.header_bytes
     except ValueError:
@@ -59,7 +59,9 @@ def test_a_viewer_is_told_when_its_theater_closes(server, client, theater):
 
 
 def test_a_theater_in_the_middle_of_a_long_step_is_not_waited_for_without_end(server, client, theater, monkeypatch):
-    """A step takes 2 seconds, and the server's end waits for 0.2: viewers are notified, it is abandoned and counted."""
+    """A step takes 2 s, and the shutdown waits 0.2 s: viewers are notified, and the session is abandoned and
+    counted.
+    """
     monkeypatch.setattr("app.session.session_manager.CLOSE_SECONDS", 0.2)
     server.model.step_seconds = 2.0
     client.do("submit", theater=theater, prompts=[{"text": "a"}])

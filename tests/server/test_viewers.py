@@ -1,4 +1,4 @@
-"""Every viewer gets every record, in order, as the bytes of the file, at its own pace."""
+"""Every viewer gets every record in order, as the bytes of the file, at its own pace."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from tests.server.fake import FakeModel
 
 
 def grow(client: Client, theater: str, tokens: int) -> int:
-    """Submit one prompt and compute all of it; the number of records."""
+    """Submit one prompt and compute all of it; return the number of records."""
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": tokens})
     return int(client.do("step", theater=theater, count=tokens)["num_records"])
 
@@ -29,7 +29,7 @@ def arrived(viewer: Client, count: int) -> None:
 
 
 def noting(viewer: Client, word: str) -> Callable[[Any], None]:
-    """A callback that notes when it was called among what came."""
+    """Return a callback that notes the position of its call among received messages."""
     return lambda _: viewer.log.append(word)
 
 
@@ -175,7 +175,7 @@ def test_records_wait_for_the_acknowledgement_of_a_join_however_long_that_takes(
 
 
 def test_who_joins_again_in_the_middle_of_a_round_gets_nothing_of_what_it_was_served_before(one_round: Round) -> None:
-    """A viewer rejoins after the round has read its viewers: its next records are the first ones."""
+    """A viewer rejoins after the round has read the list of viewers: its next records are the first ones."""
 
     def look() -> None:
         if len(one_round.run.log) == 2 and one_round.heard == ["joined"]:
@@ -190,7 +190,7 @@ def test_who_joins_again_in_the_middle_of_a_round_gets_nothing_of_what_it_was_se
 
 
 def test_viewers_at_the_same_record_are_sent_one_message(one_round: Round) -> None:
-    """Three stand at record 0 and one at record 1: two messages, not four."""
+    """Three viewers are at record 0 and one at record 1: two messages, not four."""
     sent: list[tuple[int, list[str]]] = []
 
     def emit(event: str, data: dict[str, Any], sids: Sequence[str], *_: Any, **__: Any) -> None:

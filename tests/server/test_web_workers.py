@@ -1,4 +1,4 @@
-"""A class on several processes, through a real Redis: what goes through it, what breaks, and how it comes back."""
+"""A class on several processes, through a real Redis: messages, failures, and recovery."""
 
 import http.client
 import logging
@@ -41,19 +41,19 @@ def make_worker(room: Room, redis_server: RedisServer) -> Iterator[Callable[...,
 
 
 def comes_in(room: Room, url: str, cookie: str, **connect: Any) -> tuple[Member, dict[str, Any]]:
-    """A follower's page on that address, with its seat."""
+    """Open a follower's connection at that address, with its seat."""
     found = Member(url, headers={"Cookie": cookie}, **connect)
     room.server.clients.append(found)
     return found, found.do("class_enter", language="en")
 
 
 def has(viewer: Client, count: int) -> None:
-    """Wait until it has so many records."""
+    """Wait until it has that many records."""
     wait_for(lambda: len(viewer.records()) == count, "the arrival of all records")
 
 
 def led(member: Member, view: dict[str, str]) -> None:
-    """Wait until it is led there."""
+    """Wait until the member has this view."""
     wait_for(lambda: member.last().get("view") == view)
 
 
@@ -63,7 +63,7 @@ def gone(client: Client) -> None:
 
 
 def grow(room: Room, theater: str, tokens: int) -> int:
-    """Records of the class's run when it has so many tokens more."""
+    """Return the number of records after the class's run has that many more tokens."""
     room.presenter.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": tokens})
     return int(room.presenter.do("step", theater=theater, count=tokens)["num_records"])
 
@@ -76,7 +76,7 @@ def log_of(room: Room, theater: str, folder: Path) -> list[bytes]:
 
 
 def test_all_workers_followers_see_the_bytes_of_the_log(room: Room, make_worker: Any, tmp_path: Path) -> None:
-    """Three of each worker, one of them by polling, and one of the server itself; the presenter by a worker, too."""
+    """Each worker has three followers, one of them polling, and the server one; the presenter is at a worker, too."""
     workers = [make_worker(), make_worker()]
     theater = room.on_stage()
     followers = [comes_in(room, room.server.url, room.ticket())[0]]
@@ -272,7 +272,7 @@ def test_a_slow_follower_of_a_worker_delays_nobody(
 
 
 def test_other_http_is_asked_of_the_server(room: Room, make_worker: Any, tmp_path: Path) -> None:
-    """Bodies both ways, in pieces of unknown length too; heads, redirects, refusals; and the client's address."""
+    """Bodies pass both ways, also chunked ones, with headers, redirects, refusals, and the client's address."""
     worker = make_worker()
     theater = room.on_stage()
     grow(room, theater, 5)
@@ -301,7 +301,9 @@ def test_other_http_is_asked_of_the_server(room: Room, make_worker: Any, tmp_pat
 
 
 def test_a_proxy_on_this_machine_is_believed_for_whom_it_asks(room: Room, make_worker: Any) -> None:
-    """A hall behind nginx is not one address, at the door and in its seats; remote proxies are not trusted."""
+    """Clients behind a local nginx count by their own addresses, at the entry and in their seats; remote proxies are
+    not trusted.
+    """
     worker = make_worker()
     for i in range(3):
         named = {"X-Forwarded-For": f"1.2.3.4, 10.0.0.{i}"}

@@ -1,4 +1,4 @@
-"""The effect of another pool size, over HTTP."""
+"""Effect of another pool size, over HTTP."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Layers read from a configuration: shapes that are known, and those that transformers' own caches have."""
+"""Layers read from a configuration: known shapes, and those of transformers' own caches."""
 
 import json
 import time
@@ -92,8 +92,9 @@ MORE: dict[str, dict[str, Any]] = {  # layers of both kinds among three, and hea
 
 @pytest.mark.parametrize("family", KEPT_BY_TRANSFORMERS)
 def test_what_is_counted_is_what_transformers_keeps(family: str) -> None:
-    """A sequence longer than the windows: numbers of all tensors of the cache, but one token less in each window, for
-    transformers keeps only what the next token still sees beside itself."""
+    """The sequence is longer than the windows. The sizes are those of all cache tensors, but transformers stores one
+    token less per window: only what the next token still sees besides itself.
+    """
     config = causal_config(family, **MORE.get(family, {}))
     module = causal_model(config)
     with torch.no_grad():
@@ -197,7 +198,7 @@ def test_a_model_of_too_many_parts_is_not_made(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_family_asks_too_much_by_itself() -> None:
-    """Every count that a family's own configuration has, in each part of it, is one that is taken."""
+    """Every count in a family's default configuration, and in each part of it, is accepted."""
     refused = {}
     for family in transformers.CONFIG_MAPPING:
         try:

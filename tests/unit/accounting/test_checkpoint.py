@@ -121,7 +121,7 @@ def test_a_cache_scheme_of_8_bits_halves_the_cache_unless_a_dtype_is_asked_for(q
 
 
 def test_the_layout_is_that_of_the_architecture_where_the_family_is_not_known() -> None:
-    """Kimi K2 is DeepSeek-V3's layout under a name of its own."""
+    """Kimi K2 has DeepSeek-V3's layout under its own name."""
     found, plain = described(KIMI, "m"), described({**KIMI, "model_type": "deepseek_v3"}, "m")
     assert found == plain and sizes(KIMI)["kv_token"] == 61 * 576 * 2
     assert round(found.num_params / 1e12, 2) == 1.03

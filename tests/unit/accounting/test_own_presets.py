@@ -1,4 +1,4 @@
-"""A user's own models, GPUs and links beside those that come with the program."""
+"""A user's own models, GPUs and links beside the shipped ones."""
 
 import json
 from pathlib import Path

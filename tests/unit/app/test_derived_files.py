@@ -1,4 +1,4 @@
-"""A server's derived files: how many it holds, and which are deleted when a run ends."""
+"""Derived files of a server: their limit, and which are deleted when a run ends."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ def log_indexes(tmp_path: Path) -> Iterator[LogIndexes]:
 
 
 def growing(path: Path) -> OpenLog:
-    """Return a live run, as far as it is."""
+    """Return a live run with its current records."""
     with TraceReader(path) as log:
         writer = TraceWriter(log.header)
         for index in range(len(log)):

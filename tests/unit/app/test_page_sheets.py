@@ -1,4 +1,4 @@
-"""A page's style sheets in a file or two: all of them, in their order, rebuilt when one changes."""
+"""Style sheets of a page in one or two files: all sheets, in order, rebuilt when one changes."""
 
 import gzip
 import os
@@ -46,7 +46,7 @@ def test_sheets_stand_in_the_order_of_the_page_and_lazy_ones_apart(folder: Path)
 
 
 def test_who_has_a_version_hears_of_a_new_one(folder: Path) -> None:
-    """A sheet that changes, one that comes, one that goes."""
+    """The version changes when a sheet is changed, added or removed."""
     sheets = PageSheets(folder)
     marks = [sent(sheets, FIRST)[0]]
     over = sent(sheets, OVER)

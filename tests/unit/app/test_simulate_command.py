@@ -1,4 +1,4 @@
-"""`kvtheater simulate`: requests of a file on what is not here."""
+"""`kvtheater simulate`: requests of a file on hardware that this machine lacks."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,9 @@ def test_a_service_on_a_card_and_its_trace(capsys: pytest.CaptureFixture[str], t
 
 
 def test_one_request_takes_what_its_steps_take(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A prompt of 512 alone: 32 layers of 1.0495 ms and what the roofline says of the rest; then two steps of one."""
+    """A single prompt of 512 takes 32 layers of 1.0495 ms and the roofline's time for the rest; then two decode
+    steps.
+    """
     file = requests(tmp_path, {"timestamp": 5, "input_length": 512, "output_length": 3, "hash_ids": [1]})
     found = simulated(capsys, file, *A100)
     assert found["steps"] == 3 and found["ttft"] is None  # of one request there is no percentile
@@ -58,7 +60,7 @@ def test_one_request_takes_what_its_steps_take(capsys: pytest.CaptureFixture[str
 def test_fewer_bytes_or_keys_are_faster_to_read(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, setting: list[str]
 ) -> None:
-    """8 sequences of 4,000 tokens: keys and values take almost half of a step."""
+    """The keys and values of 8 sequences of 4,000 tokens take almost half of a step."""
     rows = [{"timestamp": 0, "input_length": 3500, "output_length": 500} for _ in range(8)]
     file = requests(tmp_path, *rows)
     usual, other = simulated(capsys, file, *A100), simulated(capsys, file, *A100, *setting)
@@ -77,7 +79,7 @@ def test_prefill_and_decode_apart_move_what_they_must(capsys: pytest.CaptureFixt
 def test_the_tokens_of_a_prompt_are_counted_once(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, setting: list[str]
 ) -> None:
-    """This also holds where another instance decodes it, or it is preempted and looked up again."""
+    """This holds even if another instance decodes it, or it is preempted and looked up again."""
     rows = [{"timestamp": 0, "input_length": 512, "output_length": 64, "hash_ids": [i]} for i in range(12)]
     found = simulated(capsys, requests(tmp_path, *rows), *A100, *setting)
     assert found["prompt_tokens"] == 12 * 512 and found["hit_tokens"] == 0
