@@ -148,7 +148,7 @@ def walk(page: Page, until: str = ".lesson-over") -> int:
 def test_a_file_asks_before_it_shows_and_plays_to_its_end(file: str, open_at: OpenAt) -> None:
     page = open_at(file, offline=True)
     expect(page.locator("#lesson-title")).to_have_text("From one piece to pages")
-    expect(page.locator("#lesson-recorded")).to_contain_text("the answers lie in the files of this page")
+    expect(page.locator("#lesson-recorded")).to_contain_text("the answers are in the files of this page")
     expect(page.locator("#lesson-export")).to_have_count(0)
     to_the_second(page)
     give(page, "3")
