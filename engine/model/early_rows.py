@@ -27,9 +27,10 @@ ALONG: dict[Any, int] = {  # operations along one dimension, and which argument 
 SHAPED = {aten.reshape.default, aten.view.default, aten.unsqueeze.default, aten.select.int}
 
 
-def select_rows_early(program: fx.GraphModule, attend: Any, keep: str = "keep") -> bool:
-    """Rewrite a graph in place. Returns False, and leaves it as it is, if an operation that the last `attend` does
-    not need is not known to compute each token by itself.
+def select_rows_early(program: fx.GraphModule, attend: Any, keep: str = "keep") -> int:
+    """Rewrite a graph in place. Returns the number of weights that are multiplied with selected rows alone because of
+    it; 0 leaves the graph as it is, because an operation that the last `attend` does not need is not known to compute
+    each token by itself.
 
     Args:
         attend: the operation of attention; its results are [T, H, Dv].
@@ -39,14 +40,14 @@ def select_rows_early(program: fx.GraphModule, attend: Any, keep: str = "keep") 
     rows = next((node for node in nodes if node.op == "placeholder" and node.name == keep), None)
     last = next((node for node in reversed(nodes) if node.target is attend), None)
     if rows is None or last is None or [user.target for user in rows.users] != [INDEX]:
-        return False
+        return 0
     (index,) = rows.users
     left = _needed_by(index.args[0]) - _needed_by(last)
     tail = [node for node in nodes if node in left and _symbolic(node)]
     outside = list(dict.fromkeys(given for node in tail for given in node.all_input_nodes if given not in tail))
     tokens = str(last.meta["val"].shape[0])
     if not all(_is_by_row(node, tokens) and _is_internal(node, {*tail, index}) for node in tail):
-        return False
+        return 0
     for given in outside:
         with program.graph.inserting_after(given):
             if isinstance(given.meta.get("val"), torch.SymInt):
@@ -60,7 +61,7 @@ def select_rows_early(program: fx.GraphModule, attend: Any, keep: str = "keep") 
     index.replace_all_uses_with(index.args[0])
     program.graph.erase_node(index)
     program.recompile()
-    return True
+    return sum(_num_weights(node) for node in tail)
 
 
 def _needed_by(node: Any) -> set[fx.Node]:
@@ -94,6 +95,13 @@ def _is_by_row(node: fx.Node, tokens: str) -> bool:
         return len(from_right) == 1
     along = node.args[ALONG[target]] if target in ALONG else -1
     return (target in PRODUCTS or along in (-1, [-1])) and target in PRODUCTS | ALONG.keys() and from_right != {1}
+
+
+def _num_weights(node: fx.Node) -> int:
+    if node.target not in (LINEAR, PACKED, aten.addmm.default):
+        return 0
+    x: Any = node.args[1 if node.target is aten.addmm.default else 0]
+    return int(_tensor(x).shape[-1] * _tensor(node).shape[-1])
 
 
 def _tensor(node: fx.Node) -> Any:

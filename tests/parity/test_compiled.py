@@ -303,6 +303,24 @@ def test_the_first_token_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not compilation.is_alive()
 
 
+def test_the_work_of_a_step_is_what_its_pass_computes(compile_once: Compiled) -> None:
+    """A prompt of 8 tokens: of the last layer's output projection and MLP, the compiled pass computes one row."""
+    model, forward = compile_once("bundled")
+    config = model.module.config
+    width, heads = config.hidden_size, config.num_attention_heads * model.facts.head_dim
+    flops = {}
+    for compiled_forward in (None, forward):
+        model.compiled = compiled_forward
+        try:
+            _, records = run(model, EngineConfig(), [list(range(5, 13))])
+        finally:
+            model.compiled = None
+        steps = [record for record in records if record.kind == "step"]
+        flops[compiled_forward] = [step.work.flops for step in steps if step.work is not None]
+    expected = 2 * 7 * (width * heads + 3 * width * config.intermediate_size)
+    assert flops[None][0] - flops[forward][0] == expected and flops[None][1:] == flops[forward][1:] != []
+
+
 def test_a_failed_compilation_leaves_the_eager_path(
     without_libraries: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
