@@ -152,6 +152,35 @@ def test_a_lesson_that_is_opened_has_the_focus_and_gives_it_back_to_its_card(ope
     expect(page.locator("#region-stage")).to_be_focused()
 
 
+def test_after_a_wrong_answer_the_focus_is_at_the_answers_that_are_left(open_page: OpenPage) -> None:
+    page = open_page("/?distance=learn&lesson=asked-once", until="#lesson-go")
+    page.locator("#lesson-go").press("Enter")
+    answers = page.locator(".question input")
+    answers.nth(1).press("Space")
+    page.locator("#lesson-answer").press("Enter")
+    expect(page.locator(".verdict")).to_be_visible()
+    expect(answers.nth(0)).to_be_focused()
+    page.keyboard.press("Space")
+    page.keyboard.press("Tab")
+    expect(page.locator("#lesson-answer")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".verdict")).to_be_focused()
+
+
+def test_a_button_that_is_disabled_as_its_answer_comes_gives_the_focus_away(open_page: OpenPage) -> None:
+    """An answer may come before the frame in which the browser takes the focus from the button."""
+    page = open_page("/?distance=learn&lesson=asked-once", until="#lesson-go")
+    page.evaluate(
+        """import('/static/js/panels/lesson/follow.js').then(({ follow }) => {
+          const [button, part] = [document.querySelector('#lesson-go'), document.querySelector('.lesson-part')];
+          button.focus();
+          button.disabled = true;
+          follow(part, part);
+        })"""
+    )
+    expect(page.locator(".lesson-part").first).to_be_focused()
+
+
 @pytest.mark.parametrize("chosen", [False, True], ids=["skipped", "a word chosen"])
 def test_after_the_opening_and_after_a_word_the_focus_is_at_the_next_step(open_page: OpenPage, chosen: bool) -> None:
     page = open_page(opening=True)

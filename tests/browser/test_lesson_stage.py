@@ -144,3 +144,28 @@ def test_who_waits_by_the_text_is_seen_beside_it(open_page: OpenPage, lesson: st
             page.locator(".question[data-over=false] .unsure").last.click()
         page.click(at)
     assert checked
+
+
+@pytest.mark.parametrize("height", [844, 664])
+def test_on_a_phone_the_stage_shows_keys_values_and_queries(open_page: OpenPage, height: int) -> None:
+    page = open_page("/?distance=learn&lesson=asked-once", width=390, height=height, until="#lesson-go")
+    page.click("#lesson-go")
+    expect(page.locator(".question")).to_be_visible()
+    page.locator(".question input").first.check()
+    page.click("#lesson-answer")
+    for kind in ("attention", "k", "v", "q"):
+        expect(page.locator(f".gutter-row.of-{kind}")).to_be_visible()
+    assert page.locator(".token-row").evaluate(
+        "(row) => row.getBoundingClientRect().bottom <= row.closest('.lesson-stage').getBoundingClientRect().bottom"
+    )
+
+
+def test_in_landscape_a_phones_stage_lies_over_no_text(open_page: OpenPage) -> None:
+    page = open_page("/?distance=learn&lesson=asked-once", width=700, height=390, until="#lesson-go")
+    page.click("#lesson-go")
+    expect(page.locator(".question")).to_be_visible()
+    stage = page.locator(".lesson-stage")
+    assert stage.evaluate("(stage) => getComputedStyle(stage).overflow") == "hidden"
+    assert page.locator(".lesson").evaluate(
+        "(lesson) => lesson.contains(document.elementFromPoint(350, lesson.getBoundingClientRect().top + 4))"
+    )
