@@ -134,8 +134,10 @@ class Fold:
             self._tally.add(names.EXTERNAL_LOOKUPS, 1, op.verdict)
 
     def _admit(self, op: Admit) -> None:
-        is_first = self._account.rows[op.seq_id].request.scheduled is None
+        row = self._account.rows[op.seq_id]
+        is_first, recomputed = row.request.scheduled is None, row.recomputed_tokens
         self._account.admit(op)
+        self._tally.add(names.RECOMPUTED_TOKENS, row.recomputed_tokens - recomputed)
         self._missing.pop(op.seq_id, None)
         outside = self._outside.pop(op.seq_id, Counter())
         if is_first and op.num_external_tokens:

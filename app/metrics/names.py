@@ -128,7 +128,10 @@ PREEMPTIONS = _counter(
 DRAFTS = _counter("vllm:spec_decode_num_drafts", "Proposals of draft tokens that were verified.")
 DRAFT_TOKENS = _counter("vllm:spec_decode_num_draft_tokens", "Draft tokens that were verified.")
 ACCEPTED_TOKENS = _counter("vllm:spec_decode_num_accepted_tokens", "Draft tokens that were accepted.")
-LOST_TOKENS = _counter("kvtheater:preempted_tokens", "Computed tokens that a preemption threw away.")
+LOST_TOKENS = _counter("kvtheater:preempted_tokens", "Computed tokens whose blocks a preemption threw away at once.")
+RECOMPUTED_TOKENS = _counter(
+    "kvtheater:recomputed_tokens", "Tokens computed again after preemptions, also since their blocks were evicted."
+)
 EVICTIONS = _counter("kvtheater:evictions", "Blocks whose content left the prefix cache.")
 MISSES = _counter(
     "kvtheater:prefix_cache_misses",

@@ -10,7 +10,7 @@ import re
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, inspect
 
 from app.openai.errors import ApiError
 from engine.trace.limits import Int
@@ -151,6 +151,7 @@ class ChatBody(Sampled, kw_only=True):
     tools: list[Tool] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
+    reasoning_effort: Annotated[str, Meta(max_length=40)] | None = None
     chat_template_kwargs: TemplateSettings | None = None
     max_completion_tokens: Int | None = None
     logprobs: bool | None = None
@@ -202,7 +203,23 @@ def read(data: bytes, kind: type[T]) -> T:
         param = (where[1].split(".")[0] if where else "") or None
         message = PATH.sub("", text)
         place = text[text.rfind("`$") + 2 : -1].lstrip(".") if where else ""
-        raise ApiError(f"{place or 'the body'}: {message[:1].lower()}{message[1:]}", param) from error
+        accepted = _accepted(kind, place) if message.startswith("Invalid enum value") else ""
+        raise ApiError(f"{place or 'the body'}: {message[:1].lower()}{message[1:]}{accepted}", param) from error
+
+
+def _accepted(kind: type[Struct], place: str) -> str:
+    """Return the values that a body of type `kind` may have at a place such as `messages[0].role`, as a suffix."""
+    types = [inspect.type_info(kind)]
+    for step in re.findall(r"\w*[A-Za-z_]\w*|\[", place):
+        inner: list[inspect.Type] = []
+        for one in types:
+            if isinstance(one, inspect.StructType):
+                inner += [field.type for field in one.fields if field.encode_name == step]
+            elif isinstance(one, inspect.ListType) and step == "[":
+                inner.append(one.item_type)
+        types = [part for one in inner for part in (one.types if isinstance(one, inspect.UnionType) else [one])]
+    values = [repr(value) for one in types if isinstance(one, inspect.LiteralType) for value in one.values]
+    return f"; accepted: {', '.join(values)}" if values else ""
 
 
 def _check_messages(messages: Any) -> None:

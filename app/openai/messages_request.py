@@ -156,14 +156,13 @@ def _chat(body: CountTokensBody, **more: Any) -> ChatBody:
     settings: dict[str, Any] = {}
     if body.thinking is not None:
         settings["enable_thinking"] = body.thinking.type != "disabled"
-    if body.output_config is not None and body.output_config.effort is not None:
-        settings["reasoning_effort"] = body.output_config.effort
     choice = body.tool_choice
     return ChatBody(
         model=body.model,
         messages=messages,
         tools=[_tool(tool) for tool in body.tools or []],
         tool_choice=None if choice is None else {"any": "required", "tool": "named"}.get(choice.type, choice.type),
+        reasoning_effort=body.output_config.effort if body.output_config else None,
         chat_template_kwargs=settings,
         **more,
     )

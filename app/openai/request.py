@@ -105,11 +105,11 @@ def chat(
     n = _count("n", body.n)
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     if body.tool_choice not in (None, "none", "auto"):
-        raise ApiError("tool_choice: only none and auto are implemented here; leave it out", "tool_choice")
+        why = "without constrained decoding no tool call can be promised"
+        raise ApiError(f"tool_choice must be auto or none: {why}", "tool_choice")
     tools = body.tools if body.tools and body.tool_choice != "none" else []
-    token_ids = conversation(
-        body.messages, model, max_model_len, body.chat_template_kwargs, tools, names.get("prompt", "messages")
-    )
+    settings = _effort_settings(body.reasoning_effort) | (body.chat_template_kwargs or {})
+    token_ids = conversation(body.messages, model, max_model_len, settings, tools, names.get("prompt", "messages"))
     is_parallel = body.parallel_tool_calls is not False
     usual = {"prompt": "messages", "max_tokens": "max_tokens" if is_older else "max_completion_tokens"}
     names = {**usual, **names}
@@ -125,6 +125,13 @@ def chat(
         n=n,
         **_common(body),
     )
+
+
+def _effort_settings(effort: str | None) -> dict[str, Any]:
+    """Return the variables of a chat template for a reasoning effort; "none" turns thinking off."""
+    if effort is None:
+        return {}
+    return {"reasoning_effort": effort, "enable_thinking": False} if effort == "none" else {"reasoning_effort": effort}
 
 
 def conversation(

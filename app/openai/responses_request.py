@@ -138,11 +138,6 @@ def api_request(
 ) -> ApiRequest:
     """Return the request of a body. `conversation`: without its instructions. Raises ApiError, naming the field."""
     first = [] if body.instructions is None else [ChatMessage(role="system", content=body.instructions)]
-    settings: dict[str, Any] = {}
-    if body.reasoning is not None and body.reasoning.effort is not None:
-        settings["reasoning_effort"] = body.reasoning.effort
-        if body.reasoning.effort == "none":
-            settings["enable_thinking"] = False
     chat_body = ChatBody(
         model=body.model,
         messages=[*first, *conversation],
@@ -153,7 +148,7 @@ def api_request(
         stream=body.stream,
         temperature=body.temperature,
         top_p=body.top_p,
-        chat_template_kwargs=settings,
+        reasoning_effort=body.reasoning.effort if body.reasoning else None,
     )
     return request.chat(chat_body, model, max_model_len, NAMES)
 

@@ -39,13 +39,15 @@ class Responses(Shape):
 
     def whole(self) -> dict[str, Any]:
         choice = response.answer(self.call, self.token_bytes)["choices"][0]
-        message = choice["message"]
-        if "reasoning_content" in message:
-            self._output.append(_item("reasoning_text", message["reasoning_content"]))
-        if message["content"]:
-            self._output.append(_item("output_text", message["content"]))
-        self._output += [_call(call, call["function"]["arguments"]) for call in message.get("tool_calls") or []]
-        return self._ended(choice["finish_reason"])
+        message, reason = choice["message"], choice["finish_reason"]
+        calls = [_call(call, call["function"]["arguments"]) for call in message.get("tool_calls") or []]
+        texts = {"reasoning_text": message.get("reasoning_content"), "output_text": message["content"]}
+        kinds = [kind for kind, text in texts.items() if text]
+        for kind in kinds:
+            is_last = kind == kinds[-1] and not calls
+            self._output.append(_item(kind, texts[kind], _status(reason if is_last else None)))
+        self._output += calls
+        return self._ended(reason)
 
     def chunks(self) -> list[bytes]:
         found: list[bytes] = []
@@ -59,8 +61,8 @@ class Responses(Shape):
             if change is not None:
                 found += self._events(change["delta"])
                 if change["finish_reason"] is not None:
-                    found += self._close()
                     self._reason = change["finish_reason"]
+                    found += self._close()
         return found
 
     def last_chunks(self) -> list[bytes]:
@@ -105,7 +107,7 @@ class Responses(Shape):
         if self._open is None:
             return []
         text = "".join(self._text)
-        item = _item(self._kind, text) | {"id": self._open["id"]}
+        item = _item(self._kind, text, _status(self._reason)) | {"id": self._open["id"]}
         found = [
             self._part(f"response.{self._kind}.done", text=text, **_more(self._kind)),
             self._part("response.content_part.done", part=item["content"][0]),
@@ -139,7 +141,7 @@ class Responses(Shape):
         self._store(self.call.id, message)
         found = self._response("completed") | {"usage": self._usage()}
         if reason == "length":
-            found |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+            found |= {"status": _status(reason), "incomplete_details": {"reason": "max_output_tokens"}}
         return found
 
     def _usage(self) -> dict[str, Any]:
@@ -186,6 +188,11 @@ def _item(kind: str, text: str, status: str = "completed") -> dict[str, Any]:
         content[0]["annotations"] = []
         own, prefix = {"type": "message", "role": "assistant"}, "msg_"
     return {"id": prefix + secrets.token_hex(12), **own, "status": status, "content": content}
+
+
+def _status(reason: str | None) -> str:
+    """Return the status of the item that was being generated when its choice ended for `reason`; None: it goes on."""
+    return "incomplete" if reason == "length" else "completed"
 
 
 def _more(kind: str) -> dict[str, Any]:

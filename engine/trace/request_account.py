@@ -144,6 +144,8 @@ class SequenceRow:
     ttft_steps: int | None = None
     num_output_tokens: int = 0
     num_preemptions: int = 0
+    lost_tokens: int = 0  # computed when it was last preempted, until it is admitted again
+    recomputed_tokens: int = 0  # of those, not found at the next admission
     received_bytes: int = 0  # from other instances
     num_steps: int = 0  # that computed tokens of it
     computed_tokens: int = 0  # in these steps
@@ -256,6 +258,9 @@ class Account:
         request = row.request
         self._move(row, "running")
         row.is_admitted = True
+        kept_tokens = op.num_cached_tokens + op.num_swapped_tokens + op.num_external_tokens
+        row.recomputed_tokens += max(0, row.lost_tokens - kept_tokens)
+        row.lost_tokens = 0
         if request.scheduled is None:  # cached tokens of a later part were computed for it, so they are no hits
             request.scheduled = self._clock.began
             request.num_cached_tokens = op.num_cached_tokens + op.num_external_tokens
@@ -291,6 +296,7 @@ class Account:
         row = self.rows[op.seq_id]
         self._move(row, "preempted")
         row.num_preemptions += 1
+        row.lost_tokens = op.num_computed_tokens
         row.request.preemptions.append(Preempted(self._clock.now, op.reason, op.mode))
 
     def _await(self, op: Await) -> None:

@@ -56,7 +56,7 @@ def put_together(answer: requests.Response) -> dict[str, Any]:
             case "response.function_call_arguments.delta":
                 items[-1]["arguments"] += one["delta"]
             case "response.output_item.done":
-                items[-1]["status"] = "completed"
+                items[-1]["status"] = one["item"]["status"]
                 assert items[-1] == one["item"]
     assert events[-1]["response"]["output"] == items
     assert events[-1]["type"] == f"response.{events[-1]['response']['status']}"
@@ -82,6 +82,7 @@ def test_a_stream_makes_the_whole_response(api: Api, fields: dict[str, Any], sta
     post(api, **fields)  # both of the next two find the same in the cache
     whole = post(api, **fields).json()
     assert (whole["status"], [item["type"] for item in whole["output"]]) == (status, kinds)
+    assert {item["status"] for item in whole["output"]} == {status}
     details = whole["usage"]["input_tokens_details"]
     assert details["cached_tokens"] > 0 and details["cache_write_tokens"] == 0 and whole["metadata"] == {"a": "b"}
     assert without_ids(put_together(post(api, stream=True, **fields))) == without_ids(whole)

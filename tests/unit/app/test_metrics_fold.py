@@ -52,6 +52,18 @@ def assert_observed(tally: Tally, metric: Metric, values: Sequence[float]) -> No
     assert histogram.counts == counts, metric.name
 
 
+def recomputed_in(records: Sequence[StepRecord]) -> int:
+    """Tokens that a sequence had when it was preempted, less those that it was admitted again with."""
+    lost, found = dict[int, int](), 0
+    for op in (op for record in records for op in record.ops):
+        if isinstance(op, Preempt):
+            lost[op.seq_id] = op.num_computed_tokens
+        elif isinstance(op, Admit):
+            there = op.num_cached_tokens + op.num_swapped_tokens + op.num_external_tokens
+            found += max(0, lost.pop(op.seq_id, 0) - there)
+    return found
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_counts_are_those_of_the_figures(name: str) -> None:
     header, records = recorded(name)
@@ -66,6 +78,7 @@ def test_counts_are_those_of_the_figures(name: str) -> None:
     assert value(tally, names.SWAPPED, "out") + value(tally, names.SWAPPED, "in") == totals.swapped_bytes
     assert value(tally, names.SWAPPED, "in") == sum(op.num_bytes for op in ops_in(records, SwapIn))
     assert value(tally, names.LOST_TOKENS) == sum(op.num_recompute_tokens for op in ops_in(records, Preempt))
+    assert value(tally, names.RECOMPUTED_TOKENS) == recomputed_in(records)
     assert_observed(
         tally, names.ITERATION_TOKENS, [sum(len(e.token_ids) for e in r.batch) for r in records if r.kind == "step"]
     )

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.openai.bodies import ChatMessage, read
+from app.openai.bodies import ChatBody, ChatMessage, read
 from app.openai.errors import ApiError
-from app.openai.request import ApiRequest
+from app.openai.request import ApiRequest, chat
 from app.openai.responses_request import ResponsesBody, api_request, messages
 from app.openai.stored_responses import StoredResponses
 from tests.server.fake import FakeModel
@@ -93,7 +93,7 @@ def test_items_become_messages_and_those_of_one_turn_are_one() -> None:
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input", "'input_image'"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input", "'item_reference'"),
         ({"tools": [{"type": "web_search"}]}, "tools", "'web_search'"),
-        ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice", "only none and auto"),
+        ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice", "must be auto or none"),
         ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text", "format"),
         ({"truncation": "auto"}, "truncation", "not implemented"),
         ({"background": True}, "background", "not implemented"),
@@ -127,3 +127,22 @@ def test_what_is_stored_is_bounded_and_its_clients_own() -> None:
     kept = [name for name in ("a0", "a1", "a2", "a3", "b0", "b1", "b2", "b3") if has(name[0], name)]
     assert kept == ["a2", "a3", "b1", "b2", "b3"], "three of a client, five of all, the newest"
     assert not has("c", "large") and not has("a", "b3")
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings"),
+    [
+        ({"reasoning_effort": "high"}, {"reasoning_effort": "high"}),
+        ({"reasoning_effort": "none"}, {"reasoning_effort": "none", "enable_thinking": False}),
+        (
+            {"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "max"}},
+            {"reasoning_effort": "max"},
+        ),
+    ],
+)
+def test_the_effort_of_chat_completions_reaches_the_template_too(
+    fields: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    body = {"messages": [{"role": "user", "content": "hello"}]} | fields
+    chat(read(json.dumps(body).encode(), ChatBody), MODEL)
+    assert MODEL.given[1] == settings
