@@ -19,7 +19,6 @@ from tests.causal_types import causal_config, causal_model
 from tests.js.node_run import node_output
 from tests.unit.engine.answered import SAMPLING, config, prompts
 
-ROOT = Path(__file__).parents[2]
 WIDTHS: dict[str, Any] = {"num_global_key_value_heads": 1, "attention_k_eq_v": True}
 
 

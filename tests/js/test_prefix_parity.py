@@ -14,8 +14,6 @@ from tests.js.node_run import node_output
 from tests.tiny_models import tiny_model, tiny_tokenizer
 from tests.unit.engine.runs import CONFIGS, POLICIES, run
 
-ROOT = Path(__file__).parents[2]
-
 
 def lookups(path: Path) -> dict[str, Any]:
     """How the lookups of a log ended, and those that the page answers otherwise."""

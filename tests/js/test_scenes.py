@@ -15,8 +15,6 @@ from engine.trace.operations import Copy, Finish, Fork, Preempt, Release, Submit
 from tests.js.node_run import node_output
 from tests.scene_runs import Played, play, scene
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture(scope="module")
 def model() -> LoadedModel:

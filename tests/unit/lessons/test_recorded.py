@@ -32,7 +32,6 @@ from engine.model.loader import load_model
 from engine.trace.log import TraceReader
 from tests.js.node_run import node_output
 
-ROOT = Path(__file__).parents[3]
 # one run; several; on several models; one try; a session that is mended
 LESSONS = ("02-not-yet", "07-pages", "06-what-it-costs", "00-before", "16-why-did-it-miss")
 
