@@ -68,7 +68,9 @@ const Group = ({ id, title, values, open = false, children }) => html`<details c
 </details>`;
 
 export const SchedulerSettings = () => html`<${Group} id="scheduler" title=${t("setup.scheduler")}
-  values=${schedulerValues()}>${rowsOf("scheduler").map((row) => html`<${EngineField} key=${row.name} row=${row} />`)}<//>`;
+  values=${schedulerValues()}>
+  ${rowsOf("scheduler").map((row) => html`<${EngineField} key=${row.name} row=${row} />`)}
+<//>`;
 
 /** Current values, visible while the group is collapsed. */
 function schedulerValues() {
