@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli.bench_progress import BenchProgress
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, file_errors
 from app.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -128,10 +128,8 @@ def run_run(arguments: argparse.Namespace) -> int:
     from engine.bench.runner import Runner
 
     out: Path = arguments.out or _default_out(arguments)
-    try:
+    with file_errors("write to", out):
         out.mkdir(parents=True, exist_ok=True)  # report it now, not after minutes of measuring
-    except OSError as error:
-        raise UserError(f"cannot write to {out}: {error.strerror or error}") from error
     sound = True
     for scenario in scenarios:
         if arguments.all and (why := refusal(scenario)) is not None:
@@ -160,10 +158,8 @@ def run_run(arguments: argparse.Namespace) -> int:
         path = out / f"{scenario.id}.json"
         if not record.complete and path.exists():
             path = out / f"{scenario.id}-stopped.json"  # an incomplete record replaces no complete one
-        try:
+        with file_errors("write", path):
             write_record(record, path)
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror or error}") from error
         say(str(path) + ("" if record.complete else f" (stopped after {record.rounds} rounds)"))
         say(*summary([record]).split("\n"))
         sound &= _tell_problems(record)
@@ -258,14 +254,12 @@ def run_report(arguments: argparse.Namespace) -> int:
         say(*"\n".join(parts).split("\n"))
         return 0
     path: Path = arguments.into
-    try:
+    with file_errors("write", path):
         document = path.read_text(encoding="utf-8")
         changed = insert(document, records, arguments.lang)
         if changed is None:
             raise UserError(f"{path} has no {START} and {END} to put the table between")
         path.write_text(changed, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
     return 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.cli.options import UserError
+from app.cli.options import UserError, file_errors
 from app.cli.terminal import say
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
@@ -23,9 +23,8 @@ def open_trace(path: Path) -> Iterator[TraceReader]:
         UserError: it cannot be read, is none, or (while it is read) has a record that cannot be.
     """
     try:
-        reader = TraceReader(path)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        with file_errors("read", path):
+            reader = TraceReader(path)
     except TraceFormatError as error:
         raise UserError(f"{path}: {error}") from error
     with reader:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.cli.options import UserError, add_command, add_engine_options, engine_config
+from app.cli.reading import open_trace
 from app.cli.simulate_sweep import add_sweep_options, sweep
 from app.cli.terminal import say
 from app.ground.plain import to_json
@@ -31,8 +32,6 @@ from engine.simulate.layers import Card, card_of
 from engine.simulate.outcome import LinkSpeed, Outcome
 from engine.simulate.placed import facts_of
 from engine.simulate.simulation import Simulation
-from engine.trace.codec import TraceFormatError
-from engine.trace.log import TraceReader
 from engine.trace.messages.words import bytes_text, seconds_text
 from engine.trace.records import ModelFacts
 
@@ -222,18 +221,13 @@ def config_seed(arguments: argparse.Namespace) -> int:
 
 def _like(path: Path, config: EngineConfig, seed: int) -> Subject:
     """Return the run's settings, overridden by the given ones; its step times with their variation."""
-    try:
-        with TraceReader(path) as log:
-            if log.header.instances:
-                raise UserError(f"{path} has several instances; step times are read from a run of one")
-            before = msgspec.convert(log.header.engine, EngineConfig)
-            facts = log.header.model
-            windows = windows_of(facts, before.policy)
-            found = calibrate(timed_steps((log.record(i) for i in range(len(log))), windows), f"steps of {path.name}")
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except TraceFormatError as error:
-        raise UserError(f"{path}: {error}") from error
+    with open_trace(path) as log:
+        if log.header.instances:
+            raise UserError(f"{path} has several instances; step times are read from a run of one")
+        before = msgspec.convert(log.header.engine, EngineConfig)
+        facts = log.header.model
+        windows = windows_of(facts, before.policy)
+        found = calibrate(timed_steps((log.record(i) for i in range(len(log))), windows), f"steps of {path.name}")
     default = EngineConfig()
     changed = {
         name: value for name in config.__struct_fields__ if (value := getattr(config, name)) != getattr(default, name)

@@ -1,7 +1,6 @@
 """The page derives the same figures from a log as Python: latencies, keys, bytes, waste, hit rates, reasons."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -20,9 +19,9 @@ from engine.trace.log import TraceReader
 from engine.trace.operations import Admit, Allocate, Free
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import State, memory_figures
+from tests.js.node_run import node_output
 from tests.paused import write_paused
 from tests.unit.engine.runs import CONFIGS, POLICIES, run
-from tools.node import node
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("tests/golden", "static/recordings", "tests/js/museum")
@@ -48,10 +47,7 @@ def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @cache
 def page(path: Path | None) -> dict[str, Any]:
     """Return what the page derives from a file."""
-    command = [node(), str(ROOT / "tests/js/figures_dump.mjs"), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return cast(dict[str, Any], json.loads(done.stdout))
+    return cast(dict[str, Any], json.loads(node_output("figures_dump.mjs", path)))
 
 
 def records(log: TraceReader) -> list[StepRecord]:

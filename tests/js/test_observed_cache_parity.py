@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from engine.trace.log import TraceReader
 from engine.trace.log_index.log_index import LogIndex
 from engine.trace.log_index.make import make
 from engine.trace.log_index.prefixes import prefixes
+from tests.js.node_run import node_output
 from tests.unit.monitor.publisher import message, removed, stored
-from tools.node import node
 
 ROOT = Path(__file__).parents[2]
 SIZE, TOKENS = 2, 3  # few tokens, so that prompts share beginnings
@@ -85,15 +84,13 @@ def test_it_is_said_alike_at_every_record(seed: int | None, tmp_path: Path) -> N
         chance_log(path, seed)
     draw = random.Random(seed)
     prompts = [list(range(100)), *([draw.randrange(TOKENS) for _ in range(2 * SIZE + 1)] for _ in range(12))]
-    command = [node(), str(ROOT / "tests/js/observed_cache_dump.mjs"), str(path), json.dumps(prompts)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
+    said = node_output("observed_cache_dump.mjs", path, json.dumps(prompts))
     with TraceReader(path) as log:
         make(log, tmp_path / "a.survey")
         log_index = LogIndex(tmp_path / "a.survey", log)
         observed_cache, groups = log_index.observed_cache, geometry(log.header)[1]
         ranks, restored, links = range(observed_cache.num_ranks), 0, 0
-        for index, page in enumerate(json.loads(done.stdout), -1):
+        for index, page in enumerate(json.loads(said), -1):
             for rank in ranks:
                 report = msgspec.to_builtins(observed_cache.report(log, rank, index))
                 assert in_order(json.loads(json.dumps(report))) == in_order(page["said"][rank]), (index, rank)

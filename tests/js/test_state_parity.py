@@ -1,7 +1,6 @@
 """Python's reducer and the browser's reach the same state from the same bytes, record by record."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,10 +12,10 @@ from engine.trace.check import check
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.operations import Op
 from engine.trace.state import memory_figures
+from tests.js.node_run import node_output
 from tests.unit.cluster.clusters import log_of_everything
 from tests.unit.connector.pair import both_logs
 from tests.unit.engine.runs import CONFIGS, POLICIES, run, tiny_llama
-from tools.node import node
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,11 +98,7 @@ def forgetting(source: Path, target: Path, kept: int) -> Path:
 
 
 def same_states(path: Path) -> None:
-    done = subprocess.run(
-        [node(), ROOT / "tests/js/state_dump.mjs", path], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    theirs = [json.loads(line) for line in done.stdout.splitlines()]
+    theirs = [json.loads(line) for line in node_output("state_dump.mjs", path).splitlines()]
     with TraceReader(path) as reader:
         assert len(theirs) == len(reader)
         for index, state in enumerate(theirs):

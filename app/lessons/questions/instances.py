@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.lessons.questions.rules import Evidence, Question, against, by, choice, numbers, rule
+from app.lessons.questions import scheduling
+from app.lessons.questions.rules import Question, by, choice, numbers, rule
 from app.lessons.scene import Operation, Scene, Undecided, need_op
 from engine.trace.disagg_ids import plain_id
 from engine.trace.log import TraceReader
@@ -79,35 +80,15 @@ def held_where(scene: Scene, request: int) -> Question:
 
 
 def longest_gap(log: TraceReader, request: int) -> int:
-    """Return the maximum of tokens that its instance computed between two tokens of a request.
-
-    Counted in tokens, which are reproducible, unlike clocks.
-    """
+    """Return the maximum of tokens that its instance computed between two tokens of a request."""
     _, rest = parts_of(log.state_at(len(log) - 1), request)
-    most = gap = 0
-    begun = False
-    for index in range(len(log)):
-        record = log.record(index)
-        if record.instance != rest.instance:
-            continue
-        gap += sum(len(entry.token_ids) for entry in record.batch)
-        if any(output.seq_id == rest.seq_id for output in record.outputs):
-            most = max(most, gap if begun else 0)
-            begun, gap = True, 0
-    return most
+    return scheduling.longest_gap(log, rest.seq_id, rest.instance)
 
 
 @rule
 def held_up(scene: Scene, request: int) -> Question:
     """Ask whether the longest gap between two tokens of a request is longer than in the previous run."""
-    if scene.earlier is None:
-        raise Undecided("there is no previous run")
-    before, now = longest_gap(scene.earlier, request), longest_gap(scene.log, request)
-    right = "shorter" if now < before else "longer" if now > before else "same"
-    evidence = Evidence(record=len(scene.log) - 1, figure="max Σ len(batch.token_ids) between two outputs")
-    options = ["shorter", "same", "longer"]
-    whys = against(right, options)
-    return choice("held_up", right, options, evidence, whys=whys, request=request, before=before, now=now)
+    return scheduling.gaps_compared("held_up", scene, lambda log: longest_gap(log, request), request=request)
 
 
 def prefill_seconds(log: TraceReader, seq_id: int) -> float:
