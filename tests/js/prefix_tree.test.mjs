@@ -85,7 +85,7 @@ test("two that begin alike share a block, which is held by both", () => {
   assert.deepEqual([root.kind, root.refs, root.blocks[0].block_id, root.findable], ["held", 2, 0, true]);
 });
 
-test("what nobody holds is reusable until it is evicted, and then says where it went", () => {
+test("content without owners is reusable until it is evicted, and then shows its eviction", () => {
   assert.equal(treeAt(reused(), 1).roots[0].kind, "reusable");
   const log = evicted();
   const after = log.stateAt(3);
