@@ -103,7 +103,7 @@ def test_a_receiver_cannot_write_to_the_memory_and_it_outlives_the_sender() -> N
     os.close(file)
     with pytest.raises(MemoryError):
         pools((1 << 16,), dtype=torch.uint8, device=torch.device("cpu"))
-    with pytest.raises(ValueError, match="only tensors of the CPU"):
+    with pytest.raises(ValueError, match="only CPU tensors"):
         pools((4,), dtype=torch.uint8, device=torch.device("meta"))
 
 

@@ -153,7 +153,7 @@ def test_a_completion_is_refused_by_the_fields_name(fields: dict[str, Any], para
         ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "between 0 and 20"),
         ({"logprobs": 3}, "logprobs", "bool"),
-        ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens", "different things"),
+        ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens", "differ; send one"),
         ({"max_completion_tokens": 0}, "max_completion_tokens", "max_completion_tokens must be at least 1, not 0"),
         ({"max_tokens": 0}, "max_tokens", "max_tokens must be at least 1, not 0"),
         ({"stream": True, "prompt_logprobs": 2}, "prompt_logprobs", "cannot be streamed"),
