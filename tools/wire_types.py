@@ -168,7 +168,7 @@ def wire_types() -> str:
     """The text of wire.d.ts."""
     wire = Module({**_of_trace(), "RunStatus": "./bench.js", "BenchAnswer": "./bench.js"})
     events = [
-        f"  {name}: {{ asked: {wire.type_of(event.message)}; answer: {_answer(wire, name, event.handle)} }};\n"
+        f"  {name}: {{ request: {wire.type_of(event.message)}; answer: {_answer(wire, name, event.handle)} }};\n"
         for name, event in ALL_EVENTS.items()
     ]
     pushed = {

@@ -137,7 +137,9 @@ def test_sessions_that_poll_make_room_for_others(attacked: Callable[..., Attacke
     is_well(server)
 
 
-def test_who_asks_and_does_not_read_is_told_busy_and_then_disconnected(attacked: Callable[..., AttackedServer]) -> None:
+def test_a_client_that_does_not_read_is_answered_busy_and_then_disconnected(
+    attacked: Callable[..., AttackedServer],
+) -> None:
     """Each of 400 answers has over 1 MiB: beyond 4 MiB unread the reply is `busy`; after 256 of these the client is
     disconnected.
     """
@@ -169,7 +171,9 @@ def test_who_asks_and_does_not_read_is_told_busy_and_then_disconnected(attacked:
     owner.io.disconnect()
 
 
-def test_who_is_silent_stays_and_who_takes_nothing_goes(attacked: Callable[..., AttackedServer]) -> None:
+def test_a_silent_client_stays_and_one_that_reads_nothing_is_disconnected(
+    attacked: Callable[..., AttackedServer],
+) -> None:
     """Data must be accepted within 0.5 s: 1.5 s of silence are allowed, 1.5 s of unread answers end the connection."""
     server = attacked(stall_seconds=0.5)
     owner = Client(server.url)
@@ -190,8 +194,8 @@ def test_who_is_silent_stays_and_who_takes_nothing_goes(attacked: Callable[..., 
 
 
 def test_events_without_end_make_no_threads(attacked: Callable[..., AttackedServer]) -> None:
-    """One client sends 4,000 events that wait for slow steps: 16 at a time are in progress, and no thread waits for
-    them.
+    """A client sends 4,000 events that wait for slow steps: 16 at a time are in progress, and no thread waits
+    for them.
     """
     server = attacked(busy_answers=10**6, step_seconds=0.05)
     owner = Client(server.url)
@@ -212,7 +216,7 @@ def test_events_without_end_make_no_threads(attacked: Callable[..., AttackedServ
     owner.io.disconnect()
 
 
-def test_heads_that_never_end_hold_nobody_up(attacked: Callable[..., AttackedServer]) -> None:
+def test_unfinished_heads_delay_no_other_request(attacked: Callable[..., AttackedServer]) -> None:
     """Only 20 connections may wait with half a head: of 60, 40 are closed at once, the others after 2 seconds."""
     server = attacked(waiting_heads=20, head_seconds=2.0)
     is_well(server)
@@ -242,7 +246,7 @@ def test_a_head_over_its_bound_is_refused(attacked: Callable[..., AttackedServer
 
 
 def test_bodies_that_never_come_hold_no_thread(attacked: Callable[..., AttackedServer]) -> None:
-    """There are three times as many requests as threads, with a body that fits memory and one that does not."""
+    """Requests are three times as many as threads, with a body that fits memory and one that does not."""
     server = attacked(http_threads=6)
     is_well(server)
     threads = server.threads
@@ -276,7 +280,7 @@ def test_one_connection_too_many_waits_for_its_turn(attacked: Callable[..., Atta
         guest.close()
 
 
-def test_who_speaks_nonsense_is_put_out_without_a_word(attacked: Callable[..., AttackedServer]) -> None:
+def test_invalid_packets_end_the_connection_silently(attacked: Callable[..., AttackedServer]) -> None:
     """Invalid packets end the connection and invalid acknowledgements have no effect; the terminal stays clean."""
     server = attacked()
     for message in (b"\xc1", b"\x93\x01", b"\x80", event("", {})[:-1], msgspec.msgpack.encode({"type": 2, "nsp": "/"})):

@@ -70,7 +70,7 @@ def test_a_thread_that_fails_before_it_is_on_stage_leaves_nothing_there(make_ser
     assert client.do("create")["ok"]
 
 
-def test_who_joins_a_theater_that_is_closing_is_told_so(server, client, theater):
+def test_joining_a_closing_session_is_refused(server, client, theater):
     closing = server.theaters.get(theater)
     closing.close(Closing("unused"))
     assert "it had no viewers for a while" in client.refused("join", theater=theater)["message"]

@@ -137,7 +137,7 @@ def test_the_skip_link_every_canvas_beside_words_and_the_language_of_texts(open_
 
 
 def test_everything_focusable_shows_its_focus_and_follows_the_order_on_screen(open_page: OpenPage) -> None:
-    """One pass with Tab shows an outline at each stop, with regions in the order of their columns."""
+    """A pass with Tab shows an outline at each stop, with regions in the order of their columns."""
     page = open_page()
     prefill_and_step(page, 1)
     regions: list[str] = []

@@ -155,7 +155,7 @@ def test_a_comparison_that_comes_late_does_not_take_the_place_of_the_next(open_p
     expect(page.locator(".proof-list")).to_be_visible()
 
 
-def test_who_joins_late_compares_every_row_too(open_page: OpenPage) -> None:
+def test_a_late_viewer_compares_every_row_too(open_page: OpenPage) -> None:
     """Captures are sent with the newest records only; those of older ones are fetched."""
     page = open_page()
     prefill(page)

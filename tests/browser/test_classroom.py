@@ -90,7 +90,7 @@ def show(wall: Page, right: str = "") -> None:
     wall.click("#class-show-sure")
 
 
-def test_who_comes_in_sees_what_is_on_the_wall_goes_along_and_holds_no_secret(wall: Page, follow: Follow) -> None:
+def test_a_follower_sees_the_wall_follows_it_and_has_no_secret(wall: Page, follow: Follow) -> None:
     phone = follow()
     shows(phone, 1)
     step(wall)
@@ -213,7 +213,7 @@ def is_on_top(page: Page, selector: str) -> bool:
     return found
 
 
-def test_whoever_comes_for_the_first_time_is_in_the_class_and_a_question_is_on_top(wall: Page, come_in: Follow) -> None:
+def test_a_newcomer_is_in_the_class_with_its_question_on_top(wall: Page, come_in: Follow) -> None:
     """Followers join by link or code, on a phone or a laptop, before or during the question, or from another view."""
     early = [come_in(), come_in(typed=True), come_in(width=1366, height=768, has_touch=False)]
     for page in early:
@@ -234,7 +234,7 @@ def test_whoever_comes_for_the_first_time_is_in_the_class_and_a_question_is_on_t
     expect(wall.locator(".class-counted")).to_have_text("4 of 4 have answered")
 
 
-def test_who_has_wandered_off_has_the_lessons_question_too(wall: Page, come_in: Follow) -> None:
+def test_a_follower_in_another_view_has_the_lessons_question_too(wall: Page, come_in: Follow) -> None:
     """The question has its options although the page left before the lesson was loaded."""
     phone = come_in()
     phone.click("#class-self")
@@ -328,9 +328,7 @@ def test_the_teachers_first_page_is_the_start_of_a_class(open_page: OpenPage) ->
     expect(page.locator("#opening, #tour")).to_have_count(0)
 
 
-def test_the_doors_are_closed_from_the_desk_and_who_is_inside_comes_back(
-    wall: Page, follow: Follow, open_page: OpenPage
-) -> None:
+def test_closed_doors_refuse_newcomers_and_admit_members_again(wall: Page, follow: Follow, open_page: OpenPage) -> None:
     phone = follow()
     desk = open_desk(wall)
     desk.click(".class-origins summary")
@@ -704,7 +702,7 @@ def test_the_lesson_on_the_wall_is_asked_and_the_log_decides(wall: Page, follow:
     expect(wall.locator("#class-projector")).to_have_count(0)  # the answers do not cover what comes next
 
 
-def test_from_the_desk_one_sees_who_is_lost_takes_along_what_came_of_it_and_ends_it(wall: Page, follow: Follow) -> None:
+def test_the_desk_shows_lost_followers_exports_results_and_ends_the_class(wall: Page, follow: Follow) -> None:
     """Results of a class are stored only on request; removed members, and those present at its end, are notified."""
     phone = follow()
     phone.click("#class-lost")
@@ -742,7 +740,7 @@ def test_from_the_desk_one_sees_who_is_lost_takes_along_what_came_of_it_and_ends
 
 
 def test_next_alone_leads_a_class_through_a_lesson_and_on_to_the_next_one(wall: Page, follow: Follow) -> None:
-    """It asks each question, ends the lesson at its free part, and opens the next. Phones read in their languages."""
+    """Next asks each question, ends the lesson at its free part, and opens the next. Phones read in their languages."""
     phone, late = follow(), follow(locale="zh-CN", color_scheme="dark")
     desk = open_desk(wall)
     desk.select_option("#class-lesson", "asked-once")
@@ -796,7 +794,7 @@ def test_what_a_phone_has_put_aside_covers_no_button(wall: Page, follow: Follow)
 
 
 def test_a_guest_who_leaves_a_class_asks_for_nothing_that_is_refused(open_page: OpenPage, tmp_path: Path) -> None:
-    """It comes to where the code of the next class is typed."""
+    """The guest comes to the page where the code of the next class is typed."""
     server = Mortal(TOKENS[0], tmp_path)
     try:
         wall = teach(open_page, f"{server.url}/?token={TOKENS[0]}")
@@ -815,7 +813,7 @@ def test_a_guest_who_leaves_a_class_asks_for_nothing_that_is_refused(open_page: 
         server.kill()
 
 
-def test_the_film_is_shown_to_all_at_once_and_to_who_comes_later(open_page: OpenPage) -> None:
+def test_the_film_is_shown_to_all_at_once_and_to_latecomers(open_page: OpenPage) -> None:
     wall = open_page("/")
     wall.click("#btn-teach")
     wall.click("#class-open")

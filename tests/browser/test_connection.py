@@ -69,7 +69,7 @@ def test_a_viewer_far_behind_says_how_far_and_a_language_that_does_not_come_leav
     expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
 
 
-def test_a_reset_by_someone_else_is_told_and_who_left_for_a_recording_is_not_disturbed(open_page: OpenPage) -> None:
+def test_a_reset_by_another_page_is_announced_but_not_to_viewers_of_a_recording(open_page: OpenPage) -> None:
     """A page's own reset is not announced to it."""
     page = open_page()
     wait_until(page, "location.search.includes('theater=')")
@@ -192,7 +192,7 @@ def test_a_killed_server_leaves_a_log_to_read_and_a_way_to_start_again(open_page
         ("zh-CN", "服务器已停止。这次运行已不在服务器上。", "一恢复就会开始新的运行。"),
     ],
 )
-def test_who_starts_again_before_the_server_is_back_is_told_so_and_gets_a_run_when_it_is(
+def test_a_restart_while_the_server_is_away_is_announced_and_gets_a_run_later(
     open_page: OpenPage, mortal: Mortal, locale: str, stopped: str, awaited: str
 ) -> None:
     page = open_page(f"{mortal.url}/?num_blocks=64", locale=locale)

@@ -53,7 +53,7 @@ def test_every_panel_shows_every_record(open_page: OpenPage, size: tuple[int, in
         expect(page.locator("#sentence")).to_contain_text(f"{name}: ")
 
 
-def test_bytes_moved_and_who_waits_for_blocks_and_who_keeps_them_are_said(open_page: OpenPage) -> None:
+def test_moved_bytes_and_sequences_that_wait_for_or_hold_blocks_are_shown(open_page: OpenPage) -> None:
     page = open_page()
     drop_recording(page, GOLDEN)
     moved = 0

@@ -8,7 +8,7 @@ from tests.browser.driving import OpenPage, prefill, shows, step
 FOCUSED = "((e) => (e === document.body ? '' : e.id || e.className))(document.activeElement)"
 
 
-def test_who_skips_the_tour_goes_on_at_the_first_thing_to_do(open_page: OpenPage) -> None:
+def test_skipping_the_tour_focuses_the_first_thing_to_do(open_page: OpenPage) -> None:
     page = open_page(tour=True)
     expect(page.locator("#tour")).to_be_visible()
     expect(page.locator(".tour-ring")).to_be_visible()  # what it speaks of was brought into sight

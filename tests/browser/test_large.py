@@ -282,7 +282,7 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     server.close()
 
 
-def test_who_comes_late_to_a_long_live_run_sees_it_in_windows(open_page, short):
+def test_a_late_viewer_sees_a_long_live_run_in_windows(open_page, short):
     """The view grows with the run; after a reset the whole run is loaded again."""
     client = short.client()
     theater = client.do("create", name="long")["theater"]

@@ -128,7 +128,7 @@ WITH_WAITING = [
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 844)])
 @pytest.mark.parametrize("lesson", WITH_WAITING)
-def test_who_waits_by_the_text_is_seen_beside_it(open_page: OpenPage, lesson: str, width: int, height: int) -> None:
+def test_waiting_sequences_are_shown_beside_the_text(open_page: OpenPage, lesson: str, width: int, height: int) -> None:
     page = open_page(f"/?distance=learn&lesson={lesson}", until=".article", width=width, height=height)
     checked = 0
     for _ in range(MOST):

@@ -131,7 +131,7 @@ def test_a_prediction_is_made_on_the_stage_and_in_the_end_the_run_is_the_learner
 
 
 @pytest.mark.parametrize(("width", "height", "theme"), [(390, 844, "dark"), (1280, 800, "light")])
-def test_nothing_stands_in_the_way_of_anybody(open_page: OpenPage, width: int, height: int, theme: str) -> None:
+def test_nothing_blocks_a_learner(open_page: OpenPage, width: int, height: int, theme: str) -> None:
     page = open_with_axe(open_page, f"{TWO}&theme={theme}", width=width, height=height, until=".article")
     to_the_second(page)
     give(page, "15")
@@ -310,7 +310,7 @@ def answer_all(page: Page, option: int | None) -> None:
     pytest.fail("the test does not end")
 
 
-def test_on_a_phone_too_the_slot_of_a_question_is_shown_and_who_returns_is_where_they_were(open_page: OpenPage) -> None:
+def test_on_a_phone_the_slot_of_a_question_is_shown_and_the_position_is_restored(open_page: OpenPage) -> None:
     page = open_two(open_page, width=390, height=844)
     give(page, "1")
     page.click("#lesson-go")
@@ -358,7 +358,7 @@ def test_a_lesson_about_the_pool_shows_it_whole_and_goes_from_model_to_model(ope
         expect(page.locator(".lesson-regions .figures")).to_contain_text(held)
 
 
-def test_a_knob_a_sandbox_and_for_who_has_time_the_allocators_work(open_page: OpenPage) -> None:
+def test_a_knob_a_sandbox_and_the_optional_allocator_exercise(open_page: OpenPage) -> None:
     """The sandbox is followed by another run, in whose steps each sequence needs a block: one is dragged, one tapped,
     the others are chosen by keys.
     """
@@ -421,7 +421,7 @@ def test_a_knob_a_sandbox_and_for_who_has_time_the_allocators_work(open_page: Op
     expect(page.locator(".work-result")).to_have_count(3)
 
 
-def test_the_allocators_desk_stands_in_nobodys_way(open_page: OpenPage) -> None:
+def test_the_allocators_desk_covers_nothing(open_page: OpenPage) -> None:
     page = open_with_axe(open_page, "/?distance=learn&lesson=pages", width=390, height=844, until=".article")
     unsurely_to(page, ".desk")
     page.locator('.desk-chip[data-head="true"]').click()

@@ -62,7 +62,7 @@ def test_going_back_shows_what_was_and_live_comes_back(open_page: OpenPage) -> N
     shows(page, 5)
 
 
-def test_who_comes_by_a_shared_link_is_asked_before_driving_the_owners_run(open_page: OpenPage) -> None:
+def test_a_shared_link_asks_before_its_visitor_drives_the_owners_run(open_page: OpenPage) -> None:
     """A run of the visitor's own leaves the owner's run in place in each view; taking it over makes the visitor its
     driver.
     """

@@ -181,7 +181,7 @@ def test_without_the_outliers_beside_it_the_table_has_every_figure(open_page: Op
     expect(page.locator(".request-timeline")).to_be_visible()
 
 
-def test_goodput_under_an_objective_of_ones_own_and_who_missed_it(open_page: OpenPage) -> None:
+def test_goodput_under_a_chosen_objective_and_the_requests_that_missed_it(open_page: OpenPage) -> None:
     """The recorded times vary, so a very wide and a very narrow objective are used."""
     page = open_page("/?recording=rec-preemption&detail=requests&lang=en", connection="replay", width=1920, height=1080)
     goodput = page.locator(".goodput-said")

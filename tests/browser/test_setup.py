@@ -95,7 +95,7 @@ def test_a_language_is_remembered_and_has_prompts_of_its_own_until_one_is_sent(o
     expect(page.locator("#prompt")).to_have_value("空山新雨后，")
 
 
-def test_one_key_tells_the_same_for_who_knows_the_words(open_page: OpenPage) -> None:
+def test_one_key_switches_to_the_sentences_for_experts(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     expect(page.locator("#sentence")).to_contain_text("The model read the whole prompt at once: 16 tokens")
@@ -188,7 +188,7 @@ def test_a_link_carries_what_differs_from_the_server_and_nothing_else(open_page:
     wait_until(page, f"{SHOWN} >= 2")  # 16 tokens in two chunks of 8
 
 
-def test_who_joins_sees_the_settings_of_the_run(open_page: OpenPage) -> None:
+def test_a_second_page_shows_the_settings_of_the_run(open_page: OpenPage) -> None:
     page = open_page("/?max_num_seqs=5&scheduling_policy=priority")
     theater = theater_of(page)
     other = open_page(f"/?theater={theater}")

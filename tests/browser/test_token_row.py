@@ -210,7 +210,7 @@ def test_without_movement_a_step_is_there_at_once(open_page: OpenPage, motion: b
     assert moved == 0
 
 
-def test_the_strip_follows_the_newest_column_unless_somebody_scrolled_away(open_page: OpenPage) -> None:
+def test_the_token_row_follows_the_newest_column_unless_it_was_scrolled(open_page: OpenPage) -> None:
     page = open_page("/?motion=0")
     prefill(page)
     step(page, 8)

@@ -118,7 +118,7 @@ def test_a_reload_in_the_middle_goes_on_where_it_was(open_page: OpenPage) -> Non
     at(page, "again", False)
 
 
-def test_somebody_invited_by_a_link_is_not_taken_on_a_tour(open_page: OpenPage) -> None:
+def test_a_visit_by_link_starts_no_tour(open_page: OpenPage) -> None:
     host = open_page()
     expect(host).to_have_url(re.compile("theater="))
     page = open_page("/?" + host.url.split("?")[1], tour=True)

@@ -85,7 +85,7 @@ test("lanes take turns, one step each, to their end", async () => {
   );
 });
 
-test("lanes whose arrays nobody wants capture nothing", async () => {
+test("lanes whose arrays are not needed capture nothing", async () => {
   for (const captures of [false, true]) {
     const server = new Server();
     await make({ captures }).step(wish(0));
@@ -108,7 +108,7 @@ test("another wish while the first is set up: its logs are the ones that are the
   assert.deepEqual([lanes.phase.value, lanes.numSteps.value, server.theaters.size], ["ready", 1, 2]);
 });
 
-test("a reset in the middle of a step leaves nobody waiting", async () => {
+test("a reset in the middle of a step leaves no step waiting", async () => {
   const { lanes } = begin();
   await lanes.step(wish(1));
   const running = lanes.run(wish(1));
@@ -241,7 +241,7 @@ test("begun anew, the runs before are there until the others come", async () => 
   assert.deepEqual([seeds(lanes), lanes.numSteps.value, lanes.phase.value], [[3, 4], 0, "ready"]);
 });
 
-test("who leaves lanes of which nothing is computed gives their theaters back; others wait, and do not run", async () => {
+test("leaving lanes without a computed step closes their sessions; others wait, and do not run", async () => {
   const { server, lanes } = begin();
   await lanes.prepare(wish(1));
   lanes.leave();

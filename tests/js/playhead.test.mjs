@@ -199,7 +199,7 @@ test("a new log is shown at once, whatever moved before", () => {
   assert.equal(store.state.value.index, 0);
 });
 
-test("who watches one phase is not woken by the others", () => {
+test("a subscriber of one phase is not called for the others", () => {
   let woken = { attend: 0, all: 0 };
   const stop = [
     effect(() => (moment.phase("attend"), (woken.attend += 1))),

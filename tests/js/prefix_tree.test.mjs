@@ -10,7 +10,7 @@ import { TraceLog } from "../../static/js/core/log.js";
 import { branchesOf, rowsOf } from "../../static/js/core/prefix_branches.js";
 import { wouldHit } from "../../static/js/core/prefix_hit.js";
 import { prefixTree } from "../../static/js/core/prefix_tree.js";
-import { answer, asked } from "../../static/js/panels/prefix/ask.js";
+import { answer, queried } from "../../static/js/panels/prefix/ask.js";
 import { drawing, own } from "../../static/js/state/store.js";
 import { evicted, hybrid, logOf, reused, shared } from "./histories.mjs";
 import { bytes, op } from "./log_builder.mjs";
@@ -85,7 +85,7 @@ test("two that begin alike share a block, which is held by both", () => {
   assert.deepEqual([root.kind, root.refs, root.blocks[0].block_id, root.findable], ["held", 2, 0, true]);
 });
 
-test("what nobody holds is reusable until it is evicted, and then says where it went", () => {
+test("content without owners is reusable until it is evicted, and then shows its eviction", () => {
   assert.equal(treeAt(reused(), 1).roots[0].kind, "reusable");
   const log = evicted();
   const after = log.stateAt(3);
@@ -192,7 +192,7 @@ test("no hit is predicted where a head or layer is off", () => {
     Object.assign(log.header.engine, { ablate });
     own.log.value = log;
     own.numRecords.value = log.length;
-    asked.value = { text: "a", tokens: [1, 2, 5] };
+    queried.value = { text: "a", tokens: [1, 2, 5] };
     return [0, 1, 2].map((index) => {
       drawing.value = index;
       return answer.value?.way.length ?? null;

@@ -139,7 +139,7 @@ def late_focus(text: str) -> list[int]:
     return found
 
 
-def test_focus_moves_before_anybody_can_type() -> None:
+def test_focus_moves_before_the_first_paint() -> None:
     """Moving the focus after the first paint would interrupt typing elsewhere."""
     found = {path.relative_to(JS).as_posix(): late_focus(path.read_text("utf-8")) for path in sorted(JS.rglob("*.js"))}
     assert {name: lines for name, lines in found.items() if lines} == {}

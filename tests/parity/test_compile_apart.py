@@ -68,7 +68,7 @@ def test_what_another_process_compiled_serves(folder: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_it_ends_with_who_waits_for_it(folder: Path, tmp_path: Path) -> None:
+def test_it_ends_with_the_process_that_waits_for_it(folder: Path, tmp_path: Path) -> None:
     task = {"name": str(folder), "dtype": "auto", "num_threads": 1}
     with subprocess.Popen(COMMAND, env=environment(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.communicate(json.dumps(task).encode() + b"\n", timeout=60)  # and the input ends

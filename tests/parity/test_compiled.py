@@ -463,7 +463,7 @@ def test_two_models_that_are_compiled_at_once_are_both_compiled() -> None:
     assert all(model.compiled is not None for model in models)
 
 
-def test_a_compiled_model_that_nobody_holds_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_model_without_references_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "forward_key", lambda *_: None)  # it is traced here, not found in the cache
     model = from_module(tiny_model("llama", seed=3, num_hidden_layers=1))
     compile_in_background(model).join()

@@ -222,7 +222,7 @@ def noted(log: AccessLog, path: str) -> None:
     log.note({"REQUEST_METHOD": "GET", "PATH_INFO": path}, began=0.0, seconds=0.1, status=200, num_bytes=1)
 
 
-def test_a_file_that_takes_nothing_holds_nobody_up_and_says_how_many_were_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blocked_file_delays_no_request_and_lost_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """While one line is written, 3 wait and 5 are lost; the next line that is accepted reports the number."""
     monkeypatch.setattr(access_log, "MAX_WAITING", 3)
     out = Stuck()

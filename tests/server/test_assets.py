@@ -51,7 +51,7 @@ def test_modules_are_found_through_every_form_of_import(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["first.js", "js/main.js", "css/base.css", "vendor/preact/preact.js", "icon.svg"])
-def test_text_is_compressed_for_who_takes_it(server, name):
+def test_text_is_compressed_for_clients_that_accept_it(server, name):
     address = f"{server.url}/static/{name}"
     content = sent(name)
     plain = requests.get(address, headers={"Accept-Encoding": "identity"})
@@ -150,7 +150,7 @@ def test_one_connection_brings_many_files_and_whatever_else(server):
     assert answer.status == 200 and b"true" in answer.read() and connection.sock is first
 
 
-def test_who_asks_to_close_is_obeyed_and_an_old_client_too(server):
+def test_a_request_to_close_is_followed_also_by_an_old_client(server):
     host, port = server.url.removeprefix("http://").split(":")
     for lines in (
         "GET /static/icon.svg HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",

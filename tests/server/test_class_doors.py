@@ -108,9 +108,7 @@ def test_one_address_leaves_seats_for_the_others(found: Classroom, monkeypatch: 
     found.enter("other", "other", "en", "10.0.0.2")
 
 
-def test_what_was_answered_and_who_drives_outlast_an_hour_away(
-    found: Classroom, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_and_the_driver_outlast_an_hour_away(found: Classroom, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood evicts seats that have answered last, with their answers; the seat that drives stays."""
     monkeypatch.setattr(admission, "EXPIRE_SECONDS", 0.0)
     found.ask("number", "?", [])

@@ -69,7 +69,7 @@ def listed(room: Room) -> list[dict[str, Any]]:
     return found
 
 
-def test_nothing_of_a_class_is_written_unless_somebody_asks(make_server: Callable[..., Server], tmp_path: Path) -> None:
+def test_a_class_is_written_only_on_request(make_server: Callable[..., Server], tmp_path: Path) -> None:
     room = Room(make_server(token=TOKEN, data_dir=tmp_path))
     a_class(room)
     assert listed(room) == []
@@ -112,7 +112,7 @@ def test_a_kept_class_outlives_the_server(make_server: Callable[..., Server], tm
     assert listed(second) == []
 
 
-def test_who_may_keep(make_server: Callable[..., Server], tmp_path: Path) -> None:
+def test_permission_to_store_a_class(make_server: Callable[..., Server], tmp_path: Path) -> None:
     room = Room(make_server(token=TOKEN, data_dir=tmp_path))
     guest, _ = room.follower()
     owner = room.member(headers=OWNER)

@@ -35,7 +35,7 @@ def test_the_way_in(room: Room) -> None:
     assert again.headers["Set-Cookie"] is None  # the seat that one has
 
 
-def test_whatever_the_door_names_loads_before_anybody_has_come_in(room: Room) -> None:
+def test_the_entry_pages_files_load_without_a_pass(room: Room) -> None:
     """Style sheets and icon of the entry page load with a right or a wrong code; no other file of these folders
     does.
     """
@@ -83,7 +83,7 @@ def test_all_see_where_the_presenter_looks_and_late_ones_too(room: Room) -> None
     wait_for(lambda: early.records() and early.records() == late.records())
 
 
-def test_nobody_but_the_driver_commands_the_classes_run(room: Room) -> None:
+def test_only_the_driver_commands_the_classes_run(room: Room) -> None:
     """Other owners may not; a seat that is handed control may, until it is taken back."""
     theater = room.on_stage()
     guest, entered = room.follower()
@@ -186,7 +186,7 @@ def test_what_is_an_answer(room: Room, kind: str, good: list[Any], bad: list[Any
         assert guest.refused("class_answer", poll=poll, round=0, given=given)["code"] == "bad_request"
 
 
-def test_who_comes_back_has_seat_name_and_answer(room: Room) -> None:
+def test_a_returning_follower_has_seat_name_and_answer(room: Room) -> None:
     cookie = room.ticket()
     before, entered = room.follower(cookie)
     before.do("class_rename", name="  Ada   Lovelace ")
@@ -268,7 +268,7 @@ def test_a_guests_steps_are_under_way_until_they_are_done(room: Room) -> None:
     guest.do("step", theater=theater)  # they are done, and one may go on
 
 
-def test_a_remote_presses_and_nobody_else(room: Room) -> None:
+def test_only_a_remote_presses(room: Room) -> None:
     guest, entered = room.follower()
     assert guest.refused("class_press", id=room.id, key="next")["code"] == "forbidden"
     guest.do("class_wish", wish="remote")
@@ -302,7 +302,7 @@ def test_lost_is_a_mark_on_the_presenters_line(room: Room) -> None:
     assert not guest.do("class_lost", lost=False)["lost"]
 
 
-def test_who_is_sent_away_is_out(room: Room) -> None:
+def test_a_removed_follower_is_out(room: Room) -> None:
     theater = room.on_stage()
     guest, entered = room.follower()
     guest.do("join", theater=theater)
@@ -322,7 +322,7 @@ def test_a_flood_of_guesses_shuts_out_its_own_address_alone(room: Room) -> None:
     assert room.get(f"/j/{code}", **other).status == 303
 
 
-def test_guesses_are_few_and_shut_nobody_out_who_has_the_link(room: Room) -> None:
+def test_guesses_are_limited_and_block_no_client_with_the_link(room: Room) -> None:
     statuses = [404]
     while statuses[-1] == 404 and len(statuses) < 2000:  # each second allows another one, however slow the machine is
         statuses.append(room.get(f"/j/22222{chr(97 + len(statuses) % 20)}").status)

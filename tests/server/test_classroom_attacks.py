@@ -70,7 +70,7 @@ def one_sentence(answers: list[dict[str, Any]]) -> None:
         ("tokenize", {"text": "x" * 4_000}),
     ],
 )
-def test_a_flood_of_events_keeps_nobody_else_waiting(room: Room, event: str, body: dict[str, Any]) -> None:
+def test_a_flood_of_events_delays_no_other_client(room: Room, event: str, body: dict[str, Any]) -> None:
     theater = room.on_stage()
     room.presenter.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 64})
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
@@ -133,7 +133,7 @@ def test_every_event_of_the_presenter_is_tried() -> None:
     assert {name.removeprefix("class_") for name in CLASS_EVENTS} == followers | tried | {"open", "present"}
 
 
-def test_nobody_answers_for_another(room: Room) -> None:
+def test_a_seat_cannot_answer_for_another(room: Room) -> None:
     victim, entered = room.follower()
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
     victim.do("class_answer", poll=0, round=0, given=7)

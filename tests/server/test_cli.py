@@ -305,7 +305,7 @@ def test_a_user_without_a_home_has_a_command_line(capsys, monkeypatch):
     assert status == 0 and "kvtheater-" in out
 
 
-def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
+def test_a_request_to_the_hub_is_announced_before_it_is_sent(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from app.models import live_model

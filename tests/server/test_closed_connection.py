@@ -71,7 +71,7 @@ def port() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("path", ["/send", "/listen"])
-def test_who_waits_on_a_connection_is_woken_when_it_is_closed(port: int, path: str) -> None:
+def test_closing_a_connection_wakes_its_waiting_greenlets(port: int, path: str) -> None:
     ENDED.clear()
     for count in range(1, 6):
         client = socket.create_connection(("127.0.0.1", port), timeout=10)

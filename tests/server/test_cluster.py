@@ -89,9 +89,7 @@ def test_many_clients_at_once(apart: Serving, expected: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_an_instance_that_ends_costs_nobody_a_wrong_answer(
-    apart: Serving, expected: str, index: int, tmp_path: Path
-) -> None:
+def test_an_ending_instance_causes_no_wrong_answer(apart: Serving, expected: str, index: int, tmp_path: Path) -> None:
     """Requests of an instance that ends are answered, or fail with its error; later ones are served."""
     assert apart.post().status_code == 200
     theater = apart.theaters[0]

@@ -93,7 +93,7 @@ def test_others_wait_in_order_and_are_told(make_room: Callable[[int], LabRoom]) 
     wait_for(lambda: mine(third).get("lab"))
 
 
-def test_who_has_left_gives_the_place_to_who_waits(
+def test_a_place_that_is_left_goes_to_the_next_in_the_queue(
     make_room: Callable[[int], LabRoom], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = make_room(1)
@@ -109,7 +109,7 @@ def test_who_has_left_gives_the_place_to_who_waits(
     assert mine(second)["lab"] != lab
 
 
-def test_who_waits_and_has_gone_waits_no_more(
+def test_a_disconnected_seat_leaves_the_queue(
     make_room: Callable[[int], LabRoom], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = make_room(1)
@@ -125,7 +125,7 @@ def test_who_waits_and_has_gone_waits_no_more(
     wait_for(lambda: mine(third).get("lab"))
 
 
-def test_an_idle_lab_goes_to_who_waits_and_one_at_work_does_not(
+def test_an_idle_lab_goes_to_the_queue_and_a_working_one_does_not(
     make_room: Callable[[int], LabRoom], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = make_room(1)
@@ -161,7 +161,7 @@ def test_labs_end_with_the_class_and_when_the_presenter_says_so(make_room: Calla
     assert len(room.server.theaters.all()) == 1
 
 
-def test_who_is_sent_away_has_no_lab(make_room: Callable[[int], LabRoom]) -> None:
+def test_a_removed_follower_has_no_lab(make_room: Callable[[int], LabRoom]) -> None:
     room = make_room(1)
     one, entered = room.follower()
     lab = one.do("class_lab", open=True)["lab"]

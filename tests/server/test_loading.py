@@ -132,7 +132,7 @@ def test_every_event_is_answered_before_there_is_a_model(early: Early) -> None:
     assert early.viewer.do("bench_follow")["status"]["state"] == "idle"
 
 
-def test_who_is_connected_hears_each_stage_in_its_order_and_can_begin(early: Early) -> None:
+def test_connected_clients_get_each_loading_stage_in_order(early: Early) -> None:
     for stage in LOADING_STAGES:
         early.served.begin(stage)
     early.served.have(FakeModel())
@@ -153,7 +153,7 @@ def test_who_is_connected_hears_each_stage_in_its_order_and_can_begin(early: Ear
     assert early.viewer.do("step", theater=theater)["num_records"] == 2
 
 
-def test_who_comes_later_hears_how_far_it_is(early: Early) -> None:
+def test_late_clients_get_the_current_loading_stage(early: Early) -> None:
     early.served.have(FakeModel())
     late = StatusViewer(early.url)
     wait_for(lambda: late.models)

@@ -131,7 +131,7 @@ def test_of_a_watched_server_no_request_is_known(tmp_path):
         made.extensions["kvtheater"].close()
 
 
-def test_who_comes_late_to_a_long_live_run_is_told_in_windows(server, client, theater, monkeypatch):
+def test_a_late_client_of_a_long_live_run_gets_windows(server, client, theater, monkeypatch):
     """The run continues, and the index grows with it. A client that requests records gets records."""
     monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
     client.do("submit", theater=theater, prompts=[{"text": "one two three"}], sampling={"max_tokens": 40})
@@ -161,9 +161,7 @@ def test_who_comes_late_to_a_long_live_run_is_told_in_windows(server, client, th
     wait_for(lambda: late.resets and sum(len(batch["records"]) for batch in late.batches) == 1, "the next run")
 
 
-def test_who_follows_a_run_is_told_once_that_it_is_long_and_may_then_do_without_its_records(
-    server, client, theater, monkeypatch
-):
+def test_a_viewer_is_notified_once_of_a_long_run_and_may_decline_its_records(server, client, theater, monkeypatch):
     """Records are sent until the client joins again for windows; the next run is sent whole again."""
     monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
     plain = server.client()

@@ -9,7 +9,7 @@ from tests.server.conftest import wait_for
 from tests.server.fake import FakeEngine
 
 
-def test_the_roofs_are_measured_when_somebody_asks(server):
+def test_the_roofs_are_measured_on_request(server):
     assert requests.get(f"{server.url}/api/model").json()["machine"]["roofs"] is None
     roofs = requests.get(f"{server.url}/api/machine").json()["roofs"]
     assert roofs["flops_per_second"] == 2e9 and roofs["bytes_per_second"] == 1e9 and roofs["copy_runs"] == 5

@@ -133,7 +133,7 @@ def test_two_that_ask_at_once_wait_for_one_reading(server: Several) -> None:
     assert server.listed()["one"]["theaters"] == 2
 
 
-def test_who_asks_for_a_model_that_takes_long_is_told_to_ask_again(
+def test_a_request_for_a_slow_model_is_answered_loading(
     server: Several, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.models.registry.WAIT", 0.5)

@@ -299,7 +299,7 @@ def test_one_that_leaves_while_it_waits_for_a_whole_answer_is_noticed_too(api: A
     wait_for(lambda: api.served.engine.num_active == 0 and api.held() == 0, "its blocks")
 
 
-def test_who_reads_slowly_holds_neither_the_engine_nor_blocks(api: Api) -> None:
+def test_a_slow_reader_holds_neither_the_engine_nor_blocks(api: Api) -> None:
     slow = api.open(prompt=STORY, max_tokens=900, ignore_eos=True, stream=True)
     quick = api.client().completions.create(model="bundled", prompt=POEM, max_tokens=4, temperature=0)
     assert quick.choices[0].text

@@ -76,7 +76,7 @@ def test_a_client_that_takes_a_little_at_a_time_gets_all_of_it(api: Api, monkeyp
         assert [choice["finish_reason"] for choice in own] == [None] * (len(own) - 1) + ["length"]
 
 
-def test_a_client_that_is_gone_is_met_by_whoever_writes(api: Api) -> None:
+def test_a_departed_client_is_noticed_by_any_writer(api: Api) -> None:
     with api.open(prompt=STORY, max_tokens=400, ignore_eos=True, stream=True) as connection:
         connection.recv(1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset

@@ -1,4 +1,4 @@
-"""With clients that leave at random, the clients' counts, the log and /metrics agree.
+"""Clients leave at random, and their counts, the log and /metrics agree.
 
 `python -m tests.load.api --leaves 0.33 --rounds 1` is the same with 64 clients, for longer.
 """
@@ -19,7 +19,7 @@ from tests.server.apis import CONFIG, served_api
 from tests.server.conftest import wait_for
 
 
-def test_who_leaves_takes_nothing_along_and_is_counted_once(tmp_path: Path) -> None:
+def test_a_leaving_client_frees_everything_and_is_counted_once(tmp_path: Path) -> None:
     """The pool has 64 blocks of 4 for 8 places and 16 clients, so requests are preempted and blocks evicted too."""
     with served_api(config=replace(CONFIG, num_blocks=64, max_model_len=128)) as api:
         load = [sys.executable, "-m", "tests.load.api_client", str(api.port), "16", "1.0", "0.4", "7"]

@@ -59,7 +59,7 @@ def test_a_batch_for_many_counts_once_for_all_and_in_full_for_each() -> None:
     assert ledger.total == 0
 
 
-def test_when_all_together_have_too_much_who_has_most_is_given_up() -> None:
+def test_beyond_the_total_limit_the_client_with_the_most_is_disconnected() -> None:
     """The sum of 90 + 85 + 70 is 245; 10 more for the third make 255 of 250, and the first has the most."""
     ledger, given_up = Ledger(LIMITS), list[str]()
     first, second, third = (outbox(ledger, given_up, name) for name in ("first", "second", "third"))

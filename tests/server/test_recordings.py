@@ -228,7 +228,7 @@ def test_an_upload_that_was_cut_off_is_kept_as_far_as_it_goes(server, recorded):
     assert "the file ends inside" in entry["summary"]["damage"] and entry["summary"]["num_records"] >= 10
 
 
-def test_a_header_that_no_run_can_have_is_told_to_who_opens_it(server, client, recorded):
+def test_opening_a_recording_with_an_impossible_header_is_refused(server, client, recorded):
     payload = requests.get(f"{server.url}/api/theaters/{recorded['id']}/header").content
     header = codec.decode(payload, Header)
     header.engine["num_blocks"] = 1 << 40

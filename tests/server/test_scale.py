@@ -148,7 +148,7 @@ def test_at_every_end_of_a_range_there_is_an_answer_or_a_sentence_in_both_langua
                 assert way["placement"] or "zh" in way["refused"], f"{name}={value}: {way['refused']}"
 
 
-def test_a_card_that_nobody_measured_this_model_on_is_said() -> None:
+def test_a_gpu_on_which_the_model_was_not_measured_is_named() -> None:
     query = MultiDict({"model": "llama-3.1-8b", "prefill_gpu": "h100-80gb", "decode_gpu": "h100-80gb"})
     for way in placements(query)["ways"]:
         assert "the layers of Llama 3.1 8B were not measured on H100" in (way["refused"] or {})["en"]
@@ -212,7 +212,7 @@ def test_a_card_carries_the_error_of_layers_that_were_measured_on_it_or_on_other
 
 
 def test_a_bound_counts_experts_as_they_were_published(server) -> None:
-    """Of a token's parameters of gpt-oss-120b, 3.58 G are experts of 4.25 bits; embedding and output are 579 M each."""
+    """A token of gpt-oss-120b uses 3.58 G parameters of experts of 4.25 bits; embedding and output are 579 M each."""
     given = {"model": "gpt-oss-120b", "gpu": "h100-80gb", "batch": "1", "context": "1", "contexts": "1"}
     found = requests.get(f"{server.url}/api/scale/roofline", given).json()
     assert (found["dtype"], found["experts_in"]) == ("float16", "mxfp4")

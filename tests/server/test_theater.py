@@ -21,7 +21,7 @@ def test_create_gives_an_empty_log_with_its_header(client):
     assert made["status"]["error"] is None
 
 
-def test_prefill_stops_when_nobody_else_can_be_admitted(client):
+def test_prefill_stops_when_no_sequence_can_be_admitted(client):
     """The only place is taken by the first prompt; the next step only decodes it, and prefill ends there."""
     theater = client.do("create", config={"max_num_seqs": 1})["theater"]
     client.do("submit", theater=theater, prompts=[{"text": "abc"}, {"text": "de"}], sampling={"max_tokens": 50})
@@ -169,7 +169,7 @@ def test_a_prompt_comes_in_after_so_many_steps(client, theater):
     assert kinds(client)[:5] == [("submit", 0), ("step", 1), ("step", 2), ("submit", 2), ("step", 3)]
 
 
-def test_a_prompt_that_would_wait_for_steps_that_nobody_takes_comes_in_at_once(client, theater):
+def test_a_delayed_prompt_is_submitted_at_once_if_the_engine_is_idle(client, theater):
     prompts = [{"text": "ab"}, {"text": "abc", "after_steps": 1000}]
     client.do("submit", theater=theater, prompts=prompts, sampling={"max_tokens": 2})
     client.do("step", theater=theater, count=3)

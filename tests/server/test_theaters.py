@@ -26,7 +26,7 @@ def test_too_many_theaters(make_server):
     assert error["code"] == "too_many_theaters" and "2" in error["message"]
 
 
-def test_a_theater_that_nobody_watches_makes_room(make_server):
+def test_a_session_without_viewers_is_replaced(make_server):
     server = make_server(max_theaters=2, reclaim_seconds=0)
     client = server.client()
     old = client.do("create")["theater"]

@@ -174,7 +174,7 @@ def test_records_wait_for_the_acknowledgement_of_a_join_however_long_that_takes(
     assert one_round.heard == ["joined", 0]
 
 
-def test_who_joins_again_in_the_middle_of_a_round_gets_nothing_of_what_it_was_served_before(one_round: Round) -> None:
+def test_rejoining_during_a_round_discards_the_earlier_position(one_round: Round) -> None:
     """A viewer rejoins after the round has read the list of viewers: its next records are the first ones."""
 
     def look() -> None:
@@ -230,7 +230,7 @@ def test_what_a_viewer_has_not_acknowledged_is_bounded(one_round: Round, monkeyp
     wait_for(lambda: one_round.heard == ["joined", 0, 1, 2, 3, 4, 5])
 
 
-def test_a_slow_viewer_delays_nobody_and_misses_nothing(server, client, theater, monkeypatch):
+def test_a_slow_viewer_delays_no_other_and_misses_nothing(server, client, theater, monkeypatch):
     for bound in ("WINDOW", "ASK"):
         monkeypatch.setattr(f"app.session.broadcast.{bound}", 1)  # a byte: each batch is waited for
     slow = server.client()

@@ -252,7 +252,7 @@ def test_what_is_no_frame_is_nothing(room: Room, make_worker: Any, redis_server:
     stranger.close()
 
 
-def test_a_slow_follower_of_a_worker_delays_nobody(
+def test_a_slow_follower_of_a_worker_delays_no_other(
     room: Room, make_worker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for bound in ("WINDOW", "ASK"):
@@ -300,7 +300,7 @@ def test_other_http_is_asked_of_the_server(room: Room, make_worker: Any, tmp_pat
     )  # the server's words
 
 
-def test_a_proxy_on_this_machine_is_believed_for_whom_it_asks(room: Room, make_worker: Any) -> None:
+def test_a_local_proxy_is_trusted_for_its_clients_addresses(room: Room, make_worker: Any) -> None:
     """Clients behind a local nginx count by their own addresses, at the entry and in their seats; remote proxies are
     not trusted.
     """

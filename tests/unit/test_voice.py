@@ -91,6 +91,23 @@ def odd_comments() -> list[str]:
     return found
 
 
+def odd_test_names() -> list[str]:
+    """Names of tests with pronouns of persons, which hide the subject."""
+    word = r"(?<![^\W_])(?:nobody|nobodys|somebody|anybody|whoever|whom)(?![^\W_])"
+    scripts = [(path, path.read_text("utf-8")) for path in sorted((ROOT / "tests" / "js").glob("*.test.mjs"))]
+    return [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and re.search(word, node.name)
+    ] + [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, text in scripts
+        for name in re.findall(r'\btest\("([^"]+)"', text)
+        if re.search(word, name)
+    ]
+
+
 def retired_modules() -> list[str]:
     """Modules and folders below app, engine and static/js with a retired name."""
     files = [path for folder in ("app", "engine", "static/js") for path in (ROOT / folder).rglob("*") if path.is_file()]
@@ -140,6 +157,10 @@ def test_comments_of_scripts_begin_with_a_verb_or_name_the_thing() -> None:
 
 def test_names_are_those_of_the_field() -> None:
     assert not odd_names(), odd_names()
+
+
+def test_names_of_tests_have_a_subject() -> None:
+    assert not odd_test_names(), odd_test_names()
 
 
 def test_limits_are_named_max() -> None:

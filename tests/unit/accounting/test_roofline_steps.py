@@ -65,7 +65,7 @@ def test_long_contexts_never_cross() -> None:
 
 @pytest.mark.parametrize("context", [1, 20, 200])
 def test_with_experts_what_is_called_a_bound_is_one(context: int) -> None:
-    """Of 9,100 layer parameters 8,100 are the 27 experts of 30 that a token does not choose, 300 each. The bound reads
+    """The 27 experts of 30 that a token does not choose are 8,100 of 9,100 layer parameters, 300 each. The bound reads
     1,000 for any batch; even choices read more.
     """
     times = small(num_params=9_100 + 100, num_active_params=1_000 + 100, num_experts=30, num_experts_per_tok=3)

@@ -87,7 +87,7 @@ def test_a_latent_vector_is_not_its_heads() -> None:
 
 
 def test_weights_of_four_bits_are_more_than_a_quarter() -> None:
-    """Of Llama 3.1 8B, the embedding and output of 2 · 128,256 · 4,096 weights stay in 16 bits, and 128 others share a
+    """Llama 3.1 8B has an embedding and output of 2 · 128,256 · 4,096 weights in 16 bits; of the others, 128 share a
     scale of 16 bits: 5.70 GB, where a quarter of 16.06 would be 4.02.
     """
     found = answer_of(model="llama-3.1-8b", dtype="int4")
@@ -157,8 +157,8 @@ def model(**more: Any) -> Architecture:
 
 
 def test_what_a_gpu_holds() -> None:
-    """Of 1,000 bytes 900 are used, 100 for weights and 100 reserved, which leaves 700 for blocks of 4 tokens of 2
-    bytes: 87.
+    """A GPU of 1,000 bytes, 900 of them used, has 700 left after 100 for weights and 100 reserved: 87 blocks of 4
+    tokens of 2 bytes.
     """
     load = Load(context=17, max_model_len=50, shared_prefix=9, block_size=4, reserve_bytes=100)
     cost = Cost(model(), Stored(weights=WeightStore(each=1), element=1), load)

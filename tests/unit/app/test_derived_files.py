@@ -103,7 +103,7 @@ def test_what_turns_out_to_be_damaged_while_a_run_goes_on_is_made_anew(log_index
 
 
 @pytest.mark.slow
-def test_where_nobody_asks_any_more_it_ends_and_is_made_anew_for_who_asks(
+def test_an_unused_build_ends_and_restarts_on_the_next_request(
     log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)

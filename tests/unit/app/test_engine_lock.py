@@ -48,7 +48,7 @@ def test_one_that_asks_again_at_once_does_not_starve_another():
     assert handed and all(a != b for a, b in handed)
 
 
-def test_who_waited_too_long_has_no_turn_and_stands_in_nobodys_way():
+def test_a_thread_that_waited_too_long_gets_no_turn_and_blocks_no_other():
     turns = EngineLock()
     with turns:
         assert not turns.take(0.01)

@@ -161,7 +161,7 @@ def test_tokens_are_timed_from_one_to_the_next(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_who_runs_and_waits_is_what_the_reducer_has_after_each_record(name: str) -> None:
+def test_running_and_waiting_counts_equal_the_reducers_after_each_record(name: str) -> None:
     header, records = recorded(name)
     state, fold = initial_state(header), Fold(header, Tally(header.model.max_position))
     for record in records:

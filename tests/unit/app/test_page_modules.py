@@ -67,7 +67,7 @@ def test_each_module_is_there_once_by_whatever_name_it_is_asked_for(folder: Path
     assert json.loads(output) == [["workspace", "main", "other"], True, 7, 7]
 
 
-def test_who_has_a_version_hears_of_a_new_one(folder: Path) -> None:
+def test_a_change_gives_a_new_version(folder: Path) -> None:
     modules = PageModules(folder)
     before = {name: mark(modules, name) for name in (*FILES, JOINED)}
     assert before == {name: mark(PageModules(folder), name) for name in before}

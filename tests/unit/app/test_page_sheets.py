@@ -45,7 +45,7 @@ def test_sheets_stand_in_the_order_of_the_page_and_lazy_ones_apart(folder: Path)
     assert sheets.find("css/tokens.css") is None and sheets.find("other.css") is None
 
 
-def test_who_has_a_version_hears_of_a_new_one(folder: Path) -> None:
+def test_a_change_gives_a_new_version(folder: Path) -> None:
     """The version changes when a sheet is changed, added or removed."""
     sheets = PageSheets(folder)
     marks = [sent(sheets, FIRST)[0]]

@@ -80,7 +80,7 @@ def test_requests_that_arrive_by_the_clock_count_from_their_arrival(model: Loade
     assert all(r.tokens[0] >= ask.at for r, ask in zip(found.requests, asks, strict=True))
 
 
-def test_who_would_come_too_late_is_refused_and_counts_as_missed(model: LoadedModel) -> None:
+def test_a_request_that_would_be_late_is_refused_and_counts_as_missed(model: LoadedModel) -> None:
     """Requests that arrive while both instances are busy are refused under an objective that nothing meets."""
     asks = [dataclasses.replace(ask, at=0.0, output_tokens=100) for ask in requests_of(WORKLOADS["at once"], 600, 0)]
     cluster = local_cluster(model, replace(CONFIG, mixed=2, ttft_slo=1e-6))

@@ -253,9 +253,9 @@ def test_every_metric_has_a_title_and_every_title_a_metric(language: str) -> Non
 
 
 def test_what_came_from_outside_the_pool() -> None:
-    """Of a prompt of 20 tokens in blocks of 4, two blocks come from CPU and one from disk: 8 and 4 of 40 queried
-    tokens. Blocks that return after a preemption are loaded too, and were queried before. The second prompt's external
-    content was computed.
+    """A prompt of 20 tokens in blocks of 4 gets two blocks from CPU and one from disk: 8 and 4 of 40 queried tokens.
+    Blocks that return after a preemption are loaded too, and were queried before. The second prompt's external content
+    was computed.
     """
 
     def looked_up(seq_id: int, verdict: ExternalVerdict, media: list[Medium]) -> LookupExternal:

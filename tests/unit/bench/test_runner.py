@@ -72,7 +72,7 @@ def test_traces_of_the_warm_up_lie_beside_the_record(tmp_path: Path) -> None:
     assert sorted(engines[2:]) == [("none", False), ("paged", False)], "measured runs do not"
 
 
-def test_somebody_may_watch_every_engine() -> None:
+def test_every_engine_can_be_observed() -> None:
     lengths: list[int] = []
 
     def watch(_: Cell, engine: Engine) -> None:

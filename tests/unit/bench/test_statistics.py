@@ -51,7 +51,7 @@ def test_there_is_no_ratio_to_nothing() -> None:
 
 
 def test_saturation_is_the_first_value_that_is_nearly_the_best() -> None:
-    """Of the rates 10, 50, 91, 100, 95, 90 % of the best is first reached at 4."""
+    """The rates are 10, 50, 91, 100, 95, and 90 % of the best is first reached at 4."""
 
     def point(at: int, rate: float) -> Point:
         return Point(at=at, variant="v", figures={"rate": Figure(median=rate, low=rate, high=rate, samples=[rate])})

@@ -36,7 +36,7 @@ def why(lookup: Lookup) -> tuple[str, str | None, int | None, int]:
     return (lookup.verdict, lookup.reason, lookup.closest_seq_id, lookup.num_shared_tokens)
 
 
-def test_the_first_prompt_shares_with_nobody() -> None:
+def test_the_first_prompt_shares_nothing() -> None:
     assert why(looked_up(FakeEngine(), PROMPT)) == ("miss", "nothing_shared", None, 0)
 
 
@@ -69,7 +69,7 @@ def test_the_earlier_one_ended_within_the_block() -> None:
     assert why(looked_up(engine, [*PROMPT[:6], *output, *range(9)])) == ("hit", "earlier_ended", 0, 7)
 
 
-def test_the_block_was_evicted_and_by_whom() -> None:
+def test_the_block_was_evicted_and_by_which_sequence() -> None:
     """3 blocks. Sequence 1 needs all of them; the blocks of sequence 0's prompt are taken, 1 first, then 0."""
     engine = FakeEngine(num_blocks=3)
     looked_up(engine, PROMPT[:8])

@@ -209,7 +209,7 @@ def test_a_request_is_not_queued_before_itself() -> None:
     assert {s.request_id: s.instance for s in state.sequences.values()} == {f"request-{i}": i % 3 for i in range(4)}
 
 
-def test_what_is_checked_gets_ids_that_nobody_has() -> None:
+def test_checked_requests_get_unused_ids() -> None:
     """Each of two instances has taken one request: what it counts for itself is not what the cluster counts."""
     cluster = cluster_of(tiny_llama(), PLAIN, Shape(mixed=2))
     cluster.submit([ask(PROMPTS[0]), ask(PROMPTS[1])])
@@ -260,7 +260,7 @@ def test_a_log_of_everything_is_sound(tmp_path: Path) -> None:
     assert {type(op) for op in ops_of(path)} >= {Lost, Arrive, Send, TransferFailed}
 
 
-def test_who_was_let_in_is_not_refused_where_it_goes_on() -> None:
+def test_an_accepted_request_is_not_refused_by_its_decode_instance() -> None:
     """The decode instance has one place; the second request waits for it longer than any objective; the third is
     refused.
     """

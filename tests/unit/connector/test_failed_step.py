@@ -30,7 +30,7 @@ def fail_a_step(engine: Engine, where: str) -> None:
 
 @pytest.mark.parametrize("where", ["move_blocks", "execute", "sample"])
 @pytest.mark.parametrize("policy", ["recompute", "fail"])
-def test_whoever_awaits_blocks_counts_on_no_block_that_was_not_filled(where: str, policy: str, tmp_path: Path) -> None:
+def test_a_sequence_that_awaits_blocks_relies_on_no_unfilled_block(where: str, policy: str, tmp_path: Path) -> None:
     """The first prompt is computed in the step that fails; the second awaits its end and shares its 5 full blocks."""
     pair = Pair(tiny_llama(), PLAIN, logs=tmp_path, policy=policy)
     filling = pair.decode.add_request(PROMPTS[0], GREEDY)

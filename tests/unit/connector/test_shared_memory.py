@@ -86,7 +86,7 @@ def test_a_block_is_read_as_its_owner_reads_it(kind: Any) -> None:
             mapped.read([outside])
 
 
-def test_who_is_given_the_memory_cannot_write_to_it_and_it_does_not_end() -> None:
+def test_a_receiver_cannot_write_to_the_memory_and_it_outlives_the_sender() -> None:
     pools = SharedPools(1 << 16)
     pools((4, 4), dtype=torch.float32, device=torch.device("cpu")).fill_(1.5)
     file = pools.open()
@@ -164,7 +164,7 @@ def test_a_lease_is_renewed_over_the_link(folder: Path) -> None:
     assert pair.held() == (0, 0)
 
 
-def test_who_has_ended_is_gone_and_who_is_started_anew_is_another(folder: Path) -> None:
+def test_an_ended_sender_is_gone_and_a_restarted_one_is_another(folder: Path) -> None:
     link = SharedMemoryLink(folder)
     first = SharedPair(folder, wrap=lambda _: link)
     remote = first.send(PROMPTS[0])
@@ -245,7 +245,7 @@ def test_a_sender_that_is_not_well_ends_one_transfer(say: Any, reason: str, fold
         sender.read("t0", [(0, 1)])
 
 
-def test_who_asks_nonsense_is_not_answered_and_others_are(folder: Path) -> None:
+def test_an_invalid_request_is_not_answered_and_others_are(folder: Path) -> None:
     pair = SharedPair(folder)
     remote = pair.send(PROMPTS[0])
     assert remote is not None

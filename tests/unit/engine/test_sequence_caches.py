@@ -72,7 +72,7 @@ def test_a_copied_block_counts(tmp_path: Path) -> None:
         assert copied == [0, 4 * log_of(engine).header.kv_bytes_per_token, 0]
 
 
-def test_nobody_counts_unless_asked() -> None:
+def test_copies_are_counted_only_on_request() -> None:
     with Engine(tiny_llama(), replace(CONFIG, count_copies=False)) as engine:
         engine.add_request(PROMPTS[0], GREEDY)
         assert engine.step().cache_tensors is None

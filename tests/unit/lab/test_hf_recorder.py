@@ -105,7 +105,7 @@ def test_the_books_of_a_batch(tmp_path: Path):
         assert all(log.record(i).timing.forward > 0 for i in range(1, len(log)))
 
 
-def test_who_ends_early_holds_its_memory_until_the_batch_is_done(tmp_path: Path):
+def test_a_row_that_ends_early_holds_its_memory_until_the_batch_is_done(tmp_path: Path):
     model = tiny_model("llama")
     free = generate(model, PROMPTS)
     eos = free[1][len(free[1]) - NEW_TOKENS + 1]  # what the second row says second

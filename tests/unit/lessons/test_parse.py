@@ -44,7 +44,7 @@ def test_a_lesson_is_read_in_the_order_of_reading() -> None:
     assert settings_of(lesson, {"max_tokens": 3})[1].max_tokens == 3
 
 
-def test_what_is_for_who_has_time_comes_last_and_counts_apart() -> None:
+def test_optional_sections_come_last_and_count_apart() -> None:
     text = HEAD + "## a\nask: slot position=3\ndo: step\nsandbox:\n## b optional\ndo: restart\ndo: step\ndo: step\n"
     lesson = parse_lesson(text, Path("one.md"))
     assert [section.optional for section in lesson.sections] == [False, True]

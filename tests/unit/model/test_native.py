@@ -89,7 +89,7 @@ def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @needs_compiler
-def test_who_wants_the_same_functions_meanwhile_waits_for_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_second_process_waits_for_the_same_functions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A server, its compiling process and that one's child need them at the same time at a first start."""
     compiled = list[Path]()
 

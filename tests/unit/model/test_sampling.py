@@ -143,7 +143,7 @@ def test_more_alternatives_than_tokens() -> None:
 
 
 @pytest.mark.parametrize("kernels", [None, logit_kernels()], ids=["torch", "c"])
-def test_a_row_has_one_set_of_figures_whoever_asks_for_it(kernels: LogitKernels | None) -> None:
+def test_a_row_has_one_set_of_figures_for_every_request(kernels: LogitKernels | None) -> None:
     """Greedy, drawn, settled from outside, scored, offered to a beam; alone, among others, or a strided view of more:
     the log probability of a token is one number.
     """

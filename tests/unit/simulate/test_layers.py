@@ -73,7 +73,7 @@ def test_what_was_measured_is_of_presets_and_grows_with_the_tokens() -> None:
         assert cost.of_tokens(layer.tokens[-1]) > cost.of_tokens(layer.tokens[0]) > 0
 
 
-def test_what_nobody_measured_is_a_sentence() -> None:
+def test_an_unmeasured_layer_is_refused_in_a_sentence() -> None:
     assert card_of("llama-2-7b", "h100-80gb").degrees == [1, 2, 4, 8] and card_of("gpt2", "t4").degrees == []
     with pytest.raises(ValueError, match="no layer times of llama-2-7b on 3 × a100-80gb; measured were 1, 2, 4, 8"):
         card_of("llama-2-7b", "a100-80gb").cost(3)

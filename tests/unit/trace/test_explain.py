@@ -30,7 +30,7 @@ def kinds(story: Timeline) -> list[str]:
     return [type(event.op).__name__ for event in story.events]
 
 
-def test_who_waits_and_for_what() -> None:
+def test_waits_and_their_reasons() -> None:
     """Sequences run one at a time, 12 tokens each: a prefill step with the first token, then 11 steps. The first ends
     in
     step 12; the second is tried in each and admitted in step 13; the third is behind it for 12 steps, then tried in 12.

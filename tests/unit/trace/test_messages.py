@@ -173,7 +173,7 @@ def test_a_full_last_block_that_is_not_looked_up_gets_its_reason() -> None:
         assert why not in Voice().tell(other, context_of(other)), "something else ended it"
 
 
-def test_a_preemption_says_whom_it_was_for_why_and_what_it_cost() -> None:
+def test_a_preemption_names_its_beneficiary_reason_and_cost() -> None:
     plain: dict[str, Any] = {"seq_id": 1, "queue_position": 0, "for_seq_id": 0, "num_computed_tokens": 8}
     lost = Preempt(**plain, mode="recompute")  # an older log: it does not say num_recompute_tokens
     assert Voice().tell(lost, None, "short") == (
@@ -207,7 +207,7 @@ def test_an_allocation_says_what_the_block_is_for() -> None:
     assert sentence.endswith("It is about to write to block 4, which others hold too.")
 
 
-def test_an_eviction_says_who_takes_the_block_or_that_a_promise_was_broken() -> None:
+def test_an_eviction_names_the_taker_or_a_broken_promise() -> None:
     op = Evict(block_id=5, block_hash=b"h", seq_id=3, lifetime_steps=1, idle_steps=1, num_hits=2)
     taken = Voice().tell(op, context_of(op, Allocate(seq_id=3, block_id=5, logical=0)))
     assert taken == (

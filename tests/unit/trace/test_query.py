@@ -145,7 +145,7 @@ def test_a_prefix_worth_pinning_counts_all_of_its_blocks(served: Path, database:
     assert [row[0] for row in answer.rows] == sorted(found.values(), reverse=True)
 
 
-def test_who_was_preempted_twice(tmp_path: Path) -> None:
+def test_sequences_preempted_twice(tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     run("preempting", path).close()
     counts: dict[int, int] = {}
