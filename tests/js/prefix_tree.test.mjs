@@ -73,9 +73,9 @@ for (const path of TRACES)
 
 for (const path of TRACES)
   test(`who would hit in ${path} is who hit`, () => {
-    const { asked, wrong } = lookupsAgree(read(path));
+    const { verdicts, wrong } = lookupsAgree(read(path));
     assert.deepEqual(wrong, []);
-    if (path.includes("prefix")) assert.ok(asked.hit > 0);
+    if (path.includes("prefix")) assert.ok(verdicts.hit > 0);
   });
 
 test("two that begin alike share a block, which is held by both", () => {

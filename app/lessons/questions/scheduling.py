@@ -146,20 +146,20 @@ def longest_gap(log: TraceReader, seq: int, instance: int | None = None) -> int:
     return most
 
 
-def gaps_compared(rule_name: str, scene: Scene, gap_in: Callable[[TraceReader], int], **asked: Any) -> Question:
-    """Ask whether a longest gap between two tokens is longer than in the previous run. `asked`: whose gap."""
+def gaps_compared(rule_name: str, scene: Scene, gap_in: Callable[[TraceReader], int], **words: Any) -> Question:
+    """Ask whether a longest gap between two tokens is longer than in the previous run. `words`: whose gap."""
     if scene.earlier is None:
         raise Undecided("there is no previous run")
     before, now = gap_in(scene.earlier), gap_in(scene.log)
     right = "shorter" if now < before else "longer" if now > before else "same"
     evidence = Evidence(record=len(scene.log) - 1, figure="max Σ len(batch.token_ids) between two outputs")
     options = ["shorter", "same", "longer"]
-    return choice(rule_name, right, options, evidence, whys=against(right, options), **asked, before=before, now=now)
+    return choice(rule_name, right, options, evidence, whys=against(right, options), **words, before=before, now=now)
 
 
 @rule
 def gap_against_before(scene: Scene, seq: int = 0) -> Question:
-    """Ask it of a running sequence."""
+    """Ask whether the longest gap between two tokens of a sequence is longer than in the previous run."""
     return gaps_compared("gap_against_before", scene, lambda log: longest_gap(log, seq), seq=seq)
 
 
