@@ -4,8 +4,8 @@ import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 
 /**
  * Return a ref for the box around buttons that replace each other; the visible one has `data-shown`. If the focused one
- * is hidden, disabled or removed by a change of `now`, the focus moves to its replacement, else to `otherwise`, a selector in
- * the box.
+ * is hidden, disabled or removed by a change of `now`, the focus moves to its replacement, else to `otherwise`, a
+ * selector in the box.
  * @param {unknown} now
  * @param {string | null} [otherwise]
  */
