@@ -62,6 +62,19 @@ def inside(page: Page, selector: str) -> bool:
     return inner
 
 
+def test_a_tooltip_does_not_outlive_its_view(open_page: OpenPage) -> None:
+    """The pointer may rest where it was, as a view is left by key or by the presenter of a class."""
+    page = open_page()
+    prefill_and_step(page, 0)
+    page.locator("[data-position]").first.hover()
+    expect(page.locator("#tooltip")).to_be_visible()
+    page.evaluate(
+        "import('/static/js/state/settings.js').then(({ settings }) => { settings.viewMode.value = 'lesson' })"
+    )
+    expect(page.locator("#lesson")).to_be_visible()
+    expect(page.locator("#tooltip")).to_be_hidden()
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_tooltip_is_cut_at_the_edge_of_the_window(open_page: OpenPage, width: int) -> None:
     page = open_page(width=width, height=800)

@@ -753,6 +753,7 @@ def test_next_alone_leads_a_class_through_a_lesson_and_on_to_the_next_one(wall: 
         if "a question" in before:
             expect(wall.locator("#class-projector")).to_be_visible()
             expect(desk.locator("#class-teacher-next")).to_be_disabled()  # the answers lead on
+            expect(desk.locator(".class-notes-next")).to_have_text("The class is answering. Show the answers to go on.")
             phone.click(f".class-option >> nth={num_questions % 2}")
             show(desk)
             num_questions += 1

@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import OpenPage, prefill, shows, step
+from tests.browser.lesson_walk import unsurely_to
 
 FOCUSED = "((e) => (e === document.body ? '' : e.id || e.className))(document.activeElement)"
 
@@ -165,6 +166,21 @@ def test_after_a_wrong_answer_the_focus_is_at_the_answers_that_are_left(open_pag
     expect(page.locator("#lesson-answer")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator(".verdict")).to_be_focused()
+
+
+def test_a_block_that_is_placed_by_key_leaves_the_focus_at_the_operations(open_page: OpenPage) -> None:
+    """The table's button is disabled then, as no block is in the hand; and so with a line that is taken back."""
+    page = open_page("/?distance=learn&lesson=pages.yours", until="#lesson-title")
+    unsurely_to(page, ".desk")
+    page.locator(".desk-chip[data-head=true]").press("Enter")
+    page.locator("button.desk-name").nth(2).press("Enter")
+    expect(page.locator(".work-list li")).to_have_count(1)
+    expect(page.locator(".desk-tool[data-tool=allocate]")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator(".desk-chip[data-head=true]")).to_be_focused()
+    page.locator(".work-back").press("Enter")
+    expect(page.locator(".work-list li")).to_have_count(0)
+    expect(page.locator(".desk-tool[data-tool=allocate]")).to_be_focused()
 
 
 def test_a_button_that_is_disabled_as_its_answer_comes_gives_the_focus_away(open_page: OpenPage) -> None:

@@ -4,8 +4,8 @@ import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 
 /**
  * Return a ref for the box around buttons that replace each other; the visible one has `data-shown`. If the focused one
- * is hidden or disabled by a change of `now`, the focus moves to its replacement, else to `otherwise`, a selector in
- * the box.
+ * is hidden, disabled or removed by a change of `now`, the focus moves to its replacement, else to `otherwise`, a
+ * selector in the box.
  * @param {unknown} now
  * @param {string | null} [otherwise]
  */
@@ -14,8 +14,8 @@ export function useHeldFocus(now, otherwise = null) {
   const at = document.activeElement;
   const held = at instanceof HTMLElement && box.current?.contains(at) ? at : null;
   useLayoutEffect(() => {
-    if (!held || (!("disabled" in held && held.disabled) && held.dataset.shown !== "false")) return;
-    if (!box.current) return;
+    const isUsable = held?.isConnected && !held.matches(":disabled") && held.dataset.shown !== "false";
+    if (!held || isUsable || !box.current) return;
     const came =
       box.current.querySelector('[data-shown="true"]:not(:disabled)') ??
       (otherwise ? box.current.querySelector(otherwise) : null);

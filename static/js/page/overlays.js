@@ -1,12 +1,15 @@
 // Overlays of the page: help, export, flights between regions, the tooltip.
 
+import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { effect, signal } from "../../vendor/signals/signals.js";
 import { helpOpen } from "../control/keyboard.js";
 import { exportOpen, modelsOpen } from "../control/models.js";
 import { html } from "../kit/html.js";
 import { lazy, lazyPanel } from "../kit/lazy.js";
-import { Tooltip } from "../kit/tooltip.js";
+import { hideTip, Tooltip } from "../kit/tooltip.js";
 import { moving } from "../state/playhead.js";
+import { settings } from "../state/settings.js";
+import { log } from "../state/store.js";
 
 const Export = lazyPanel(() => import("../panels/export/panel.js"), "export", []);
 const Models = lazyPanel(() => import("../panels/models/panel.js"), "models");
@@ -19,6 +22,7 @@ effect(() => {
 });
 
 export function Overlays() {
+  useLayoutEffect(hideTip, [settings.viewMode.value, log.value]); // another view or run: what it explains is gone
   return html`${helpOpen.value ? html`<${Help} />` : null}
     ${exportOpen.value ? html`<${Export} />` : null}
     ${modelsOpen.value ? html`<${Models} />` : null}

@@ -53,8 +53,12 @@ function Lessons() {
   </select></label>`;
 }
 
+/** Return whether the class is answering a lesson's question; its answers then lead on. */
+const isPolled = () => !canAsk.value && classState.value?.poll?.kind === "lesson";
+
 /** Effect of the "next" button in a lesson. @param {Opened} now @param {Item | null} item */
 function nextText(now, item) {
+  if (isPolled()) return t("class.next.polled");
   if (item?.kind === "ask") return t("class.next.ask", { question: stemText(item) });
   if (item?.kind === "do") return t("class.next.do", { what: t(`class.verb.${item.action.verb}`) });
   const isStepped = item?.kind === "sandbox" && classState.value?.view.distance !== "learn";
@@ -142,7 +146,6 @@ const Over = () => html`<main class="class-teacher" id="class-teacher" data-over
 /** The projected view's "next" and "back" buttons. */
 function Next() {
   const by = classState.value?.driver_name;
-  const isPolled = !canAsk.value && classState.value?.poll?.kind === "lesson"; // its answers lead on
   const press = (/** @type {"next" | "back"} */ key) => requestOfClass("class_press", { key });
   return html`<div class="class-next">
     ${
@@ -154,7 +157,7 @@ function Next() {
     <button class="command" id="class-teacher-back" onClick=${() => press("back")}
     aria-label=${t("class.press_back")}><${Icon}
       name="back" /></button>
-    <button class="command primary" id="class-teacher-next" disabled=${isPolled} onClick=${() => press("next")}>${t(
+    <button class="command primary" id="class-teacher-next" disabled=${isPolled()} onClick=${() => press("next")}>${t(
       "class.press_next",
     )} <${Icon}
       name="forward" /></button>

@@ -6,6 +6,7 @@ import { answer, waiting } from "../../control/lesson.js";
 import { jumpTo } from "../../control/playback.js";
 import { t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
+import { useHeldFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { checkpoint } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
@@ -31,7 +32,8 @@ export function Allocator({ item }) {
   /** @param {BlockMove[]} wanted */
   const set = (wanted) => (list.value = { item: item.index, moves: wanted });
   const news = useNews(item.given.length, item.over);
-  return html`<div class="work" role="group" id=${`work-${item.index}`} data-over=${item.over}
+  const box = useHeldFocus(moves.length, '.desk-tool[tabindex="0"]');
+  return html`<div class="work" role="group" ref=${box} id=${`work-${item.index}`} data-over=${item.over}
     aria-label=${t("lesson.work.title")}>
     <h2 class="work-title">${t("lesson.work.title")}</h2>
     <${Tasks} item=${item} />
