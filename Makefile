@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test test-all checked tested fast test-fast processors lint types browser redis bench bench-guard soak fuzz constraints oldest gpu docs clean
+.PHONY: run test test-all checked tested fast test-fast processors lint types browser redis bench bench-guard soak fuzz constraints oldest newest gpu docs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.python:
@@ -22,8 +22,8 @@ $(VENV)/.test: $(VENV)/.python pyproject.toml constraints.txt
 	@$(BIN)/python tools/install.py test
 	@touch $@ $(VENV)/.run
 
-# Bytecode of what is imported: pip would compile all twelve thousand modules, one after another, of which a third is
-# used, and several processes that find none would each compile the same.
+# Bytecode of imported modules: pip would compile all twelve thousand, one after another, of which a third is
+# used, and concurrent processes without bytecode would each compile the same modules.
 $(VENV)/.compiled: export PYTHONDONTWRITEBYTECODE =
 $(VENV)/.compiled: $(VENV)/.test
 	@$(BIN)/python -m tests.imported
@@ -38,7 +38,7 @@ node_modules/.installed: $(VENV)/.test package.json package-lock.json
 run: $(VENV)/.run
 	$(BIN)/kvtheater serve $(ARGS)
 
-# Bytecode is kept also where a machine says otherwise: a hundred processes would compile the same modules.
+# Bytecode is written even if the environment disables it: a hundred processes would compile the same modules.
 # All but the tests that tests/long.txt lists, each of more than two seconds.
 test: SHORT = --short
 test test-all: export PYTHONDONTWRITEBYTECODE =
@@ -53,38 +53,38 @@ checked:
 	$(BIN)/lint-imports --no-cache
 
 # Three workers, a file each (tests/conftest.py), also on two cores: a test that drives a browser waits a third of the
-# time. ARGS="-n 0" runs in one process; ARGS=--find-long writes tests/long.txt anew.
+# time. ARGS="-n 0" runs in one process; ARGS=--find-long rewrites tests/long.txt.
 tested:
 	$(BIN)/python -m tests.js
 	$(BIN)/python -m pytest --numprocesses 3 --quiet $(SHORT) $(ARGS) $(NONE_CHOSEN)
 
-# run after each change: no browser, nothing compiled but the engine's own C, no other processes
+# run after each change: no browser, no other processes, nothing compiled but the engine's own C
 test-fast: $(VENV)/.test
 	$(BIN)/ruff check --quiet .
 	@$(MAKE) --no-print-directory fast
 
-# ARGS may choose tests of which a half has none (pytest's status 5)
+# ARGS may select tests that only one of the two runs has (pytest's status 5)
 NONE_CHOSEN = || [ $$? -eq 5 -a -n "$(ARGS)" ]
 
 fast:
 	$(BIN)/python -m pytest --numprocesses 2 --fast --quiet $(ARGS) $(NONE_CHOSEN)
 	$(BIN)/python -m tests.js
 
-# all but the browser's once more for each other processor that this one can play (tests/processors.py): some minutes each
+# all but the browser tests for each other processor that this one can emulate (tests/processors.py): some minutes each
 processors: $(VENV)/.test
 	$(BIN)/python -m tests.processors --numprocesses 2 $(ARGS)
 
-# the oldest torch and transformers that pyproject.toml allows, in an environment of their own
-$(VENV)/oldest/.test: $(VENV)/.python pyproject.toml constraints.txt tools/install.py
-	@$(PYTHON) -m venv $(VENV)/oldest
-	@$(VENV)/oldest/bin/python tools/install.py --oldest test
+# the oldest torch and transformers that pyproject.toml allows, or the newest of all packages, in an environment of its own
+$(VENV)/oldest/.test $(VENV)/newest/.test: $(VENV)/%/.test: $(VENV)/.python pyproject.toml constraints.txt tools/install.py
+	@$(PYTHON) -m venv $(VENV)/$*
+	@$(VENV)/$*/bin/python tools/install.py --$* test
 	@touch $@
 
-# all but the browser's on them; before each release
-oldest: $(VENV)/oldest/.test
-	$(VENV)/oldest/bin/python -m pytest --numprocesses 2 --ignore tests/browser $(ARGS)
+# all but the browser tests with these; before each release
+oldest newest: %: $(VENV)/%/.test
+	$(VENV)/$@/bin/python -m pytest --numprocesses 2 --ignore tests/browser $(ARGS)
 
-# everything that only a GPU can tell, in a few minutes; ARGS="--device cpu --tiny" tries the script without one
+# all checks that need a GPU, in a few minutes; ARGS="--device cpu --tiny" tries the script without one
 gpu: $(VENV)/.test
 	$(BIN)/python -m tests.gpu $(ARGS)
 
@@ -112,7 +112,7 @@ types: $(VENV)/.test node_modules/.installed
 	$(BIN)/mypy
 	$(BIN)/python -m tools.node node_modules/typescript/bin/tsc --project jsconfig.json
 
-# onnxruntime-genai runs beside this engine where it installs; without it its column says why it is empty
+# onnxruntime-genai is compared where it can be installed; elsewhere its column has the reason
 bench: $(VENV)/.run
 	-$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/kvtheater bench run --all $(ARGS)
@@ -126,7 +126,7 @@ bench-guard: $(VENV)/.run
 soak: $(VENV)/.test
 	$(BIN)/python -m tests.load.viewers --seconds 600 $(ARGS)
 
-# ten minutes of changed traces for both readers; ARGS="--seconds 60 --seed 7"; what is found lies in artifacts/fuzz
+# ten minutes of changed traces for both readers; ARGS="--seconds 60 --seed 7"; findings are in artifacts/fuzz
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz $(ARGS)
 

@@ -1,4 +1,4 @@
-"""`kvtheater`, and `python -m app`: what goes wrong while the program is being imported is one sentence too."""
+"""`kvtheater`, and `python -m app`. An error while the program is imported is reported in one sentence too."""
 
 from __future__ import annotations
 

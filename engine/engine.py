@@ -491,7 +491,7 @@ class Engine:
             self._take_back([s.seq_id for s, _, _ in scheduled], unmoved, unloaded, error)
             if is_computed:
                 self._num_steps += 1
-                self._append_record("step", batch=batch, work=self._work.of(batch))
+                self._append_record("step", batch=batch, work=self._work.of(batch, result.left_out))
             else:
                 self._append_record("abort")
             if lack := out_of_memory(error, self.model.device, sentence("memory.step"), FEWER_TOKENS):
@@ -522,7 +522,7 @@ class Engine:
                 compiled=self._runner.compiled is not None,
                 threads=self._runner.reduced_threads,
             ),
-            work=self._work.of(batch),
+            work=self._work.of(batch, result.left_out),
             cache_tensors=copied,
             capture=partial(self._captured, self._num_records, self.capture.dtype, result, self._scored())
             if self.capture and self._deferred is not None

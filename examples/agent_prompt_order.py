@@ -23,15 +23,15 @@ TOPICS = ("the fox", "the owl", "the king", "the sea", "the hedgehog", "the fish
 
 
 def prompt(topic: str, clock_first: bool) -> str:
-    """What the agent sends for one topic."""
+    """Return the agent's prompt for one topic."""
     clock = f"It is {datetime.datetime.now():%H:%M:%S.%f}."
     question = f"Tell me a tale about {topic}."
     return f"{clock}\n{RULES}\n{question}\n" if clock_first else f"{RULES}\n{question}\n{clock}\n"
 
 
 def run(client: OpenAI, model: str, clock_first: bool) -> tuple[int, int]:
-    """Tokens of all prompts, and how many of them came from the cache."""
-    asked = cached = 0
+    """Return the number of tokens of all prompts, and of those that came from the cache."""
+    total = cached = 0
     for topic in TOPICS:
         answer = client.completions.with_raw_response.create(
             model=model, prompt=prompt(topic, clock_first), max_tokens=24, temperature=0
@@ -39,9 +39,9 @@ def run(client: OpenAI, model: str, clock_first: bool) -> tuple[int, int]:
         usage = answer.parse().usage
         assert usage is not None and usage.prompt_tokens_details is not None
         hit = usage.prompt_tokens_details.cached_tokens or 0
-        asked, cached = asked + usage.prompt_tokens, cached + hit
+        total, cached = total + usage.prompt_tokens, cached + hit
         print(f"  {topic:14} {hit:4} of {usage.prompt_tokens:4} tokens cached   {answer.headers['x-kvtheater-link']}")
-    return asked, cached
+    return total, cached
 
 
 def main() -> None:
@@ -53,10 +53,10 @@ def main() -> None:
         print(f"{title}:")
         client = OpenAI(base_url=arguments.base_url, api_key=key)  # a key each: the page tells the two apart
         try:
-            asked, cached = run(client, arguments.model, clock_first)
+            total, cached = run(client, arguments.model, clock_first)
         except APIError as error:
             sys.exit(f"{arguments.base_url}: {error.message.rstrip('.')}; is `kvtheater serve --api` running there?")
-        print(f"  {cached} of {asked} prompt tokens came from the cache ({cached / asked:.0%})\n")
+        print(f"  {cached} of {total} prompt tokens came from the cache ({cached / total:.0%})\n")
     print("Each link shows the step; the page's Prefix panel says where a prompt's hits end, and why.")
 
 

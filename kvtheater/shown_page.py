@@ -51,7 +51,7 @@ class ShownPage:
         return self._process.poll() is None
 
     def close(self) -> None:
-        """End the server, and with it every run that is not kept as a recording."""
+        """End the server, and every run that is not kept as a recording."""
         with self._process as process:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

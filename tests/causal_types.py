@@ -96,7 +96,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
 
 
 def causal_config(model_type: str, **settings: Any) -> Any:
-    """A small configuration of that type; `settings` replace its own. Skips the test where there is none."""
+    """Return a small configuration of that type; `settings` override it. Skips the test if there is none."""
     if model_type not in CONFIG_MAPPING:
         pytest.skip(f"transformers {transformers.__version__} has no {model_type}")
     kind = CONFIG_MAPPING[model_type]
@@ -114,8 +114,8 @@ def causal_config(model_type: str, **settings: Any) -> Any:
 
 
 def causal_model(config: Any, seed: int = 0) -> Any:
-    """A random model in evaluation mode. Weights are larger than a fresh model's, so that attention is far from uniform
-    and what is computed wrongly shows.
+    """Return a random model in evaluation mode. Weights are larger than a fresh model's, so that attention is far from
+    uniform and errors show.
 
     Raises:
         ValueError: it would be large.

@@ -1,4 +1,4 @@
-"""A live server over the bundled model, for tests that drive the whole thing."""
+"""Fixtures of a live server over the bundled model, and of the test workers."""
 
 import gc
 import os
@@ -62,14 +62,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def processes_only_where_said(pytestconfig: pytest.Config) -> Iterator[None]:
-    """With `--fast` a test that starts a process fails, and says how it is left out."""
+    """Fail tests that start a process under `--fast`, with the marker that excludes them."""
     if not pytestconfig.getoption("--fast"):
         yield
         return
     started = subprocess.Popen.__init__
 
     def start(self: Any, args: Any, *rest: Any, **options: Any) -> None:
-        """Only the engine's own C functions are compiled, in two seconds a worker: every engine asks for them."""
+        """Allow only the compilation of the engine's C functions, which takes each worker two seconds."""
         if not any(str(word).endswith("kernels.so") for word in args):
             raise AssertionError("this test starts a process: mark it `slow`")
         started(self, args, *rest, **options)
@@ -105,7 +105,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the list of long tests. A file of which all tests are long keeps its shortest one, if that is bearable."""
+    """Write the list of long tests. A file with long tests only keeps its shortest one out of the list, if it is short
+    enough.
+    """
     config = session.config
     if not config.getoption("--find-long") or hasattr(config, "workerinput"):
         return
@@ -149,7 +151,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 @pytest.fixture(scope="session")
 def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of `kvtheater serve` on a free port, stopped at the end of the session."""
+    """Yield the address of `kvtheater serve` on a free port, stopped at the end of the session."""
     data = tmp_path_factory.mktemp("data")
     options = ["--enforce-eager", "--port", "0", "--max-theaters", "96", "--data-dir", str(data)]
     process = PreloadedPopen(
@@ -165,7 +167,7 @@ def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ready = threading.Event()
 
     def read() -> None:
-        """Reads to the end, so that the server never waits for a full pipe."""
+        """Read to the end, so that the server never waits for a full pipe."""
         for line in process.stdout or ():
             lines.append(line)
             address = re.search(r"http://\S+", line)

@@ -1,4 +1,4 @@
-"""Streams and events as `torch.cuda` has them, of a device that is the CPU: its work is done when it is queued."""
+"""`torch.cuda`'s streams and events for a device that is the CPU, where work is done when it is queued."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 class FakeCuda:
-    """Every stream and event in one; counts how often an event is waited for."""
+    """Streams and events in one class; counts the waits for an event."""
 
     def __init__(self) -> None:
         self.waited = 0

@@ -1,4 +1,4 @@
-"""GGUF files of small random models, written with the package gguf as llama.cpp's converters write them."""
+"""GGUF files of small random models, written with the package gguf in the form of llama.cpp's converters."""
 
 import json
 from pathlib import Path

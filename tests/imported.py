@@ -1,4 +1,4 @@
-"""Imports what the tests will import, once, so that its bytecode is there for all their processes: `make test`."""
+"""Imports of all tests' dependencies, so that their bytecode exists for all test processes: `make test`."""
 
 import contextlib
 import importlib

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 
 @contextmanager
 def own_server(*options: str, wait_seconds: float = 60.0) -> Iterator[str]:
-    """Serve on a free port while the block runs. Yields the address, without a slash at its end, when models are ready.
+    """Serve on a free port within the context. Yields the address, without a last slash, when models are ready.
 
     Raises:
         RuntimeError: the server ended before; its output.

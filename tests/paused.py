@@ -1,4 +1,4 @@
-"""Log as if its run had been paused: every clock reading after a moment is later."""
+"""Logs with a simulated pause: every clock reading after a moment is later."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from engine.trace.records import StepRecord
 
 
 def moments(log: TraceReader) -> list[float]:
-    """Readings of the clock at which a step or a transfer had ended and none was under way."""
+    """Return clock readings at which a step or a transfer had ended and none was in progress."""
     done = list[tuple[float, float]]()
     for record in (log.record(index) for index in range(len(log))):
         at = record.timing.at
@@ -22,7 +22,7 @@ def moments(log: TraceReader) -> list[float]:
 
 
 def paused(log: TraceReader, after: float, seconds: float) -> Iterator[StepRecord]:
-    """The records, where what was read of the clock behind `after` is `seconds` later."""
+    """Yield the records with clock readings after `after` increased by `seconds`."""
 
     def shifted(at: float) -> float:
         return at + seconds if at > after + 1e-9 else at

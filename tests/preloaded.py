@@ -1,4 +1,4 @@
-"""Processes that have their imports already, forked from one that has done nothing else: `PreloadedPopen`.
+"""Processes forked from one that has already imported the dependencies: `PreloadedPopen`.
 
 It is `subprocess.Popen` for `[sys.executable, "-m", module, ...]` and `[sys.executable, "-c", program, ...]`. What it
 starts has its own id, pipes, environment, exit status and `__main__`, as any process, and is a child of this one; only
@@ -41,7 +41,7 @@ MAX_FDS = 32
 
 
 class Zygote:
-    """The process that is forked, a child of this one; it ends with this one. May be used from any thread."""
+    """The forked process, a child of this one that ends with it. May be used from any thread."""
 
     def __init__(self, ours: socket.socket, pid: int) -> None:
         self._ours, self._pid = ours, pid
@@ -51,7 +51,7 @@ class Zygote:
 
     @classmethod
     def started(cls, *imports: str) -> Zygote:
-        """A new one, with these imports beside the usual ones."""
+        """Start a zygote with these imports beside the usual ones."""
         ours, theirs = socket.socketpair()
         with theirs:
             command = [PYTHON, "-m", "tests.preloaded", str(theirs.fileno()), *imports]
@@ -79,7 +79,7 @@ class Zygote:
 
 
 class PreloadedPopen(subprocess.Popen[Any]):
-    """As `subprocess.Popen`; the first one waits until there is a process to fork."""
+    """Replacement of `subprocess.Popen`; the first call waits until there is a process to fork."""
 
     _zygote: Zygote | None = None
     _forkable = False  # whether what it starts has a process to fork from the beginning
@@ -129,20 +129,20 @@ class _Worker(gateway_io.Popen2IOMaster):
 
 
 def fork_workers(*imports: str) -> None:
-    """Workers that are started from now on have these imports and the usual ones already."""
+    """Start pytest-xdist workers from now on with these and the usual imports."""
     fork_from(Zygote.started(*imports))
     setattr(gateway_io, "Popen2IOMaster", _Worker)  # noqa: B010
 
 
 def run_preloaded(command: list[str], seconds: float = 180.0) -> None:
-    """A command that must end well, in the root of the repository."""
+    """Run a command that must succeed, in the root of the repository."""
     with PreloadedPopen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         output, _ = process.communicate(timeout=seconds)
     assert process.returncode == 0, output
 
 
 def _wait_to_become(line: socket.socket) -> dict[str, Any]:
-    """Forks a process for each message; returns in the process that is to be what the message asks for."""
+    """Fork a process for each message; return in the new process."""
     while True:
         head = line.recv(8, socket.MSG_WAITALL)
         if not head:
@@ -203,7 +203,7 @@ def _take_over(fds: list[int], job: dict[str, Any]) -> None:
 
 
 def _be(job: dict[str, Any]) -> None:
-    """The program, as Python itself would run it."""
+    """Run the program as Python would."""
     kind, what, *rest = job["words"]
     if os.environ.get("PYTHONSAFEPATH"):
         del sys.path[0]

@@ -26,7 +26,7 @@ PROCESSORS: dict[str, dict[str, str]] = {
 
 
 def main(options: list[str]) -> int:
-    """Run the tests without a browser as each processor but this one. Returns how many had failures."""
+    """Run the tests without a browser as on each other processor. Returns the number of runs with failures."""
     failed = 0
     for name, settings in PROCESSORS.items():
         if settings:

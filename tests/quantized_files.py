@@ -18,7 +18,7 @@ Written = tuple[dict[str, Tensor], Tensor]  # tensors by what follows their name
 
 
 def fp8(weight: Tensor) -> Written:
-    """Blocks with a scale each; DeepSeek-V3's form."""
+    """Quantize in blocks with a scale each; DeepSeek-V3's form."""
     rows, columns = weight.shape[0] // BLOCK, weight.shape[1] // BLOCK
     blocks = weight.view(rows, BLOCK, columns, BLOCK)
     scales = blocks.abs().amax(dim=(1, 3)) / 448
@@ -28,7 +28,7 @@ def fp8(weight: Tensor) -> Written:
 
 
 def int4(weight: Tensor) -> Written:
-    """Groups with a scale each, eight numbers in an int32: compressed-tensors' pack-quantized."""
+    """Quantize in groups with a scale each, eight numbers in an int32: compressed-tensors' pack-quantized."""
     groups = weight.view(weight.shape[0], -1, GROUP)
     scales = groups.abs().amax(dim=-1, keepdim=True) / 7
     levels = (groups / scales).round().clamp(-8, 7)
@@ -41,7 +41,9 @@ def int4(weight: Tensor) -> Written:
 
 
 def mxfp4(weight: Tensor) -> Written:
-    """Groups of 32 along the last dimension but one, which is stored last, with a power of two each: gpt-oss' form."""
+    """Quantize in groups of 32 along the last dimension but one, which is stored last, with a power of two each:
+    gpt-oss' form.
+    """
     groups = weight.transpose(1, 2).reshape(weight.shape[0], weight.shape[2], -1, 32)
     exponents = torch.floor(torch.log2(groups.abs().amax(dim=-1, keepdim=True))) - 2
     scaled = groups / 2**exponents

@@ -1,4 +1,4 @@
-"""Tiers that are quicker than the smallest model, on any machine and whatever else it does."""
+"""Tiers that are faster than the smallest model's prefill on any machine, under any load."""
 
 from engine.connector.tiers.speeds import Line, Speeds
 from engine.trace.operations import Medium

@@ -1,4 +1,4 @@
-"""Model as large as real ones in layers and heads, with the bundled one's outputs and attention.
+"""Model with as many layers and heads as real ones, and with the bundled one's outputs and attention.
 
 Its layers and heads are copies of the bundled model's. The first copy of each computes the output; the others only
 attend: their contribution is zero, and their queries are sharper, blunter or perturbed a little, so that no two look
@@ -62,7 +62,7 @@ def write_model(
 
 
 def _copy_layer(layer: Any, source: Any, origin: list[int], kv_heads: int, dim: int, *, adds: bool) -> None:
-    """`adds`: what the layer computes goes into the residual stream; else it only looks."""
+    """Copy a layer. `adds`: its output goes into the residual stream; else it only attends."""
     for name, parameter in layer.named_parameters():
         whole = source.get_parameter(name)
         if parameter.shape == whole.shape:

@@ -1,4 +1,4 @@
-"""A scene of the page played to its end on an engine, as a theater plays it."""
+"""Scenes of the page, played to their end on an engine as a session plays them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ from engine.trace.records import StepRecord
 
 
 class Played(NamedTuple):
-    """A run to its end: its records, those that computed, and what each request wrote."""
+    """Complete run: its records, those that computed, and the text of each request."""
 
     records: list[StepRecord]
     texts: list[list[int]]
@@ -27,7 +27,7 @@ class Played(NamedTuple):
         return [record for record in self.records if record.kind == "step"]
 
     def ops(self, kind: type[Op]) -> list[tuple[int, Op]]:
-        """With the index of the record that each stands in."""
+        """Return the operations, each with the index of its record."""
         return [(record.index, op) for record in self.records for op in record.ops if isinstance(op, kind)]
 
 
@@ -44,7 +44,7 @@ def play(
     after_each: Callable[[Engine], object] = lambda engine: None,
     **config: object,
 ) -> Played:
-    """The scene in one language; `config` changes some of its settings. `after_each` is called after each step."""
+    """Play the scene in one language; `config` changes some of its settings. `after_each` is called after each step."""
     preset = scene(scene_id)
     settings = msgspec.convert({**preset.config, **config}, EngineConfig)
     sampling = msgspec.convert(preset.sampling, SamplingParams)

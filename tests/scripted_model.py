@@ -1,4 +1,4 @@
-"""A model that says what it was made to say, for what agents' clients do with tool calls and thinking.
+"""Model with scripted output, to test agents' clients with tool calls and thinking.
 
 A Llama without attention, whose next token follows from its last one alone: the last token of a prompt is one of the
 template's, which chooses a script by the role of the last message. The engine, its cache and the tokenizer are real.

@@ -129,12 +129,12 @@ REFUSED: dict[str, Callable[[], Any]] = {
 
 
 def tiny_config(family: str) -> Any:
-    """The configuration of a family."""
+    """Return the configuration of a family."""
     return (FAMILIES.get(family) or REFUSED[family])()
 
 
 def tiny_model(family: str = "llama", seed: int = 0, dtype: torch.dtype = torch.float32, **settings: Any) -> Any:
-    """A random transformers model in evaluation mode; `settings` replace settings of its configuration.
+    """Return a random transformers model in evaluation mode; `settings` override its configuration.
 
     Weights are larger than a fresh model's, so that attention is far from uniform and errors show.
     """
@@ -155,7 +155,9 @@ def tiny_model(family: str = "llama", seed: int = 0, dtype: torch.dtype = torch.
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """Byte fallback and a few whole characters: ids 0..2 special, 3.. characters, the rest bytes (not all 256 fit)."""
+    """Return a tokenizer with byte fallback and a few whole characters: ids 0..2 special, 3.. characters, the rest
+    bytes (not all 256 fit).
+    """
     characters = list("春江潮水连海平上明月共生，。？！ abcdefghijklmnopqrstuvwxyz.,\n")
     vocabulary = {token: index for index, token in enumerate(["<pad>", "<s>", "</s>", *characters])}
     for byte in range(0x80, 0x80 + VOCAB_SIZE - len(vocabulary)):
@@ -170,7 +172,7 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def byte_level_tokenizer() -> PreTrainedTokenizerFast:
-    """GPT-2's byte-level alphabet without merges: every token is one byte."""
+    """Return a tokenizer of GPT-2's byte-level alphabet without merges: every token is one byte."""
     vocabulary = {char: index for index, char in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

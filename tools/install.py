@@ -1,6 +1,7 @@
-"""Install KV Theater into this interpreter's environment: `python tools/install.py [--oldest] [EXTRA ...]`.
+"""Install KV Theater into this interpreter's environment: `python tools/install.py [--oldest | --newest] [EXTRA ...]`.
 
-`--oldest` installs the oldest torch and transformers that pyproject.toml allows, and everything else as usual.
+`--oldest` installs the oldest torch and transformers that pyproject.toml allows, and everything else as usual;
+`--newest` the newest version of every package, as `pip install kvtheater` does.
 
 On Linux the default build of torch brings NVIDIA's CUDA libraries. uv knows PyTorch's other builds, so it installs
 torch first, in the build that fits this machine (`--torch-backend auto`: CPU only where there is no GPU). pip keeps
@@ -52,21 +53,19 @@ def install_torch(constraints: Path) -> None:
     Prints a sentence when it fails; pip then installs the default build.
     """
     pinned = re.search(r"^torch==[\w.]+", constraints.read_text(encoding="utf-8"), re.MULTILINE)
-    assert pinned, "constraints.txt has no line for torch: python -m tools.constraints"
     subprocess.run(pip("install", "--quiet", "--constraint", str(constraints), "uv"), check=True)
     uv = [sys.executable, "-m", "uv", "pip", "install", "--python", sys.executable, "--torch-backend", "auto"]
-    if subprocess.run([*uv, pinned.group()], check=False).returncode:
+    if subprocess.run([*uv, pinned.group() if pinned else "torch"], check=False).returncode:
         print("PyTorch's own index did not answer: pip installs the default build, which brings CUDA", flush=True)
 
 
 def main(arguments: list[str]) -> int:
-    extras = [name for name in arguments if name != "--oldest"]
+    extras = [name for name in arguments if not name.startswith("--")]
     print(f"installing KV Theater: downloads {DOWNLOADED}", flush=True)
     with tempfile.TemporaryDirectory(prefix="kvtheater-") as folder:
-        constraints = CONSTRAINTS
-        if "--oldest" in arguments:
-            constraints = Path(folder) / "oldest.txt"
-            constraints.write_text(oldest(), encoding="utf-8")
+        constraints = Path(folder) / "constraints.txt"
+        usual = "" if "--newest" in arguments else CONSTRAINTS.read_text(encoding="utf-8")
+        constraints.write_text(oldest() if "--oldest" in arguments else usual, encoding="utf-8")
         if sys.platform == "linux" and not has_own_packages():
             install_torch(constraints)
         what = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)

@@ -59,14 +59,14 @@ class Repository(NamedTuple):
         ).stdout
 
     def rows(self, path: str) -> list[Row]:
-        """A CSV file; none if the commit lacks it."""
+        """Return the rows of a CSV file; empty if the commit lacks it."""
         if not self.git("ls-tree", "HEAD", path):
             return []
         return list(csv.DictReader(io.StringIO(self.git("show", f"HEAD:{path}"))))
 
 
 def layer_milliseconds(row: Row) -> float:
-    """Everything of a layer but attention, once."""
+    """Return the time of a layer without attention, with each part once."""
 
     def took(op: str) -> float:
         return float(row[f"time_stats.{op}.median"])

@@ -1,4 +1,4 @@
-"""The node that pip installs with the test tools, so that no machine needs one of its own.
+"""The node that pip installs with the test tools, so that no separate one is needed.
 
 Usage: python -m tools.node SCRIPT ARGUMENTS, or python -m tools.node npm ARGUMENTS
 """

@@ -1,4 +1,4 @@
-"""Makes the two recordings of one run beside another: `python -m tools.record_beside --python ENV/bin/python`.
+"""Record the two runs side by side: `python -m tools.record_beside --python ENV/bin/python`.
 
 The same requests through our engine and through vLLM, which ENV has, with equal settings. Without `--python` only ours
 is made again: a release does so, as it forks no run of an earlier one.

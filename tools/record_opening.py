@@ -1,4 +1,4 @@
-"""Makes what the opening needs beside its recordings: `python -m tools.record_opening [LANGUAGE…]`.
+"""Make the opening's files beside its recordings: `python -m tools.record_opening [LANGUAGE…]`.
 
 For each `static/recordings/opening-LANGUAGE.kvtrace` (tools/record_shipped.py makes it):
 

@@ -1,4 +1,4 @@
-"""Makes the recordings that come with the program: `python -m tools.record_shipped [NAME…]`.
+"""Record the shipped recordings: `python -m tools.record_shipped [NAME…]`.
 
 Each is a real run of a bundled model. A recording's card beside it says the command that makes it again; the same
 command gives the same log apart from the clocks (`tests/unit/recordings/test_shipped.py`).

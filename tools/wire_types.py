@@ -1,4 +1,4 @@
-"""Write the types of what server and page say to each other, from the types that the server has.
+"""Write the types of the wire between server and page, from the server's types.
 
 Usage: python -m tools.wire_types
 
@@ -168,7 +168,7 @@ def wire_types() -> str:
     """The text of wire.d.ts."""
     wire = Module({**_of_trace(), "RunStatus": "./bench.js", "BenchAnswer": "./bench.js"})
     events = [
-        f"  {name}: {{ asked: {wire.type_of(event.message)}; answer: {_answer(wire, name, event.handle)} }};\n"
+        f"  {name}: {{ request: {wire.type_of(event.message)}; answer: {_answer(wire, name, event.handle)} }};\n"
         for name, event in ALL_EVENTS.items()
     ]
     pushed = {
@@ -211,7 +211,7 @@ def wire_types() -> str:
 
 
 def _answer(wire: Module, event: str, handle: Any) -> str:
-    """The acknowledgement of an event, by what its handler gives."""
+    """Return the type of an event's acknowledgement, by its handler's return type."""
     kind = get_type_hints(handle)["return"]
     if kind is Answer:  # of `create` and `join`: it comes before what follows it
         return wire.type_of(answers.Joined)

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (Markdown, laid out as it is read)
-"""Write the model card from what a run and its evaluation measured.
+"""Write the model card from the measurements of a run and its evaluation.
 
     python -m training.card --config training/bundled.toml --model FOLDER --run DIR --evaluation FILE.json \\
                             --kv-dtype FILE.json --window-policy FILE.json

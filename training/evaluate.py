@@ -1,4 +1,4 @@
-"""Measure a trained model on held-out text and write what was measured as JSON.
+"""Measure a trained model on held-out text and write the results as JSON.
 
     python -m training.evaluate --corpus FOLDER --config training/bundled.toml --model FOLDER --out FILE.json
 

@@ -1,4 +1,4 @@
-"""Measure what a cache of fewer bits does to the model: logits and loss on held-out text, through the paged engine.
+"""Measure the effect of a cache of fewer bits on the model: logits and loss on held-out text, through the paged engine.
 
     python -m training.kv_dtype --corpus FOLDER --config training/bundled.toml --model FOLDER --out FILE.json
 

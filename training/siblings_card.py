@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (Markdown, laid out as it is read)
-"""Write the card of the four siblings from what their runs and their evaluations measured.
+"""Write the card of the four siblings from the measurements of their runs and evaluations.
 
     python -m training.siblings_card --config training/bundled.toml --models engine/model/siblings --runs DIR
 

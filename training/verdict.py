@@ -85,7 +85,7 @@ def compared(new: dict[str, float], old: dict[str, float]) -> tuple[list[Figure]
 
 
 def main() -> None:
-    """Measure both folders and say which is better."""
+    """Measure both folders and say which model is better."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""Measure what a window over attention does to the model, with and without attention sinks, on held-out text.
+"""Measure the effect of an attention window on the model, with and without attention sinks, on held-out text.
 
     python -m training.window_policy --corpus FOLDER --config training/bundled.toml --model FOLDER --out FILE.json
 

@@ -43,6 +43,8 @@ class OwnAnswer(TypedDict):
     """Answers of a seat to a question, by round."""
 
     poll: int
+    theater: str | None  # of a lesson's question: the lesson's session
+    item: int | None  # of the lesson
     given: list[Answer]
     has: list[bool]  # whether it answered; None in `given` may be the answer "not sure"
 
@@ -66,6 +68,7 @@ class ClassEntered(TypedDict):
 
     state: ClassState
     mine: Mine
+    guest: bool  # whether the client may use the server for nothing but the class
 
 
 class SeatState(TypedDict):

@@ -17,7 +17,7 @@ from engine.config import ConfigError, EngineConfig, SamplingParams
 
 MAX_PROMPTS = 8  # at once
 MAX_PROMPT_BYTES = 4096  # of UTF-8: a step of one's run is as long as its prompts, and others wait for it
-MAX_TOKENS = 256  # that one answer has
+MAX_TOKENS = 256  # of one answer
 MAX_SEQUENCES = 8  # for one prompt
 MAX_COMMANDS = (
     32  # concurrent requests of guests to runs: each holds a thread until a step ends, and other threads must stay free

@@ -388,6 +388,8 @@ class Classroom:
                 "answers": [
                     {
                         "poll": poll.number,
+                        "theater": poll.lesson.session if poll.lesson else None,
+                        "item": poll.lesson.item if poll.lesson else None,
                         "given": [votes.get(seat.key) for votes in poll.rounds],
                         "has": [seat.key in votes for votes in poll.rounds],
                     }

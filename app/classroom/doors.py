@@ -1,4 +1,4 @@
-"""Under which addresses others in the room can reach this machine, and the QR codes that lead there."""
+"""Addresses at which other devices in the network reach this machine, and the QR codes that lead there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SOMEWHERE = ("10.255.255.255", 9)  # an address of a local network: nothing is 
 
 
 def bases(opened: str, host: str) -> list[str]:
-    """Return addresses at which others in the room reach the server, the likeliest first, without a last slash.
+    """Return addresses at which other devices reach the server, the likeliest first, without a last slash.
 
     Args:
         opened: address of the presenter's page. One that is not of this machine alone is how others come, too (a name
@@ -36,7 +36,7 @@ def bases(opened: str, host: str) -> list[str]:
 
 
 def door(base: str, join: str) -> Door:
-    """Return the way in at an address of the server, by the path `join`."""
+    """Return the entry of a class at an address of the server, by the path `join`."""
     url = base + join
     code = segno.make(url, error="m", micro=False)
     rows = [list(row) for row in code.matrix]
@@ -64,7 +64,7 @@ def _is_local(address: str) -> bool:
 
 
 def _by_route() -> str:
-    """Return the address that packets to the local network would come from; nothing where there is no such network."""
+    """Return the address from which packets to the local network would be sent; None if there is no such network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_SOMEWHERE)

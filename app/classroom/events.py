@@ -1,4 +1,4 @@
-"""Events of the socket about a class, and what answers them."""
+"""Socket events about a class, and their handlers."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class ClassEvents:
 
     def enter(self, sid: str, message: messages.ClassEnter, found: Classroom, key: str) -> ClassEntered:
         seat = found.enter(key, sid, message.language, self._access.person(sid).address)
-        return {"state": found.state(), "mine": found.mine(seat)}
+        return {"state": found.state(), "mine": found.mine(seat), "guest": not self._access.person(sid).is_owner}
 
     def rename(self, sid: str, message: messages.ClassRename, found: Classroom, seat: Seat) -> Mine:
         found.rename(seat, message.name)

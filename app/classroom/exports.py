@@ -38,12 +38,12 @@ class ExportsContext(NamedTuple):
 
 
 def table(context: ExportsContext, request: Request, class_id: str, name: str) -> Response:
-    """Return a table of a class that is here."""
+    """Return a table of a running class."""
     return _table(request, results_of(_class(context, request, class_id)), name)
 
 
 def page(context: ExportsContext, request: Request, class_id: str) -> Response:
-    """Return a class that is here as one HTML page, with the run on stage."""
+    """Return a running class as one HTML page, with the run on stage."""
     found = _class(context, request, class_id)
     run, refusal = _run(context, found)
     return _page(request, results_of(found), run, refusal)
@@ -87,7 +87,7 @@ def blueprint(classrooms: Classrooms, store: Store, sessions: SessionManager) ->
 
 def _own(request: Request) -> None:
     if not request.environ.get(OWNER):
-        raise AppError("forbidden", "this is for who owns the server")
+        raise AppError("forbidden", "this is for owners of the server")
 
 
 def _class(context: ExportsContext, request: Request, class_id: str) -> Classroom:

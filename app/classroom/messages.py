@@ -28,20 +28,20 @@ class ClassOpen(Message, frozen=True, kw_only=True):
 
 
 class OfClass(Message, frozen=True, kw_only=True):
-    """`class_end` needs no more."""
+    """Base of messages about a class; all that `class_end` needs."""
 
     id: Name
 
 
 class ClassPresent(OfClass, frozen=True, kw_only=True):
-    """A page of the presenter's, after each connect."""
+    """Sent by a presenter's page after each connect."""
 
     base: Base
     secret: Annotated[str, Meta(max_length=100)]
 
 
 class ClassEnter(Message, frozen=True, kw_only=True):
-    """A follower's page, after each connect: its browser shows its pass."""
+    """Sent by a follower's page after each connect: its browser shows its pass."""
 
     language: Language
 
@@ -132,7 +132,7 @@ class ClassWish(Message, frozen=True, kw_only=True):
 
 
 class ClassLab(Message, frozen=True, kw_only=True):
-    """A follower wants a run of its own, or needs it no more."""
+    """Request a follower's own run, or give it up."""
 
     open: bool
 

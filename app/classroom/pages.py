@@ -1,4 +1,4 @@
-"""`/j/…`: the way into a class. A code, or the link of the QR code, is changed for a pass to a follower's page."""
+"""`/j/…`: entry of a class. A code, or the link of the QR code, is exchanged for a pass to a follower's page."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class ClassPagesContext(NamedTuple):
 
 
 def door(context: ClassPagesContext, request: Request) -> Response:
-    """Return where a code is typed."""
+    """Return the page on which a code is typed."""
     return _door(request, "", None)
 
 
 def typed(context: ClassPagesContext, request: Request) -> Response:
-    """Return the code that was typed there."""
+    """Return the typed code."""
     return come_in(context, request, request.args.get("code", ""))
 
 
 def come_in(context: ClassPagesContext, request: Request, given: str) -> Response:
-    """Admit a browser. One that has a seat already keeps it, if it is in the same class."""
+    """Admit a browser. It keeps its seat if it has one in the same class."""
     try:
         had = context.classrooms.known(request.cookies.get(PASS_COOKIE, ""))
         text = context.classrooms.new_pass(given, address_of(request.environ), had)
@@ -62,5 +62,5 @@ ROUTES = [
 
 
 def blueprint(classrooms: Classrooms) -> flask.Blueprint:
-    """Return the blueprint of the way in."""
+    """Return the blueprint of the entry."""
     return routing.blueprint("classroom", "", ClassPagesContext(classrooms), ROUTES)

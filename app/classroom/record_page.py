@@ -1,4 +1,4 @@
-"""Class as one HTML page: questions and answers, and below them the run that was on the wall.
+"""Class as one HTML page: questions and answers, and below them the run that was on stage.
 
 The questions need no script and no server. The run is the page of `app/page/onefile.py`, whole, in a frame: what is
 inside a frame keeps to the rules of what is around it, so both have the run's policy.
@@ -21,7 +21,7 @@ from app.ground.paths import templates_dir
 _POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
 _NONCE = re.compile(r"'nonce-([0-9a-f]+)'")
 _ALONE = "default-src 'none'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'"
-BAR = 100.0  # width of a bar that stands for all who answered
+BAR = 100.0  # width of a bar of all answers
 
 
 class _Bar(NamedTuple):
@@ -43,9 +43,7 @@ class _QuestionSection(NamedTuple):
 
 
 def class_page(results: ClassResults, language: str, run: bytes | None, refusal: str | None = None) -> bytes:
-    """Return the page. `run`: the page of the run; None: there is none, and `refusal` is the key of the words that
-    say why.
-    """
+    """Return the page. `run`: the page of the run; None: there is none, and `refusal` is the key of the reason."""
     words = words_in(language)
     inside = "" if run is None else run.decode()
     policy = _POLICY.search(inside)

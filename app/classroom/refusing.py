@@ -1,4 +1,4 @@
-"""Refusals that people in a class read on their pages: the sentences lie in refusals.json, in each language."""
+"""Refusals shown to people in a class; the sentences are in refusals.json, in each language."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seats of a class: one a browser that came in, whatever becomes of its connection."""
+"""Seats of a class: one per browser that has entered, independent of its connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Seat:
     """Seat of a follower. Changed under the class's lock."""
 
     def __init__(self, number: int, key: str, name: str, address: str = "") -> None:
-        self.number = number  # what others know it by
+        self.number = number  # shown to others
         self.key = key  # of its pass; never sent to other clients
         self.name = name
         self.address = address  # of its first connection; shown only without its last part
@@ -35,7 +35,7 @@ class Seat:
         self._connected_for = 0.0  # seconds, the longest stretch that is over
         self.left_at = time.monotonic()
         self.is_remote = False  # may press "next" and "back"
-        self.wish: Wish | None = None  # what it asks the presenter for
+        self.wish: Wish | None = None  # its wish to the presenter
         self._lost_at = -LOST_LASTS
         self._marked_at = -LOST_EVERY
 

@@ -76,7 +76,7 @@ def questions_csv(results: ClassResults, language: str) -> bytes:
 
 
 def counted(question: QuestionResult, votes: dict[int, Answer]) -> list[tuple[Answer, int]]:
-    """Answers and how many gave each: options in their order, others the most frequent first, "not sure" last."""
+    """Return answers with their counts: options in their order, others the most frequent first, "not sure" last."""
     given = Counter(value for value in votes.values() if value is not None)
     is_choice = question.kind in ("choice", "lesson")
     listed: list[tuple[Answer, int]] = (

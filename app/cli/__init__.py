@@ -52,7 +52,7 @@ def build_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     """
     parser = Parser(
         prog="kvtheater",
-        description="A real language model's KV cache on a stage.",
+        description="A language model with a paged KV cache, step by step in a browser.",
         epilog=(
             "examples:\n"
             "  kvtheater serve                          the bundled model, on http://127.0.0.1:8765\n"

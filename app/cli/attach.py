@@ -1,4 +1,4 @@
-"""`kvtheater attach`: the page over a running vLLM, which is watched and never changed."""
+"""`kvtheater attach`: the page over a running vLLM, which is only read."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> Any:
-    """Raises UserError: a number that cannot be."""
+    """Return the options of the attachment. Raises UserError: a number is out of range."""
     from engine.observe.monitor.attachment import Attaching
 
     ranks = sorted(set(arguments.rank or [0]))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli.bench_progress import BenchProgress
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, file_errors
 from app.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _add_report(what: Any) -> None:
 
 
 def run_list(_: argparse.Namespace) -> int:
-    """Ids, sizes and titles."""
+    """Print ids, sizes and titles."""
     from engine.bench.scenario import find_scenario, scenario_ids
 
     width = max(map(len, scenario_ids()))
@@ -119,7 +119,7 @@ def run_list(_: argparse.Namespace) -> int:
 
 
 def run_run(arguments: argparse.Namespace) -> int:
-    """Run them, one record each; a record that was finished before an interruption stays."""
+    """Run the scenarios, one record each; records finished before an interruption stay."""
     scenarios = _scenarios(arguments)
     from engine.bench.environment import refusal
     from engine.bench.errors import BenchError, Cancelled
@@ -128,10 +128,8 @@ def run_run(arguments: argparse.Namespace) -> int:
     from engine.bench.runner import Runner
 
     out: Path = arguments.out or _default_out(arguments)
-    try:
-        out.mkdir(parents=True, exist_ok=True)  # now, not after minutes of measuring
-    except OSError as error:
-        raise UserError(f"cannot write to {out}: {error.strerror or error}") from error
+    with file_errors("write to", out):
+        out.mkdir(parents=True, exist_ok=True)  # report it now, not after minutes of measuring
     sound = True
     for scenario in scenarios:
         if arguments.all and (why := refusal(scenario)) is not None:
@@ -159,11 +157,9 @@ def run_run(arguments: argparse.Namespace) -> int:
                 raise UserError(str(error)) from error
         path = out / f"{scenario.id}.json"
         if not record.complete and path.exists():
-            path = out / f"{scenario.id}-stopped.json"  # half a record replaces no whole one
-        try:
+            path = out / f"{scenario.id}-stopped.json"  # an incomplete record replaces no complete one
+        with file_errors("write", path):
             write_record(record, path)
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror or error}") from error
         say(str(path) + ("" if record.complete else f" (stopped after {record.rounds} rounds)"))
         say(*summary([record]).split("\n"))
         sound &= _tell_problems(record)
@@ -242,7 +238,7 @@ def run_compare(arguments: argparse.Namespace) -> int:
 
 
 def run_report(arguments: argparse.Namespace) -> int:
-    """Markdown on standard output, or the headlines into a file."""
+    """Print Markdown, or write the headlines into a file."""
     from engine.bench.errors import BenchError
     from engine.bench.record import RESULTS, read_records
     from engine.bench.report import END, START, details, insert, summary
@@ -258,14 +254,12 @@ def run_report(arguments: argparse.Namespace) -> int:
         say(*"\n".join(parts).split("\n"))
         return 0
     path: Path = arguments.into
-    try:
+    with file_errors("write", path):
         document = path.read_text(encoding="utf-8")
         changed = insert(document, records, arguments.lang)
         if changed is None:
             raise UserError(f"{path} has no {START} and {END} to put the table between")
         path.write_text(changed, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
     return 0
 
 

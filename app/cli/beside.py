@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def equal_steps(found: Comparison) -> int:
-    """Whole steps before the first operation that differs."""
+    """Return the number of complete steps before the first operation that differs."""
     first = found.first_op
     if first is None:
         return found.a.totals.num_steps

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _gathered(gather: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the facts; why there are none where gathering them fails, which is what a report is about."""
+    """Return the facts, or the error while gathering them, which a bug report needs too."""
     try:
         return gather()
     except Exception as error:  # a broken torch may raise anything

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, file_errors, write_whole
+from app.cli.reading import damage_status, open_trace
 from app.cli.terminal import say
-from engine.trace.codec import TraceFormatError
-from engine.trace.log import TraceReader
 
 
 def add_parser(commands: Any) -> None:
@@ -46,24 +44,13 @@ def run(arguments: argparse.Namespace) -> int:
     if output.exists() and not arguments.force:
         raise UserError(f"{output} exists already; choose another name, or --force to overwrite it")
     try:
-        with TraceReader(path) as log:
+        with open_trace(path) as log:
             page, damage = export_page(log), log.damage
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except (TraceFormatError, TooLarge) as error:
+    except TooLarge as error:
         raise UserError(f"{path}: {error}") from error
-    unfinished = output.with_name(output.name + ".part")
-    try:
-        unfinished.write_bytes(page)
-        unfinished.replace(output)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise UserError(f"cannot write {output}: {error.strerror or error}") from error
+    write_whole(output, page)
     say(f"{output}: {len(page):,} bytes")
-    if damage:
-        say(f"kvtheater: {path} is damaged: {damage}", to=sys.stderr)
-        return 1
-    return 0
+    return damage_status(path, damage)
 
 
 def _export_site(arguments: argparse.Namespace) -> int:
@@ -80,15 +67,13 @@ def _export_site(arguments: argparse.Namespace) -> int:
     from engine.model.loader import load_model
     from engine.model.shipped import BUNDLED
 
-    try:
+    with file_errors("write", folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", suffix=".part", dir=folder.parent) as beside:
             write_site(Path(beside) / "new", load_model(BUNDLED), arguments.url, say)
             if folder.exists():
                 folder.rename(Path(beside) / "old")
             (Path(beside) / "new").rename(folder)
-    except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
     files = [path for path in folder.rglob("*") if path.is_file()]
     say(f"{folder}: {len(files)} files, {sum(path.stat().st_size for path in files):,} bytes")
     return 0

@@ -47,7 +47,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Generate; what was recorded before an interruption stays."""
+    """Generate; records written before an interruption stay."""
     sampling = sampling_params(arguments)
     record: Path | None = arguments.record
     if record and record.exists() and not arguments.force:
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _most(engine: EngineLike, num_prompt_tokens: int) -> int:
-    """Return how many tokens may be generated, as the record of the submission says."""
+    """Return the maximum of generated tokens, from the submission's record."""
     for op in engine.log.record(0).ops:
         if (most := getattr(op, "max_tokens", None)) is not None:
             return int(most)
@@ -88,7 +88,7 @@ def _most(engine: EngineLike, num_prompt_tokens: int) -> int:
 
 
 def _generate(engine: EngineLike, max_tokens: int, num_sequences: int) -> None:
-    """Text to standard output: one as it comes, of several the best ones at the end.
+    """Print the text: a single output while it is generated, several at the end, best first.
 
     Progress goes to standard error where that is a terminal of its own.
     """
@@ -131,7 +131,7 @@ class Texts:
         self._rank: Rank | None = None
 
     def read(self, record: StepRecord) -> None:
-        """Take note of a step. A fork begins with its parent's text, as it was before the step."""
+        """Read a step's record. A fork begins with its parent's text as it was before the step."""
         for op in record.ops:
             if isinstance(op, Fork):
                 self._texts[op.seq_id] = self._texts.get(op.parent_seq_id, "")
@@ -141,7 +141,7 @@ class Texts:
             self._texts[output.seq_id] = self._texts.get(output.seq_id, "") + output.text
 
     def best(self) -> list[tuple[float, str]]:
-        """Score and text of the sequences that are returned, best first; none before the request is done."""
+        """Return score and text of the returned sequences, best first; none before the request is done."""
         if self._rank is None:
             return []
         ranked = zip(self._rank.scores, self._rank.seq_ids, strict=True)

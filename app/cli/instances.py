@@ -1,4 +1,4 @@
-"""Processes for the instances of a server's runs, for as long as it runs."""
+"""Processes for the instances of a server's runs, for the server's lifetime."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ START_SECONDS = 60.0
 
 
 def server_proxy() -> dict[str, Any]:
-    """Return how Jupyter starts a server, for its user alone, and what it shows of it.
+    """Return how Jupyter starts a server for its user, and what it shows of it.
 
     Every request that passes Jupyter gets the server's token; other users of the machine reach the port and have none.
     """

@@ -1,4 +1,4 @@
-"""Options of the store under the pools, and the store itself for as long as a server runs."""
+"""Options of the store under the pools, and the store itself for the server's lifetime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kvtheater lesson`: the lessons that there are, whether one holds, a new one to begin with, one to take along."""
+"""`kvtheater lesson`: list lessons, check them, write a template for a new one."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run_list(arguments: argparse.Namespace) -> int:
-    """Print the lessons; 1 when a file in the folders is none."""
+    """Print the lessons; exit status 1 if a file in the folders is not a lesson."""
     catalogue = Catalogue(_folder(arguments.lessons))
     for lesson in catalogue.lessons():
         count = sum(isinstance(item, Ask) for item in lesson.items)
@@ -105,7 +105,7 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """Check lessons; 1 when something does not hold."""
+    """Check lessons; exit status 1 if one has an error."""
     from app.lessons.catalogue import shipped_folder
 
     paths = [found for given in arguments.file or [shipped_folder()] for found in _lessons_at(given)]
@@ -115,7 +115,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def run_new(arguments: argparse.Namespace) -> int:
-    """Write a lesson to begin with."""
+    """Write a template of a lesson."""
     path: Path = arguments.file if arguments.file.suffix else arguments.file.with_suffix(".md")
     name = "".join(letter if letter.isalnum() else "-" for letter in path.stem.lower()).strip("-") or "lesson"
     title = path.stem.replace("-", " ").replace("_", " ").capitalize()

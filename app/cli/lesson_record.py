@@ -1,4 +1,4 @@
-"""`kvtheater lesson export` and `record`: lessons for where there is no model."""
+"""`kvtheater lesson export` and `record`: lessons that are played without a model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.options import UserError
+from app.cli.options import UserError, file_errors, write_whole
 from app.cli.terminal import say
 from app.lessons.catalogue import Catalogue, lesson_files
 from app.lessons.lesson import Lesson, LessonError
@@ -46,7 +46,7 @@ def run_export(arguments: argparse.Namespace) -> int:
         page = lesson_page(_recorded(lesson, [wanted] if wanted else lesson.languages))
     except TooLarge as error:
         raise UserError(f"{lesson.id}: {error}") from error
-    _write(output, page)
+    write_whole(output, page)
     say(f"{output}: {len(page):,} bytes")
     return 0
 
@@ -59,10 +59,8 @@ def run_record(arguments: argparse.Namespace) -> int:
     given = arguments.lesson or [str(shipped_folder())]
     for lesson in [one for name in given for one in _all(name)]:
         for recorded in _recorded(lesson, lesson.languages):
-            try:
+            with file_errors("write", arguments.out):
                 write_recorded(recorded, arguments.out)
-            except OSError as error:
-                raise UserError(f"cannot write {arguments.out}: {error.strerror or error}") from error
         say(f"{lesson.id}: {', '.join(lesson.languages)}")
     say(f"show them with kvtheater replay --lessons {arguments.out}")
     return 0
@@ -99,19 +97,7 @@ def _read(path: Path) -> Lesson:
     from app.lessons.parse import read_lesson
 
     try:
-        return read_lesson(path)
+        with file_errors("read", path):
+            return read_lesson(path)
     except LessonError as error:
         raise UserError(f"{path}:{error.line}: {error.sentence}") from error
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def _write(output: Path, page: bytes) -> None:
-    unfinished = output.with_name(output.name + ".part")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_bytes(page)
-        unfinished.replace(output)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise UserError(f"cannot write {output}: {error.strerror or error}") from error

@@ -154,7 +154,7 @@ def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
 
 
 def check_queue(url: str, is_server: bool) -> None:
-    """That there is a message queue, before anything slow.
+    """Check that the message queue is reachable, before anything slow.
 
     Raises:
         UserError: one sentence.
@@ -177,7 +177,7 @@ def serve_until_stopped(
     is_class: bool = False,
     **view: str,
 ) -> bool:
-    """Serve until Ctrl-C or SIGTERM; `what` precedes the printed address, which shows `view`.
+    """Serve until Ctrl-C or SIGTERM. The printed line begins with `what` and has the address, which shows `view`.
 
     `answering` is called when the port answers, with an event that ends serving when it is set. Returns whether serving
     was ended on request. `is_class`: the address is the teacher's, on this machine.

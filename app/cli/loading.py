@@ -45,10 +45,10 @@ def load(
     """
     if (allowed := memory().total) < LEAST:  # the system would end the process without a word
         raise UserError(f"{allowed >> 20} MiB of memory are allowed here; torch and a small model take {LEAST >> 20}")
-    # no import of torch for a sign of life
+    # printed without importing torch
     is_local = name.partition("-")[0] == "bundled" or os.path.isdir(name) or is_gguf(name)
     if is_local or not sys.stderr.isatty():
-        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a download shows its own, the rest has no need
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a download shows its own progress
     shows_progress = sys.stderr.isatty() if aloud is None else aloud
 
     def tell(stage: LoadingStage) -> None:

@@ -1,4 +1,4 @@
-"""Opening the models of a server that answers already, on threads beside it."""
+"""Loading of a server's models on threads, while the server already answers."""
 
 from __future__ import annotations
 
@@ -52,19 +52,21 @@ class LoadingThread:
         self.error: BaseException | None = None  # why there is no first model
 
     def compile_early(self) -> None:
-        """Let the first model's compiler begin, if it will be wanted: it has a second of imports of its own."""
+        """Start the compiler of the first model early, since its imports take a second; no-op if it will not be
+        used.
+        """
         if not self._settings.config_of(self._first.name).enforce_eager:
             begin_early(self._sources[self._first.name], self._arguments.dtype, self._arguments.device)
 
     def start(self, stop: threading.Event) -> None:
-        """Begin; `stop` is set when the first model cannot be had: there is nothing to serve then."""
+        """Start loading. `stop` is set if the first model cannot be loaded, since nothing can be served then."""
         # a daemon: a server that is stopped does not wait for it
         self._thread = threading.Thread(target=self._load, args=(stop,), name="loading", daemon=True)
         self._thread.start()
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a model is being opened or compiled: neither lets a process end in peace."""
+        """Whether a model is being opened or compiled, which delays the end of the process."""
         opened = self._thread is not None and self._thread.is_alive()
         return opened or self._under_way > 0 or any(model.is_compiling for model in self._compiled)
 
@@ -77,13 +79,13 @@ class LoadingThread:
         return live_model.weigh(self._sources.get(name, name), self._arguments.dtype, self._arguments.device)
 
     def open(self, served: ModelEntry) -> None:
-        """Read a model; it is compiled only if it was named on the command line: one that a lesson or a race asks for
-        is small, and gone again soon.
+        """Load a model. It is compiled only if it was named on the command line; one requested by a lesson or a race is
+        small and short-lived.
         """
         self._under_way += 1  # one at a time
         try:
             model = self._read(served)
-            if model.facts.name in self._settings.configs:  # its own: they cannot be meant for another model
+            if model.facts.name in self._settings.configs:  # only its own: the options are for one model
                 model.check(self._settings.configs[model.facts.name])
             self._have(served, model, is_compiled=served.place == "named")
         except UserError as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_observing_options(group: Any) -> None:
-    """The flags, to the server's group."""
+    """Add the flags to the server's group."""
     group.add_argument(
         "--access-log",
         metavar="FILE",

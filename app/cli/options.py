@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -16,6 +18,35 @@ from engine.options.words import OptionWords, words_in
 
 class UserError(Exception):
     """The user's mistake: one sentence, exit status 2, no traceback."""
+
+
+@contextmanager
+def file_errors(verb: str, path: Path | None) -> Iterator[None]:
+    """Report in one sentence what the system says of a file that a command cannot read or write.
+
+    Raises:
+        UserError: an `OSError` of the block.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot {verb} {path}: {error.strerror or error}") from error
+
+
+def write_whole(output: Path, page: bytes) -> None:
+    """Write a file that is there as a whole or not at all.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    unfinished = output.with_name(output.name + ".part")
+    with file_errors("write", output):
+        try:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_bytes(page)
+            unfinished.replace(output)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,7 +74,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _inside(action: argparse.Action, value: str) -> list[str]:
-    """Commands of commands that may be meant: `explain` is `trace explain`."""
+    """Return commands whose subcommand may be meant: `explain` is `trace explain`."""
     if not isinstance(action, argparse._SubParsersAction):
         return []
     return [

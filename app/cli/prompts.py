@@ -1,4 +1,4 @@
-"""`kvtheater prompts`: why did a prompt miss the prefix cache?"""
+"""`kvtheater prompts`: why a prompt missed the prefix cache."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Play the file's requests. 0 where no prompt parts from what was cached."""
+    """Play the file's requests. Exit status 0 if no prompt diverges from a cached one."""
     was_on = gc.isenabled()
-    gc.disable()  # nothing here is a circle, and collections look at each segment and token list of a day for none
+    gc.disable()  # no reference cycles here, and collections would visit each segment and token list in vain
     try:
         return _run(arguments)
     finally:
@@ -241,7 +241,7 @@ def _print_report(
 
 
 def _costs(verdicts: list[Verdict], arguments: argparse.Namespace, language: str) -> list[str]:
-    """Return sentences about what is computed again: its seconds and its price, if they are asked for."""
+    """Return sentences about recomputed tokens: their seconds and price, if requested."""
     cost, say_in, found = _step_cost(arguments), words(language), list[str]()
     if cost is not None:
         seconds = _prefill_seconds(verdicts, arguments.policy, cost)
@@ -290,7 +290,7 @@ def _break(verdict: Verdict) -> str:
 
 
 def _step_cost(arguments: argparse.Namespace) -> StepCost | None:
-    """Return the step times of the model and card that the options name; None: they name none."""
+    """Return the step times of the model and GPU in the options; None if they name neither."""
     from app.cli.simulate import timed_card
     from engine.accounting.presets import presets
 
@@ -302,13 +302,12 @@ def _step_cost(arguments: argparse.Namespace) -> StepCost | None:
 
 
 def _prefill_seconds(verdicts: list[Verdict], policy: str, cost: StepCost) -> float:
-    """Return the seconds that prefills take for what is computed again, each prompt in one step of its own."""
-    from engine.accounting.work import attended_keys
-    from engine.simulate.cost import StepShape
+    """Return the seconds of prefill for the recomputed tokens, with a separate step for each prompt."""
+    from engine.simulate.cost import shape_of
 
     def seconds(start: int, end: int) -> float:
         count = end - start
-        return cost.seconds(StepShape(count, 1, end, attended_keys(start, count, None))) if count > 0 else 0.0
+        return cost.seconds(shape_of([(start, count)])) if count > 0 else 0.0
 
     found = 0.0
     for verdict in verdicts:

@@ -1,4 +1,4 @@
-"""`kvtheater proxy`: passes an agent's requests on to another server, and writes them down for later analysis."""
+"""`kvtheater proxy`: forwards an agent's requests to another server, and records them for later analysis."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Pass on until Ctrl-C or SIGTERM."""
+    """Forward requests until Ctrl-C or SIGTERM."""
     upstream = urlsplit(arguments.upstream)
     if upstream.scheme not in ("http", "https") or not upstream.hostname or upstream.query or upstream.fragment:
         raise UserError(f"--upstream {arguments.upstream} is no address: https://HOST/PATH is one")

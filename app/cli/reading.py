@@ -1,12 +1,14 @@
-"""Opening a trace for a command: whatever is wrong with the file is one sentence."""
+"""Opening of a trace for a command; every error of the file is one sentence."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.cli.options import UserError
+from app.cli.options import UserError, file_errors
+from app.cli.terminal import say
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 from engine.trace.observing import UNSAID
@@ -15,15 +17,14 @@ from engine.trace.state import TraceStateError
 
 @contextmanager
 def open_trace(path: Path) -> Iterator[TraceReader]:
-    """Yield the trace, for as long as it is read. A damaged one opens: `damage` says where it ends.
+    """Yield the open trace. A damaged one opens too: `damage` says where the readable part ends.
 
     Raises:
         UserError: it cannot be read, is none, or (while it is read) has a record that cannot be.
     """
     try:
-        reader = TraceReader(path)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        with file_errors("read", path):
+            reader = TraceReader(path)
     except TraceFormatError as error:
         raise UserError(f"{path}: {error}") from error
     with reader:
@@ -38,4 +39,13 @@ def open_trace(path: Path) -> Iterator[TraceReader]:
 def expect_engines_own(reader: TraceReader, instead: str) -> None:
     """Raise UserError for a monitored server's log, which lacks what the command shows. `instead`: the alternative."""
     if reader.header.observed is not None:
-        raise UserError(f"{reader.path}: {UNSAID}, so there is nothing to tell of them; {instead}")
+        raise UserError(f"{reader.path}: {UNSAID}; {instead}")
+
+
+def damage_status(path: Path, damage: str | None) -> int:
+    """Return the exit status of a command that has read a trace: 1 with a sentence where the trace is damaged."""
+    if damage is None:
+        return 0
+    sys.stdout.flush()
+    say(f"kvtheater: {path} is damaged: {damage}", to=sys.stderr)
+    return 1

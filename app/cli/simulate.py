@@ -1,4 +1,6 @@
-"""`kvtheater simulate`: requests of a file on a model and GPUs that are not here, by the engine's own scheduler."""
+"""`kvtheater simulate`: requests of a file on a model and GPUs that this machine need not have, by the engine's
+scheduler.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.cli.options import UserError, add_command, add_engine_options, engine_config
+from app.cli.reading import open_trace
 from app.cli.simulate_sweep import add_sweep_options, sweep
 from app.cli.terminal import say
 from app.ground.plain import to_json
@@ -24,13 +27,11 @@ from engine.bench.request_files import FORMATS, read_requests
 from engine.bench.workload import Trace, requests_in
 from engine.config import EngineConfig
 from engine.simulate.calibrate import CalibrationError, calibrate, timed_steps
-from engine.simulate.cost import Jittered, StepCost
+from engine.simulate.cost import Jittered, StepCost, windows_of
 from engine.simulate.layers import Card, card_of
 from engine.simulate.outcome import LinkSpeed, Outcome
 from engine.simulate.placed import facts_of
 from engine.simulate.simulation import Simulation
-from engine.trace.codec import TraceFormatError
-from engine.trace.log import TraceReader
 from engine.trace.messages.words import bytes_text, seconds_text
 from engine.trace.records import ModelFacts
 
@@ -93,7 +94,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Simulate, and print what came of it.
+    """Simulate, and print the figures.
 
     Raises:
         UserError: a file that cannot be read or written, or settings that cannot be.
@@ -114,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of the run that the options say; it is written where --record says so.
+    """Return the figures of the run with these options; --record also writes its log.
 
     Raises:
         UserError: as `run`.
@@ -186,9 +187,12 @@ def subject(arguments: argparse.Namespace) -> Subject:
         raise UserError("give --model and --gpu, or --like with a recorded run")
     known = presets(own_presets(arguments.data_dir, arguments.presets))
     card = timed_card(arguments.model, arguments.gpu, known)
-    preset, cost = card.model, card.cost(arguments.tp)
+    preset, dtype = card.model, config.kv_cache_dtype
+    cost = card.cost(arguments.tp, dtype)
     if config.num_blocks is None:
-        room = card.room_tokens(arguments.tp, max_num_batched_tokens=config.max_num_batched_tokens)
+        room = card.room_tokens(
+            arguments.tp, max_num_batched_tokens=config.max_num_batched_tokens, kv_cache_dtype=dtype
+        )
         if room < config.block_size:
             raise UserError(f"{preset.name} does not fit on {arguments.tp} × {card.gpu.name}; give more GPUs with --tp")
         config = replace(config, num_blocks=room // config.block_size)
@@ -217,17 +221,13 @@ def config_seed(arguments: argparse.Namespace) -> int:
 
 def _like(path: Path, config: EngineConfig, seed: int) -> Subject:
     """Return the run's settings, overridden by the given ones; its step times with their variation."""
-    try:
-        with TraceReader(path) as log:
-            if log.header.instances:
-                raise UserError(f"{path} has several instances; step times are read from a run of one")
-            found = calibrate(timed_steps(log.record(i) for i in range(len(log))), f"steps of {path.name}")
-            before = msgspec.convert(log.header.engine, EngineConfig)
-            facts = log.header.model
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except TraceFormatError as error:
-        raise UserError(f"{path}: {error}") from error
+    with open_trace(path) as log:
+        if log.header.instances:
+            raise UserError(f"{path} has several instances; step times are read from a run of one")
+        before = msgspec.convert(log.header.engine, EngineConfig)
+        facts = log.header.model
+        windows = windows_of(facts, before.policy)
+        found = calibrate(timed_steps((log.record(i) for i in range(len(log))), windows), f"steps of {path.name}")
     default = EngineConfig()
     changed = {
         name: value for name in config.__struct_fields__ if (value := getattr(config, name)) != getattr(default, name)
@@ -280,5 +280,5 @@ def _print(found: dict[str, Any]) -> None:
 
 def _within(name: str, value: Any, low: float, high: float) -> Any:
     if not low <= value <= high:
-        raise UserError(f"{name} lies from {low:g} to {high:g}, not at {value:g}")
+        raise UserError(f"{name} must be from {low:g} to {high:g}, not {value:g}")
     return value

@@ -81,7 +81,7 @@ def sweep(arguments: argparse.Namespace, parser: argparse.ArgumentParser, simula
 
 
 def grid(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> list[Point]:
-    """Return each combination of what is swept, the last option's values next to each other.
+    """Return all combinations of the swept values; those of the last option vary fastest.
 
     Raises:
         UserError: as `sweep`.
@@ -115,7 +115,7 @@ def _axis(text: str) -> tuple[str, list[str]]:
 
 
 def _words(parser: argparse.ArgumentParser, name: str, value: str) -> list[str]:
-    """Return the command line's words for an option's value. `parse_args` says what is wrong with them."""
+    """Return the command-line words of an option's value. `parse_args` reports invalid ones."""
     action = parser._option_string_actions.get(f"--{name}")
     if action is None or action.nargs != 0:
         return [f"--{name}={value}"]
@@ -125,7 +125,7 @@ def _words(parser: argparse.ArgumentParser, name: str, value: str) -> list[str]:
 
 
 def simulated(simulate: Simulate, point: Point) -> Swept:
-    """Simulate a point. A refusal is a result, too: the other points are of use without it."""
+    """Simulate a point. A refusal is a result too, since the other points are useful without it."""
     try:
         return Swept(point.settings, simulate(point.arguments), None)
     except UserError as error:

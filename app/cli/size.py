@@ -1,4 +1,4 @@
-"""`kvtheater size`: what a model costs under a load, and which GPU holds it."""
+"""`kvtheater size`: the cost of a model under a load, and the GPUs that hold it."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _print_sources(found: dict[str, Any]) -> None:
 
 
 def _title(id: str, texts: dict[str, str]) -> str:
-    """Return the words of a number; of the second of its kind those of the first."""
+    """Return the words of a number; a second number of the same kind has the words of the first."""
     return texts[f"scale.size.{id.rstrip('23456789')}"]
 
 

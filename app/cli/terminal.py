@@ -1,4 +1,4 @@
-"""Printing what comes from a file: a terminal obeys control characters, so none of them reaches it."""
+"""Printing text from files: control characters are escaped, since a terminal executes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
 def shown(text: str) -> str:
-    """Return the text with everything that cannot be printed written as escapes, line ends too."""
+    """Return the text with unprintable characters, line ends included, written as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -26,7 +26,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def say(*lines: str, to: TextIO | None = None, flush: bool = False) -> None:
-    """Print lines; nothing in one of them begins another. Characters that the terminal has not are escapes, too."""
+    """Print lines; a line end within one is escaped, and so are characters that the terminal lacks."""
     stream: TextIO = to or sys.stdout
     encoding = stream.encoding or "utf-8"
     with alone_on_the_line():
@@ -46,10 +46,10 @@ class LineHandler(logging.StreamHandler[TextIO]):
 
 
 class ShownFormatter(logging.Formatter):
-    """Log records whose lines, which may name files, have nothing that a terminal obeys."""
+    """Formatter of log records, which may name files, with control characters escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Line by line: a stack trace has several."""
+        """Format each line of the message; a stack trace has several."""
         return "\n".join(map(shown, super().format(record).split("\n")))
 
 

@@ -1,4 +1,4 @@
-"""`kvtheater top`: a server's cache in a terminal, by its metrics, for example over ssh."""
+"""`kvtheater top`: a server's cache in a terminal, from its metrics, for example over ssh."""
 
 from __future__ import annotations
 
@@ -60,9 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Looking:
-    """Series of metrics readings. A failed one is reported, and the last good one stays on the screen until the
-    next.
-    """
+    """Series of metrics readings. A failed reading is reported, and the screen keeps the last good one."""
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         """Look for the first time. `clock`: seconds.
@@ -80,13 +78,13 @@ class Looking:
 
     @property
     def frame(self) -> Group:
-        """Screen content."""
+        """Return the content of the screen."""
         from app.cli.top_tables import drawn
 
         return drawn(self._url, self._now, self._before, self._seconds, self._silent or self._restarted)
 
     def again(self) -> None:
-        """Look."""
+        """Take a reading."""
         from app.cli.top_tables import counted_since
         from engine.observe.monitor.metrics import MetricsError, look
 

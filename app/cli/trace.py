@@ -1,4 +1,4 @@
-"""`kvtheater trace show`: what a recorded run did."""
+"""`kvtheater trace show`: the steps of a recorded run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from app.cli import trace_check, trace_compare, trace_explain, trace_export, trace_query, trace_what_if
 from app.cli.options import UserError, add_command
+from app.cli.reading import damage_status
 from app.cli.terminal import counted, say, say_json
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
@@ -41,7 +42,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show it. 0 when the file is sound, 1 when it is damaged (what came before the damage is shown)."""
+    """Show it. Exit status 0 if the file is sound, 1 if it is damaged (the part before the damage is shown)."""
     path: Path = arguments.file
     try:
         reader = TraceReader(path)
@@ -61,11 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
                 _print_table(reader)
         except TraceFormatError as error:  # sound by its checksum, yet not a record
             damage = str(error)
-    if damage:
-        sys.stdout.flush()
-        say(f"kvtheater: {path} is damaged: {damage}", to=sys.stderr)
-        return 1
-    return 0
+    return damage_status(path, damage)
 
 
 def _show_record(reader: TraceReader, index: int, as_json: bool) -> None:

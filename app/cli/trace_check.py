@@ -1,4 +1,4 @@
-"""`kvtheater trace check`: does a file keep what the format promises?"""
+"""`kvtheater trace check`: whether a file conforms to the trace format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, file_errors
 from app.cli.terminal import say
 from engine.trace.check import Counts, check
 
@@ -28,7 +28,7 @@ def add_parser(what: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check each. 0 when all are sound."""
+    """Check each file. Exit status 0 if all are sound."""
     if arguments.limit < 1:
         raise UserError(f"--limit must be at least 1, not {arguments.limit}")
     sound = [_check(path, arguments.limit) for path in arguments.files]
@@ -37,13 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(path: Path, limit: int) -> bool:
     counts = Counts()
-    try:
-        with _Progress(path) as progress:
-            found = check(path, counts, progress)
-            shown = list(islice(found, limit))
-            more = sum(1 for _ in found)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    with file_errors("read", path), _Progress(path) as progress:
+        found = check(path, counts, progress)
+        shown = list(islice(found, limit))
+        more = sum(1 for _ in found)
     for finding in shown:
         say(f"{path}: {finding}")
     if more:

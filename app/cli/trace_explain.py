@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unicodedata import east_asian_width
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import expect_engines_own, open_trace
+from app.cli.reading import damage_status, expect_engines_own, open_trace
 from app.cli.terminal import say, say_json
 from engine.options.check import meant_by
 from engine.trace.disagg_ids import plain_id
@@ -66,7 +65,7 @@ def add_parser(what: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Explain. 0 when the file is sound, 1 when it is damaged (what came before the damage is explained)."""
+    """Explain. Exit status 0 if the file is sound, 1 if it is damaged (the part before the damage is explained)."""
     with open_trace(arguments.file) as log:
         expect_engines_own(log, "`kvtheater trace show` and `kvtheater replay` have what it said")
         if arguments.request is not None:
@@ -84,11 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
             _print_overview(found, voice)
             if arguments.goodput is not None:
                 _print_goodput(goodput_of(found, arguments.goodput), voice)
-        if log.damage:
-            sys.stdout.flush()
-            say(f"kvtheater: {arguments.file} is damaged: {log.damage}", to=sys.stderr)
-            return 1
-    return 0
+        return damage_status(arguments.file, log.damage)
 
 
 def _slo(text: str) -> SLO:
@@ -228,7 +223,7 @@ def _row(columns: Columns, cells: tuple[str | int, ...]) -> str:
 
 
 def _padded(text: str, width: int) -> str:
-    """`text` in as many columns of a terminal, where Chinese characters take two."""
+    """Pad `text` to that many columns of a terminal, where Chinese characters take two."""
     spaces = " " * (abs(width) - sum(2 if east_asian_width(c) in "WF" else 1 for c in text))
     return text + spaces if width < 0 else spaces + text
 
@@ -264,7 +259,9 @@ class _Narrator:
         return self._say("join.sentences").join(sentences)
 
     def _waited(self, key: str, wait: Wait) -> str:
-        """“It waited 9 steps: 3 behind others, 6 because …; at last it needed 2, and 1 was available.”"""
+        """Return a sentence such as “It waited 9 steps: 3 behind others, 6 because …; at last it needed 2, and 1 was
+        available.”
+        """
         parts = [self._say("timeline.behind", n=wait.behind)] if wait.behind else []
         for reason, count in wait.deferred.items():
             parts.append(self._say("timeline.deferred", n=count, reason=self._say(f"op.defer.reason.{reason}.chain")))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import expect_engines_own, open_trace
+from app.cli.reading import damage_status, expect_engines_own, open_trace
 from app.cli.terminal import say
 from engine.trace.export import ExportError
 from engine.trace.log import TraceReader
@@ -38,7 +37,7 @@ def add_parser(what: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Export. 0 when the trace is sound, 1 when it is damaged (what came before the damage is exported)."""
+    """Export. Exit status 0 if the trace is sound, 1 if it is damaged (the part before the damage is exported)."""
     path, output, to = arguments.file, arguments.output, arguments.to
     with open_trace(path) as reader:
         expect_engines_own(reader, "`kvtheater trace show --json` writes each record")
@@ -51,10 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UserError(f"cannot write {output}: {error.strerror or error}") from error
         for done in written:
             say(f"{done}: {done.stat().st_size:,} bytes")
-        if reader.damage:
-            say(f"kvtheater: {path} is damaged: {reader.damage}", to=sys.stderr)
-            return 1
-    return 0
+        return damage_status(path, reader.damage)
 
 
 def _file(reader: TraceReader, output: Path, to: str, force: bool) -> Path:

@@ -1,4 +1,4 @@
-"""`kvtheater trace query`: queries over a whole log, saved or one's own in SQL."""
+"""`kvtheater trace query`: saved or custom SQL queries over a whole log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import open_trace
+from app.cli.reading import damage_status, open_trace
 from app.cli.terminal import say, say_json
 from app.ground.paths import data_dir
 from app.log_index.cache_dir import drop_unused, folder_in, name_of
@@ -37,7 +37,7 @@ def add_parser(what: Any) -> None:
     parser.add_argument("question", nargs="?", choices=list(questions()), metavar="QUESTION", help="a saved one")
     parser.add_argument(
         "--sql",
-        help="one of your own, over the tables steps, events, requests and contents; of a watched server messages, "
+        help="one of your own, over the tables steps, events, requests and contents; of a monitored server messages, "
         "events, metrics and contents",
     )
     parser.add_argument("--limit", type=int, default=MAX_ROWS, metavar="N", help="rows (default: %(default)s)")
@@ -59,18 +59,14 @@ def run(arguments: argparse.Namespace) -> int:
             (_say_json if arguments.json else _print)(_answer(log, arguments.file, sql, arguments.limit))
         else:
             _list(arguments.lang, arguments.json, observed)
-        if log.damage:
-            sys.stdout.flush()
-            say(f"kvtheater: {arguments.file} is damaged: {log.damage}", to=sys.stderr)
-            return 1
-    return 0
+        return damage_status(arguments.file, log.damage)
 
 
 def _sql_of(name: str, observed: bool) -> str:
     question = questions()[name]
     if question.observed is not observed:
-        kind = "a watched server's log" if question.observed else "an engine's own log"
-        raise UserError(f"{name} is asked of {kind}, which this is not; without a question they are listed")
+        kind = "a monitored server's log" if question.observed else "an engine's own log"
+        raise UserError(f"{name} is a query over {kind}, which this log is not; without a name the queries are listed")
     return question.sql
 
 

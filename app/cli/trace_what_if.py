@@ -1,14 +1,13 @@
-"""`kvtheater trace what-if`: what another pool would have saved, by the log's own requests once more."""
+"""`kvtheater trace what-if`: the effect of another pool size, by a replay of the log's requests."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import open_trace
+from app.cli.reading import damage_status, open_trace
 from app.cli.terminal import say, say_json
 from engine.simulate.replay_inputs import ReplayError
 from engine.simulate.what_if import WhatIf, what_if
@@ -40,7 +39,9 @@ def add_parser(what: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay and print. 0 when the trace is sound, 1 when it is damaged (what came before the damage is replayed)."""
+    """Replay and print. Exit status 0 if the trace is sound, 1 if it is damaged (the part before the damage is
+    replayed).
+    """
     if not 0 < arguments.times <= 1000:
         raise UserError(f"--times is over 0 and at most 1000, not {arguments.times:g}")
     with open_trace(arguments.file) as log:
@@ -52,11 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
             say_json(found)
         else:
             _print(found)
-        if log.damage:
-            sys.stdout.flush()
-            say(f"kvtheater: {arguments.file} is damaged: {log.damage}", to=sys.stderr)
-            return 1
-    return 0
+        return damage_status(arguments.file, log.damage)
 
 
 def _print(found: WhatIf) -> None:

@@ -1,4 +1,4 @@
-"""`kvtheater worker`: a process that holds sockets for a server on which a class is too large for one."""
+"""`kvtheater worker`: a process that holds sockets for a server whose class is too large for one process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until Ctrl-C or SIGTERM, or until the server will not have this worker."""
+    """Serve until Ctrl-C or SIGTERM, or until the server rejects this worker."""
     check_queue(arguments.message_queue, is_server=False)
     if arguments.server is not None and not arguments.server.startswith("http://"):
         raise UserError(f"--server {arguments.server} is no address: http://HOST:PORT is one")

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
 from markdown_it.token import Token
 from msgspec import Struct
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _PAGE_LINK = re.compile(r"(?!\w+:)([^#]+)\.md(#.*)?")
 
@@ -92,6 +94,14 @@ def render(text: str) -> Page:
 
 def _text(inline: Token) -> str:
     return "".join(child.content for child in inline.children or () if child.type in ("text", "code_inline"))
+
+
+def _render_text(self: Any, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
+    """Render a text whose dates do not break at their hyphens."""
+    return _DATE.sub(r'<span class="date">\g<0></span>', escapeHtml(tokens[at].content))
+
+
+_MARKDOWN.add_render_rule("text", _render_text)
 
 
 def _relink(inline: Token) -> None:

@@ -25,7 +25,9 @@ ADDRESS = "kvtheater.address"  # str
 
 
 def guest(environ: Mapping[str, Any]) -> Pass | None:
-    """Whose connection a request begins, if a guest's: such a one has so many (`Limits.sessions_of_one`)."""
+    """Return the guest whose connection a request begins, or None; a guest's connections are limited
+    (`Limits.sessions_of_one`).
+    """
     found: Pass | None = environ.get(PASS)
     return None if environ.get(OWNER) else found
 

@@ -91,7 +91,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, None)  # None: the sentence of a log that ha
 
 def refusal_of(error: BaseException) -> AppError | None:
     """Return the refusal to send for an error: an AppError itself, or one for an error of a disk or of a damaged log.
-    None: the program is wrong.
+    None: a bug of the program.
     """
     if isinstance(error, AppError):
         return error

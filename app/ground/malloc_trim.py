@@ -1,4 +1,4 @@
-"""Memory that many requests have used for a moment goes back to the system."""
+"""Return of memory to the system after bursts of requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from engine.model.freed_memory import trim_memory
 
 EVERY_BYTES = 64 * 1024 * 1024  # freed since the last time
-AFTER_SECONDS = 2.0  # so that a burst is over, and trimming takes little of anybody's time
+AFTER_SECONDS = 2.0  # so that a burst is over, and trimming takes little time
 
 
 class Trimming:

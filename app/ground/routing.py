@@ -61,7 +61,7 @@ def refusal_and_status(error: Exception) -> tuple[AppError, int]:
 
 
 def http_sentence(error: HTTPException, request: Request) -> str:
-    """Return the sentence of an error of the libraries below; a wrong method's names the methods of the address."""
+    """Return the sentence of an error of Flask or Werkzeug; for a wrong method it names the allowed ones."""
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         methods = " or ".join(sorted({*error.valid_methods} - {"HEAD", "OPTIONS"}))
         return f"{request.method} {request.path[:80]} is not allowed; use {methods}"

@@ -126,7 +126,7 @@ class Course:
         """
         item = self.checkpoint
         if not isinstance(item, Ask | Work):
-            raise LessonError(0, "nothing is asked here")
+            raise LessonError(0, "there is no question here")
         answered = self.answers.get(self.at, Answered())
         if answered.over:
             raise LessonError(item.line, "this question has been answered")
@@ -166,7 +166,7 @@ class Course:
         elif (item := self.checkpoint) and isinstance(item, Work):
             given = Mending(moves=self.right_moves()) if item.mends else self.engines_list()
             if not self.answer(given):
-                raise LessonError(item.line, "work: the rules do not give what the engine did")
+                raise LessonError(item.line, "work: the rules do not give the engine's operations")
 
     def right_moves(self) -> list[Move]:
         """Return the moves that mend the session at the checkpoint."""

@@ -33,6 +33,7 @@ from engine.trace.operations import (
     TransferFailed,
     Verify,
 )
+from engine.trace.records import Memory
 
 
 class Found(NamedTuple):
@@ -77,6 +78,43 @@ def figure(named: Figure) -> Figure:
 
 def _newest(scene: Scene) -> int:
     return scene.now - 1
+
+
+def _memory(scene: Scene) -> Memory:
+    return scene.log.record(_newest(scene)).memory
+
+
+# figures that stand in the run as they are: those of the newest record, and those of the whole run
+OF_NEWEST: dict[str, Callable[[Scene], float]] = {
+    "held": lambda scene: _memory(scene).blocks_held,
+    "cached": lambda scene: _memory(scene).blocks_cached,  # blocks that no sequence holds
+    "free": lambda scene: _memory(scene).blocks_free,  # blocks that no sequence holds and without cached content
+    "wasted": lambda scene: _memory(scene).slots_wasted,  # reserved slots without content
+    "held_bytes": lambda scene: _memory(scene).bytes_held,
+    "running": lambda scene: len(scene.state.running),
+    "waiting": lambda scene: len(scene.state.waiting),
+}
+OF_RUN: dict[str, Callable[[Scene], float]] = {
+    "block_size": lambda scene: scene.block_size,
+    "num_blocks": lambda scene: len(scene.state.blocks),
+    "layers": lambda scene: scene.header.model.num_layers,
+    "heads": lambda scene: scene.header.model.num_heads,  # query heads
+    "kv_heads": lambda scene: scene.header.model.num_kv_heads,
+    "head_dim": lambda scene: scene.header.model.head_dim,
+    "token_bytes": lambda scene: scene.header.kv_bytes_per_token,  # in all layers
+    "state_bytes": lambda scene: scene.header.model.state_bytes,  # of a sequence, in all layers
+}
+
+
+def _standing(read: Callable[[Scene], float], of_newest: bool) -> Figure:
+    def found(scene: Scene) -> Found:
+        return Found(read(scene), _newest(scene) if of_newest else None)
+
+    return found
+
+
+FIGURES |= {name: _standing(read, True) for name, read in OF_NEWEST.items()}
+FIGURES |= {name: _standing(read, False) for name, read in OF_RUN.items()}
 
 
 @figure
@@ -126,7 +164,7 @@ def total_tokens(scene: Scene) -> Found:
 def earlier_total_tokens(scene: Scene) -> Found:
     """Return the same for the lesson's previous run."""
     if scene.earlier is None:
-        raise Undecided("there was no run before this one")
+        raise Undecided("there is no previous run")
     log = scene.earlier
     return Found(sum(len(entry.token_ids) for i in range(len(log)) for entry in log.record(i).batch))
 
@@ -188,47 +226,6 @@ def slot_of(scene: Scene, position: int, seq: int = 0) -> Found:
     """slot = block id · block size + position mod block size."""
     block = int(block_of(scene, position, seq).value)
     return Found(block * scene.block_size + position % scene.block_size, _newest(scene))
-
-
-@figure
-def block_size(scene: Scene) -> Found:
-    return Found(scene.block_size)
-
-
-@figure
-def num_blocks(scene: Scene) -> Found:
-    """Return the number of blocks of the pool."""
-    return Found(len(scene.state.blocks))
-
-
-@figure
-def held(scene: Scene) -> Found:
-    """Return the number of blocks that sequences hold."""
-    return Found(scene.log.record(_newest(scene)).memory.blocks_held, _newest(scene))
-
-
-@figure
-def cached(scene: Scene) -> Found:
-    """Count cached blocks that no sequence holds."""
-    return Found(scene.log.record(_newest(scene)).memory.blocks_cached, _newest(scene))
-
-
-@figure
-def free(scene: Scene) -> Found:
-    """Count blocks that no sequence holds and that have no cached content."""
-    return Found(scene.log.record(_newest(scene)).memory.blocks_free, _newest(scene))
-
-
-@figure
-def wasted(scene: Scene) -> Found:
-    """Reserved slots without content."""
-    return Found(scene.log.record(_newest(scene)).memory.slots_wasted, _newest(scene))
-
-
-@figure
-def held_bytes(scene: Scene) -> Found:
-    """Return the bytes that sequences hold."""
-    return Found(scene.log.record(_newest(scene)).memory.bytes_held, _newest(scene))
 
 
 @figure
@@ -325,51 +322,6 @@ def changed(scene: Scene, seq: int = 0) -> Found:
     """Tokens of a sequence for which the full cache, given the same text, has another most probable token."""
     found = changes(shown(scene.log, scene.now), seq)
     return Found(len(found), found[-1].record if found else None)
-
-
-@figure
-def running(scene: Scene) -> Found:
-    """Running sequences."""
-    return Found(len(scene.state.running), _newest(scene))
-
-
-@figure
-def waiting(scene: Scene) -> Found:
-    """Waiting sequences."""
-    return Found(len(scene.state.waiting), _newest(scene))
-
-
-@figure
-def layers(scene: Scene) -> Found:
-    return Found(scene.header.model.num_layers)
-
-
-@figure
-def heads(scene: Scene) -> Found:
-    """Query heads."""
-    return Found(scene.header.model.num_heads)
-
-
-@figure
-def kv_heads(scene: Scene) -> Found:
-    return Found(scene.header.model.num_kv_heads)
-
-
-@figure
-def head_dim(scene: Scene) -> Found:
-    return Found(scene.header.model.head_dim)
-
-
-@figure
-def token_bytes(scene: Scene) -> Found:
-    """Return the bytes of K and V per token in all layers."""
-    return Found(scene.header.kv_bytes_per_token)
-
-
-@figure
-def state_bytes(scene: Scene) -> Found:
-    """Return the bytes of a sequence's state in all layers."""
-    return Found(scene.header.model.state_bytes)
 
 
 @figure

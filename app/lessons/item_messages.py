@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from app.lessons.allocator.block_manager import BlockMove
 from app.lessons.answers import (
     AskItem,
@@ -20,28 +22,34 @@ from app.lessons.course import Answered, Course
 from app.lessons.figures import figure_of
 from app.lessons.lesson import Ask, Do, Item, Sandbox, Show, Text, Work
 from app.lessons.markup import OPEN, Node, text_of, tree
-from app.lessons.numbers import in_digits, significant
+from app.lessons.numbers import agrees, in_digits, number_in, significant
 from app.lessons.race import race_setup
 from app.lessons.scene import Undecided
 from app.lessons.words import unnamed
 
 
-def page_items(course: Course, since: int = 0) -> list[PageItem]:
-    """Return the items from `since` up to the checkpoint, for the page."""
-    return [_page_item(course, index, item, section) for index, item, section in course.items(since)]
+def page_items(course: Course, since: int = 0, language: str | None = None) -> list[PageItem]:
+    """Return the items from `since` up to the checkpoint, for the page.
+
+    `language`: of the texts, by default the course's. Prompts and the run stay in the course's language.
+    """
+    read_in = language if language in course.lesson.languages else course.language
+    return [_page_item(course, index, item, section, read_in) for index, item, section in course.items(since)]
 
 
-def _page_item(course: Course, index: int, item: Item, section: int) -> PageItem:
+def _page_item(course: Course, index: int, item: Item, section: int, language: str) -> PageItem:
     match item:
         case Text():
-            blocks = _linked(course, tree(item.texts[course.language]), index)
+            blocks = _linked(course, tree(item.texts[language]), index)
             return TextItem(index=index, section=section, blocks=blocks)
         case Show():
             return ShowItem(index=index, section=section, part=item.part, view=item.view)
         case Do():
             race = race_setup(course.lesson, course.language, item.action) if item.action.verb == "race" else None
             moment = course.moment_after(index)
-            return DoItem(index=index, section=section, action=item.action, moment=moment, race=race)
+            kept = {code: at for code, at in item.action.keep.items() if code == course.language}
+            action = structs.replace(item.action, keep=kept)
+            return DoItem(index=index, section=section, action=action, moment=moment, race=race)
         case Ask():
             return _ask_item(course, index, section, item.again)
         case Work(mends=True):
@@ -116,11 +124,17 @@ def _linked(course: Course, nodes: list[Node], index: int) -> list[Node]:
             try:
                 figure = figure_of(course.scene(course.moment_before(index)), name, arguments)
                 linked["record"] = figure.record
-                if text_of(node["children"]) == OPEN:
-                    linked["children"] = [significant(figure.value, 3)]
-                elif course.changes:  # under changed settings the text shows the numbers of this run
-                    linked["children"] = [in_digits(figure.value, text_of(node["children"]))]
+                linked["children"] = _stated(figure.value, linked["children"])
             except Undecided:  # an error for the check; a reader still gets the text
                 linked["record"] = None
         found.append(linked)
     return found
+
+
+def _stated(value: float, words: list[Node]) -> list[Node]:
+    """Return the words of a number, or this run's number where the words are of other settings or another language."""
+    text = text_of(words)
+    if text == OPEN:
+        return [significant(value, 3)]
+    stated = number_in(text)
+    return words if stated is not None and agrees(stated, value) else [in_digits(value, text)]

@@ -111,7 +111,7 @@ def parse_lesson(text: str, path: Path) -> Lesson:
     if not _NAME.fullmatch(header.id):
         raise LessonError(1, f"id: {header.id!r} is not made of small letters, digits and hyphens")
     if header.id in RESERVED:
-        raise LessonError(1, f"id: {header.id!r} is what the page calls something else; choose another")
+        raise LessonError(1, f"id: {header.id!r} is reserved by the page; choose another")
     lesson = Lesson(
         id=header.id,
         path=path,
@@ -182,11 +182,11 @@ class _Body:
                         f"a section's name, {heading[1]!r}, is not small letters and hyphens, or {OPTIONAL} after",
                     )
                 if sections and sections[-1].optional and not mark:
-                    raise LessonError(number, f"{name}: what is {OPTIONAL} comes last, and this section is not")
+                    raise LessonError(number, f"{name}: only {OPTIONAL} sections may follow an {OPTIONAL} one")
                 sections.append(Section(name=name, line=number, items=[], optional=bool(mark)))
                 continue
             if not sections:
-                raise LessonError(number, "before this a section has to begin: ## and its name")
+                raise LessonError(number, "a section must begin before this line: ## and its name")
             if line.startswith(":::"):
                 code = line[3:].strip()
                 if code in texts:
@@ -228,7 +228,7 @@ def _directive(line: str, number: int) -> Item:
             raise LessonError(number, f"{found[1]}: takes nothing after it" + ", or mend" * (found[1] == "work"))
         return Sandbox(line=number) if found[1] == "sandbox" else Work(line=number, mends=bool(words))
     if not words:
-        raise LessonError(number, f"{found[1]}: says nothing")
+        raise LessonError(number, f"{found[1]}: is empty")
     plain = [word for word in words[1:] if "=" not in word]
     named = dict(word.split("=", 1) for word in words[1:] if "=" in word)
     if found[1] == "do":
@@ -328,7 +328,7 @@ def _check_whole(lesson: Lesson) -> None:
     has_raced = False
     for item in lesson.items:
         if isinstance(item, Ask | Work) and has_raced:
-            raise LessonError(item.line, "what is asked after do: race could be read from its lanes: ask before it")
+            raise LessonError(item.line, "the lanes of do: race could show the answer: ask before it")
         if isinstance(item, Sandbox):  # from here on the learner may have computed anything
             has_raced = False
         has_raced |= isinstance(item, Do) and item.action.verb == "race"
@@ -367,6 +367,5 @@ def _check_after_sandbox(lesson: Lesson, sandbox: Sandbox) -> None:
     if not (is_last and core and sandbox in core[-1].items and isinstance(own, Do) and own.action.verb == "restart"):
         raise LessonError(
             sandbox.line,
-            "sandbox: ends the lesson: what comes after it could not count on the run, unless it is optional and "
-            "begins with do: restart",
+            "sandbox: ends the lesson: what follows it must be optional and begin with do: restart",
         )

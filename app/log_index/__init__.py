@@ -1,1 +1,1 @@
-"""Files derived from long logs, and the questions that are answered from them."""
+"""Files derived from long logs, and queries answered from them."""

@@ -6,12 +6,12 @@ import hashlib
 import os
 from pathlib import Path
 
-LIVE = "live-"  # so begin the names of files of runs that go on
-MAX_FILES = 16  # of a kind in the data folder; beyond that those unused for longest go
+LIVE = "live-"  # prefix of the files of live runs
+MAX_FILES = 16  # of a kind in the data folder; beyond it the least recently used are deleted
 
 
 def folder_in(data_dir: Path) -> Path:
-    """Return where they lie."""
+    """Return the folder of these files."""
     return data_dir / "surveys"
 
 

@@ -33,7 +33,7 @@ Key = tuple[Any, ...]
 
 
 class Comparisons:
-    """Compares what is on stage."""
+    """Comparison of two sessions or recordings."""
 
     def __init__(self, sessions: SessionManager) -> None:
         self._sessions = sessions

@@ -39,10 +39,10 @@ T = TypeVar("T")
 class DerivedFiles(ABC, Generic[T]):
     """Derived files of one kind, each an index and its data. Every method may be called from any thread."""
 
-    program: ClassVar[str]  # called with the log and the index to write, it says how far it is in lines of JSON
+    program: ClassVar[str]  # called with the log and the index to write; reports its progress in lines of JSON
     suffix: ClassVar[str]  # of the index
-    data_suffix: ClassVar[str]  # of what lies beside it
-    follows: ClassVar[bool]  # the program reads on with a log that grows, until its input ends
+    data_suffix: ClassVar[str]  # of the data file beside it
+    follows: ClassVar[bool]  # the program follows a growing log until its input ends
     failed: ClassVar[str]  # begins the sentence why one cannot be made
 
     def __init__(self, data_dir: Path | None) -> None:
@@ -108,7 +108,7 @@ class DerivedFiles(ABC, Generic[T]):
                     target.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End what is being made."""
+        """End all builds."""
         with self._lock:
             self._is_over = True
             for target in [*self._making, *self._names.values()]:
@@ -117,7 +117,7 @@ class DerivedFiles(ABC, Generic[T]):
             self._temporary.cleanup()
 
     def _target(self, run: OpenLog, log: TraceReader) -> Path:
-        """Return where the index of a run's lies."""
+        """Return the path of a run's index."""
         if isinstance(run.whole, TraceWriter):
             target = self._names.get(run)
             if target is None or target not in self._used_at:

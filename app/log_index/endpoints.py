@@ -1,4 +1,4 @@
-"""A long log over HTTP, piece by piece: numbers in bins, blocks after a record, what following records change."""
+"""HTTP API of a long log: series in bins, blocks after a record, and the changes of following records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_PROMPT_BYTES = 8 * MAX_TOKENS
 
 
 class SurveyAnswer(TypedDict):
-    """/api/theaters/<session_id>/survey: how much of a log is known."""
+    """Response of /api/theaters/<session_id>/survey: progress of indexing."""
 
     num_records: int  # of the log
     num_surveyed: int  # of these
@@ -84,7 +84,7 @@ class LogIndexContext(NamedTuple):
 
 
 def overview(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Return how much is known."""
+    """Return the progress of indexing."""
     run, log_index = _log_index(context, session_id)
     answer: SurveyAnswer = {
         "num_records": len(run.log),
@@ -101,7 +101,7 @@ def overview(context: LogIndexContext, request: Request, session_id: str) -> Res
 
 
 def series(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Numbers of a stretch in bins: `?first=…&end=…&bins=…`."""
+    """Return series of a range of records in bins: `?first=…&end=…&bins=…`."""
     _, log_index = _log_index(context, session_id)
     first, end = _number(request, "first", 0), _number(request, "end", len(log_index))
     count = min(_number(request, "bins", 1000), MAX_BINS)
@@ -113,7 +113,7 @@ def series(context: LogIndexContext, request: Request, session_id: str) -> Respo
 
 
 def blocks(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Return every block after a record: `?record=…`, a column of numbers for each thing that is drawn of them."""
+    """Return every block after a record: `?record=…`, one column per drawn property."""
     run, log_index = _log_index(context, session_id)
     record = _number(request, "record", len(log_index) - 1)
     try:
@@ -124,7 +124,7 @@ def blocks(context: LogIndexContext, request: Request, session_id: str) -> Respo
 
 
 def changes(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Return records [first, end), and the blocks that they change: `?first=…&end=…`; possibly fewer."""
+    """Return records [first, end), possibly fewer, and the blocks that they change: `?first=…&end=…`."""
     run, log_index = _log_index(context, session_id)
     first = _number(request, "first", 0)
     end = min(_number(request, "end", first + 1), first + MAX_RECORDS, len(log_index))
@@ -141,7 +141,7 @@ def changes(context: LogIndexContext, request: Request, session_id: str) -> Resp
 
 
 def sequences(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Return every sequence that is known, in columns, with the spans in which it waited and ran."""
+    """Return every indexed sequence, in columns, with its waiting and running spans."""
     run, log_index = _log_index(context, session_id)
     with run.reading() as log:
         header = log.header
@@ -166,7 +166,7 @@ def prefix_tree(context: LogIndexContext, request: Request, session_id: str) -> 
 
 
 def by_class(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Requests by class, of this run and of another: `?by=prompt&beside=…`."""
+    """Return requests by class, of this run and of another: `?by=prompt&beside=…`."""
     by = request.args.get("by", "all")
     if by not in BYS:
         raise AppError("bad_request", f"by is one of {', '.join(BYS)}")
@@ -258,7 +258,7 @@ def _log_index(context: LogIndexContext, session_id: str) -> tuple[OpenLog, LogI
 
 
 def _watched(context: LogIndexContext, session_id: str) -> tuple[OpenLog, LogIndex, ObservedCache]:
-    """Return a watched server's log, its log index, and what the server said in it."""
+    """Return a monitored server's log, its log index, and the reports in it."""
     run, log_index = _log_index(context, session_id)
     with run.reading() as log:
         if log.header.observed is None:

@@ -1,4 +1,4 @@
-"""Questions over a run's whole log (`engine.trace.query`), answered to the page."""
+"""Queries of the page over a run's whole log (`engine.trace.query`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any, NamedTuple, TypedDict
 
-from app.ground.errors import refuse, refused
+from app.ground.errors import AppError, refuse
 from app.log_index.derived_files import LogTables
 from app.session.run import OpenLog
 from engine.trace.codec import TraceFormatError
@@ -25,20 +25,20 @@ class SavedQuestion(TypedDict):
     """Saved question."""
 
     id: str
-    observed: bool  # of a watched server's log; else of an engine's own
+    observed: bool  # of a monitored server's log; else of an engine's own
     en: str
     zh: str
     sql: str
 
 
 class QuestionsAnswer(TypedDict):
-    """/api/questions."""
+    """Response of /api/questions."""
 
     questions: list[SavedQuestion]
 
 
 class QueryAnswer(TypedDict):
-    """/api/theaters/<session_id>/query: rows of named columns, of the first `num_records` records."""
+    """Response of /api/theaters/<session_id>/query: rows of named columns, of the first `num_records` records."""
 
     columns: list[str]
     rows: list[list[Any]]
@@ -54,8 +54,8 @@ class _Held(NamedTuple):
 
 
 class LogQuestions:
-    """Reads one log at a time into tables, and keeps the last one for the next question. Those of long logs are made by
-    another process, and lie in the data folder.
+    """Queries over one log at a time, whose tables are cached for the next query. Those of long logs are built by
+    another process, in the data folder.
     """
 
     def __init__(self, tables: LogTables) -> None:
@@ -79,7 +79,7 @@ class LogQuestions:
             self._tables.forget(run)
             raise refuse("loading", "question.anew", error=error) from error
         except QueryError as error:
-            raise refused(error) from error
+            raise AppError("refused", str(error), translations=error.translations) from error
         except (TraceFormatError, TraceStateError) as error:
             raise refuse("refused", "log.unreadable", error=error) from error
         finally:
@@ -88,7 +88,7 @@ class LogQuestions:
         return {"columns": found.columns, "rows": rows, "is_cut": found.is_cut, "num_records": num_records}
 
     def _of(self, run: OpenLog) -> tuple[int, LogDatabase | CachedTables]:
-        """Return how many of its records are in the tables, and these."""
+        """Return the number of records in the tables, and the tables."""
         if run.log.num_bytes > LONG:
             cached = self._tables.find(run)
             return cached.index.num_records, cached

@@ -26,14 +26,14 @@ Key = tuple[int, float]
 
 
 class WhatIfAnswer(TypedDict):
-    """/api/theaters/<session_id>/what_if: how far the replay is, and its answer when it is done."""
+    """Response of /api/theaters/<session_id>/what_if: progress of the replay, and its result when done."""
 
     done: float  # 0..1
     found: NotRequired[dict[str, Any]]  # `engine.simulate.what_if.WhatIf`
 
 
 class _Job:
-    """A replay: under way, done (`found`), or failed (`error`)."""
+    """Replay: running, done (`found`), or failed (`error`)."""
 
     def __init__(self, run: OpenLog, log: TraceReader, times: float) -> None:
         self.run, self.num_records, self.done, self.at = run, len(log), 0.0, 0.0
@@ -97,7 +97,7 @@ class WhatIfs:
         return {"done": 1.0, "found": job.found}
 
     def close(self) -> None:
-        """End what is being made."""
+        """End the running replay."""
         with self._lock:
             jobs, self._jobs = list(self._jobs.values()), OrderedDict()
         for job in jobs:

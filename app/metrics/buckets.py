@@ -28,7 +28,9 @@ KV_BLOCK_RESIDENCY: Buckets = (
 
 
 def tokens_up_to(most: int) -> Buckets:
-    """1, 2, 5, 10, 20, 50 and so on, up to `most` tokens: vLLM's bounds for prompts and outputs, from max_model_len."""
+    """Return 1, 2, 5, 10, 20, 50 and so on up to `most` tokens: vLLM's bounds for prompts and outputs, from
+    max_model_len.
+    """
     bounds: list[float] = []
     power = 1
     while power <= most:

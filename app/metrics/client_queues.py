@@ -28,7 +28,7 @@ class ClientQueueRequests(Collector):
         self._clients = sorted({*clients}) or [OTHERS]
 
     def collect(self) -> Iterator[Metric]:
-        """Return the current counts."""
+        """Yield the current counts."""
         gauge = GaugeMetricFamily(
             WAITING, "Requests of the API that wait for their client's turn.", labels=[*LABELS, "client"]
         )

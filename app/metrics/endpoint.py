@@ -1,4 +1,4 @@
-"""`GET /metrics`: the counts, in Prometheus' text format, or in OpenMetrics where the reader asks for it."""
+"""`GET /metrics`: the counts, in Prometheus' text format, or in OpenMetrics if the reader accepts it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ OPEN_METRICS = "application/openmetrics-text"
 
 
 def scrape(registry: CollectorRegistry, request: Request) -> Response:
-    """Return all metrics as they are now."""
+    """Return the current values of all metrics."""
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     if content_type.startswith(OPEN_METRICS) and content_type.partition("escaping=")[2] in ("", UNDERSCORES):
-        # Our names need no escaping. The client library would make `vllm_…` of `vllm:…` in samples, and in samples only
+        # Our names need no escaping. The client library would turn `vllm:…` into `vllm_…`, and in samples only
         # (prometheus/client_python#1177); with the other scheme it leaves what is legal alone.
         encode = partial(generate_open_metrics, escaping=ALLOWUTF8)
     return Response(encode(registry), content_type=content_type)
 
 
 def blueprint(metrics: Metrics, *more: Collector) -> Blueprint:
-    """Return the route. `more`: what is counted beside the runs."""
+    """Return the route. `more`: collectors of counts that are in no run."""
     return routing.blueprint("metrics", "", registry_of(metrics, *more), [Route("GET", "/metrics", scrape)])

@@ -25,7 +25,7 @@ CONFIG_LABELS = {  # vLLM's label: the setting in a header
 
 
 def registry_of(metrics: Metrics, *more: Collector) -> CollectorRegistry:
-    """Return a registry with the models' metrics, what is counted beside them, and what the process takes
+    """Return a registry with the models' metrics, further collectors, and the resources of the process
     (`process_…`).
     """
     from prometheus_client import ProcessCollector
@@ -39,13 +39,13 @@ def registry_of(metrics: Metrics, *more: Collector) -> CollectorRegistry:
 
 
 class ModelCollector(Collector):
-    """The metrics of every model that a run was on."""
+    """Metrics of every model that has had a run."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        """Counters and histograms of the tallies, gauges of the runs that are there now."""
+        """Yield counters and histograms of the tallies, and gauges of the current runs."""
         tallies, present = self._metrics.tallies(), self._metrics.present()
         families = {metric.name: _family(metric) for metric in names.METRICS}
         for model, tally in tallies.items():
@@ -103,7 +103,7 @@ def _share(memories: list[Memory], blocks: Callable[[Memory], int]) -> float:
 
 
 def _cache_config(headers: list[Header]) -> GaugeMetricFamily:
-    """Yield 1 for each cache setting of a current run; vLLM has one such sample, for its one engine."""
+    """Return a gauge of 1 for each cache setting of a current run; vLLM has one such sample, for its one engine."""
     family = GaugeMetricFamily(
         names.CACHE_CONFIG, names.CACHE_CONFIG_HELP, labels=[*names.LABELS, *CONFIG_LABELS]
     )  # fmt: skip

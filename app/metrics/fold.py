@@ -1,4 +1,4 @@
-"""The fold: one run's records, in order, into the counts of its model. What comes of it is in `names.py`."""
+"""Fold of one run's records, in order, into the counts of its model. The resulting metrics are in `names.py`."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ class Fold:
 
     @property
     def num_running(self) -> int:
-        """Sequences that run."""
+        """Number of running sequences."""
         return self._account.num_running
 
     @property
     def num_waiting(self) -> int:
-        """Sequences that wait, for blocks of another instance too."""
+        """Number of waiting sequences, including those that wait for blocks of another instance."""
         return self._account.num_waiting
 
     def take(self, record: StepRecord) -> list[RequestRow]:
@@ -127,7 +127,7 @@ class Fold:
             self._tally.add(names.MISSES, 1, op.reason)
 
     def _lookup_external(self, op: LookupExternal) -> None:
-        """Queries are what the pool had not, as vLLM counts them: also what no store could have."""
+        """Count as queries the tokens missing from the pool, as vLLM does, even if no store could have them."""
         self._outside[op.seq_id] = Counter(op.media)
         if not self._account.rows[op.seq_id].is_admitted:
             self._tally.add(names.EXTERNAL_QUERIES, self._missing.get(op.seq_id, 0))
@@ -144,7 +144,7 @@ class Fold:
             self._hits_outside(outside, op.num_external_tokens)
 
     def _hits_outside(self, outside: Counter[Medium], num_tokens: int) -> None:
-        """Loaded at a first admission. Where no later query sees a block, nothing is loaded for its tokens."""
+        """Count tokens loaded at a first admission. Tokens whose block no later query sees are not loaded."""
         tally, rest = self._tally, num_tokens
         tally.add(names.EXTERNAL_HITS, num_tokens)
         for medium, num_blocks in outside.items():

@@ -21,7 +21,7 @@ class LiveClock:
         self._was_halted, self._halted = was_halted, 0.0
 
     def read(self, record: StepRecord) -> None:
-        """Read the next record; leave out the halted time before it in which nothing was done."""
+        """Read the next record; exclude the halted, idle time before it."""
         at, seconds = record.timing.at, step_seconds(record.timing)
         began, ended = moved_between(record)
         done = [(began, ended)] if began < ended else []

@@ -1,4 +1,5 @@
-"""The metrics: names, help, labels, buckets. `vllm:` is what vLLM 0.32 exports, and means it; ours are `kvtheater:`.
+"""Names, help, labels and buckets of the metrics. `vllm:` are those of vLLM 0.32 with its meaning; ours are
+`kvtheater:`.
 
 Every series has the labels `model_name` and `engine`. vLLM counts engines from 0; here all sessions of a model are one,
 so that the number of series does not grow with them, and `engine` is "0".

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Metrics:
-    """The counts of a server. They belong to the process: a reset or a closed session takes nothing back."""
+    """Counts of a server. They belong to the process: a reset or a closed session subtracts nothing."""
 
     def __init__(self, finished: Callable[[RequestRow, StepRecord], object] | None = None) -> None:
         """Set up. `finished` is called, on the run's thread, with each request that ended and the record in which it
@@ -30,7 +30,7 @@ class Metrics:
         self._lock = threading.Lock()
 
     def observe(self, run: Run) -> None:
-        """Count what this run appends from now on; it has no record yet."""
+        """Count the records that this run appends from now on; it has none yet."""
         header = run.whole.header
         with self._lock:
             tally = self._tallies.setdefault(header.model.name, Tally(header.model.max_position))
@@ -51,16 +51,16 @@ class Metrics:
         unsubscribe = run.whole.subscribe(take)
 
     def tallies(self) -> dict[str, Tally]:
-        """Return the tallies by model, of every model that had a run."""
+        """Return the tallies by model, for every model that had a run."""
         with self._lock:
             return dict(self._tallies)
 
     def present(self) -> list[tuple[Header, Fold]]:
-        """Return the runs that are not over."""
+        """Return the current runs."""
         with self._lock:
             self._forget_ended()
             return [(header, fold) for _, header, fold in self._present]
 
     def _forget_ended(self) -> None:
-        """The caller holds the lock."""
+        """Forget ended runs. The caller holds the lock."""
         self._present = [one for one in self._present if (run := one[0]()) is not None and not run.is_over]

@@ -32,7 +32,9 @@ def spans_to(endpoint: str) -> RequestSpans:
 
 
 def exporter(endpoint: str) -> SpanExporter:
-    """Return the exporter for the protocol of the environment, else of the port. Over HTTP a missing path is OTLP's."""
+    """Return the exporter for the protocol of the environment, else of the port. The default path over HTTP is
+    OTLP's.
+    """
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https", "grpc") or not parts.hostname:
         raise ValueError(f"{endpoint} is no address of an OTLP receiver, as http://localhost:4318 is one")

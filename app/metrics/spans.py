@@ -42,7 +42,7 @@ def provider() -> TracerProvider:
 
 
 class RequestSpans:
-    """Makes the spans of each request that ends."""
+    """Spans of ended requests."""
 
     def __init__(self, made_by: TracerProvider) -> None:
         self._provider = made_by
@@ -50,7 +50,7 @@ class RequestSpans:
         self._expected: OrderedDict[str, Context] = OrderedDict()
 
     def expect(self, request_id: str, headers: Mapping[str, str]) -> None:
-        """Make a request's spans part of the trace that its `traceparent` header names, if any. For any thread."""
+        """Make a request's spans part of the trace in its `traceparent` header, if it has one. For any thread."""
         if "traceparent" not in headers:
             return
         carrier = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
@@ -59,7 +59,7 @@ class RequestSpans:
             self._expected.popitem(last=False)
 
     def take(self, request: RequestRow, record: StepRecord) -> None:
-        """A request that ended in this record, which was appended just now."""
+        """Export the spans of a request that ended in this record, which was just appended."""
         ended = record.timing.at if request.ended is None else request.ended
         began = time.time_ns() - _nano(ended)  # of the trace, since 1970
         span = self._tracer.start_span(
@@ -80,7 +80,7 @@ class RequestSpans:
         span.end(began + _nano(ended))
 
     def close(self) -> None:
-        """Export the rest, for a moment at most: a missing receiver does not delay the exit."""
+        """Export pending spans within a short time limit: a missing receiver does not delay the exit."""
         ending = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
         ending.start()
         ending.join(CLOSE_SECONDS)
@@ -91,7 +91,7 @@ def _nano(seconds: float) -> int:
 
 
 def _phases(request: RequestRow, ended: float) -> Iterator[tuple[str, float, float]]:
-    """(name, beginning, end) of those that it came to; an aborted one's last phase ends with it."""
+    """Yield (name, start, end) of the phases that the request reached; an aborted request's last phase ends with it."""
     if request.queued > request.arrival:
         yield "kvtheater_lane", request.arrival, request.queued
     if request.scheduled is None:

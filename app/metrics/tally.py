@@ -1,4 +1,4 @@
-"""The counts of one model: what all its runs have added since the server began. They only rise."""
+"""Counts of one model: the sums over all its runs since the server started. They only rise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Count a value; one on a bound belongs to the bucket below it (`le`)."""
+        """Count a value; a value equal to a bound belongs to the bucket below it (`le`)."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
@@ -30,7 +30,7 @@ class Histogram:
         return sum(self.counts)
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """(upper bound, observations up to it) as Prometheus has them, the last one +Inf."""
+        """Return (upper bound, observations up to it) as in Prometheus; the last bound is +Inf."""
         bounds = [*(str(float(bound)) for bound in self.bounds), "+Inf"]
         return [(bound, float(upto)) for bound, upto in zip(bounds, accumulate(self.counts), strict=True)]
 
@@ -52,7 +52,7 @@ class Tally:
         }
 
     def add(self, counter: Metric, amount: float = 1, *labels: str) -> None:
-        """Raises KeyError for a value that the label cannot have."""
+        """Add to a counter. Raises KeyError for an unknown label value."""
         self.counters[counter.name][labels] += amount
 
     def observe(self, histogram: Metric, value: float) -> None:

@@ -1,4 +1,4 @@
-"""The part of the engine that the server uses, as types: what a session is built on."""
+"""Types of the engine's interface for the server: a session is built on these."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Prompt(Protocol):
 
     @property
     def text(self) -> str | list[int]:
-        """Text of the prompt, or its token ids."""
+        """Return the text of the prompt, or its token ids."""
 
     @property
     def request_id(self) -> str | None: ...
@@ -57,7 +57,7 @@ def specs_of(prompts: Sequence[Prompt], sampling: SamplingParams) -> list[Reques
 
 
 class RecomputedLike(Protocol):
-    """Layers of a sequence, computed again without the cache: the tokens that went in, the arrays that came out."""
+    """Layers of a sequence, recomputed without the cache: input tokens and output arrays."""
 
     @property
     def token_ids(self) -> list[int]: ...
@@ -70,7 +70,7 @@ class RecomputedLike(Protocol):
 
 
 class RerunLike(Protocol):
-    """A log played to an engine, record by record: `engine.lab.rerun.Rerun`."""
+    """Replay of a log on an engine, record by record: `engine.lab.rerun.Rerun`."""
 
     @property
     def is_forked(self) -> bool: ...
@@ -98,7 +98,7 @@ class EngineLike(Protocol):
     def config(self) -> EngineConfig: ...
     def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]: ...
     def send(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> object:
-        """`submit` without an answer: no instance that is in the midst of a step is waited for."""
+        """Submit without waiting for an instance that is computing a step."""
 
     def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None: ...
     def step(self, goes_on: bool = False, waits: bool = True) -> StepRecord | None:
@@ -108,7 +108,7 @@ class EngineLike(Protocol):
         """
 
     def rest(self) -> None:
-        """Steps that were begun are over when this returns."""
+        """Finish steps that have begun."""
 
     def wake(self) -> None:
         """Interrupt a waiting step. May be called on any thread."""
@@ -119,7 +119,7 @@ class EngineLike(Protocol):
 
     def num_unfinished(self) -> int: ...
     def queue_lengths(self) -> tuple[int, int]:
-        """Sequences that run, and that wait."""
+        """Return the numbers of running and of waiting sequences."""
 
     def prefill_pending(self) -> bool: ...
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None: ...
@@ -130,7 +130,7 @@ class EngineLike(Protocol):
     ) -> RecomputedLike: ...
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike: ...
     def release(self) -> None:
-        """End what waits for something outside the engine: the run is over. Its log stays open."""
+        """Release resources outside the engine at the end of the run. Its log stays open."""
 
     def close(self) -> None: ...
 
@@ -158,7 +158,7 @@ class ServedModel(Protocol):
     facts: ModelFacts
     tokenizer_facts: TokenizerFacts
     kv_bytes_per_token: int
-    num_bytes: int  # of its weights, as they lie in memory
+    num_bytes: int  # of its weights in memory
 
     @property
     def machine(self) -> Machine: ...
@@ -177,16 +177,18 @@ class ServedModel(Protocol):
     def build(self) -> BuildEngine: ...
     @property
     def build_small(self) -> BuildEngine:
-        """The same for logs that travel: of a prefill they have fewer arrays, and all in float16."""
+        """Build an engine whose logs are downloaded: fewer arrays of a prefill, and all in float16."""
 
     def measured_machine(self) -> Machine:
         """Return the machine with its roofs, measured at the first call (a few tenths of a second)."""
 
     def projection(self, layer: int, part: ProjectionPart, head: int) -> Projection:
-        """Weights of one head's query, key or value projection; ValueError: the model has none, one sentence."""
+        """Return the weights of one head's query, key or value projection. ValueError: the model has none, one
+        sentence.
+        """
 
     def normalize(self, text: str) -> str:
-        """Text as the model will see it."""
+        """Return the text as the model will see it."""
 
     def encode(self, text: str) -> list[int]: ...
     @property
@@ -195,11 +197,11 @@ class ServedModel(Protocol):
 
     @property
     def chat_template(self) -> str:
-        """Text of the chat template, of several the one for tools; "": the model has none."""
+        """Return the text of the chat template, of several the one for tools; "": the model has none."""
 
     @property
     def special_tokens(self) -> dict[str, int]:
-        """Ids of the tokens that are in no text, by their names."""
+        """Ids of tokens that occur in no text, by name."""
 
     @property
     def has_chat_template(self) -> bool: ...

@@ -121,7 +121,7 @@ class LiveModel:
         return normalize_prompt(text) if self._is_shipped else text
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text; none without a tokenizer."""
+        """Return the token ids of a text; none without a tokenizer."""
         return list(self._model.tokenizer.encode(text)) if self._model.tokenizer else []
 
     @property

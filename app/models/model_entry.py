@@ -134,7 +134,7 @@ class ModelEntry:
         raise refuse("refused", "model.none")
 
     def status(self) -> ModelStatus:
-        """Return how far it is, as the `model` event says it."""
+        """Return the loading status, as in the `model` event."""
         with self._lock:
             return {
                 "name": self._name,

@@ -11,7 +11,7 @@ from engine.trace.records import ModelFacts
 
 
 def pool_bytes(config: EngineConfig, facts: ModelFacts) -> int:
-    """Return the bytes of the pools of a run of these settings on this model, with the room that it swaps to.
+    """Return the bytes of a run's pools with these settings on this model, including its CPU swap space.
 
     Raises:
         ConfigError: the settings cannot work with the model.
@@ -20,7 +20,7 @@ def pool_bytes(config: EngineConfig, facts: ModelFacts) -> int:
 
 
 def pool_parts(config: EngineConfig, facts: ModelFacts) -> dict[str, int]:
-    """Return those bytes by what takes them, in words: the pool first, then what lies beside it.
+    """Return these bytes by use, in words: the pool first, then the others.
 
     Raises:
         ConfigError: the settings cannot work with the model.

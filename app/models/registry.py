@@ -20,7 +20,7 @@ from app.models.model_entry import ModelEntry, ModelStatus
 from engine.model.naming import model_name
 from engine.model.shipped import SHIPPED
 
-WAIT = 5.0  # seconds for which an event that asks for a model waits until it is there; a worker waits with it
+WAIT = 5.0  # seconds for which an event waits until its model is loaded; a worker waits with it
 logger = logging.getLogger(__name__)
 
 
@@ -137,8 +137,8 @@ class Models:
     # Its use
 
     def lease(self, name: str | None = None, wait: float | None = None) -> Lease:
-        """Return the use of a model, which is opened if it is not there; `wait`: seconds for that, None: as events
-        wait.
+        """Return a lease of a model, which is loaded if necessary. `wait`: maximum seconds to wait; None: as for
+        events.
 
         Raises:
             AppError: `not_found`; `loading` while it is on its way, the first at once, another after `wait`;
@@ -206,7 +206,7 @@ class Models:
                 self._untold.discard(served)
 
     def _open(self, served: ModelEntry) -> None:
-        """Load on a thread of its own: waiting clients may give up."""
+        """Load on a separate thread, since waiting clients may give up."""
         try:
             with self._one_at_a_time:
                 assert self._opener is not None  # there are others only with it

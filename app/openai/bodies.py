@@ -187,7 +187,7 @@ def read(data: bytes, kind: type[T]) -> T:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ApiError(f"the body is no JSON: {PATH.sub('', str(error))}") from error
     except RecursionError:
-        raise ApiError("the body is no JSON that this server reads: its lists lie too deep in each other") from None
+        raise ApiError("the body is nested too deeply") from None
     if not isinstance(found, dict):
         raise ApiError("the body must be a JSON object")
     _check_others(found, kind, kind.harmless, kind.neutral)

@@ -1,4 +1,4 @@
-"""The conversation that a body of any of the APIs becomes: what a chat template is given, without a model."""
+"""Conversion of a request body of any of the APIs to the conversation for a chat template, without a model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OF_TEMPLATE = (
 
 
 class _Given(Exception):
-    """Ends the conversion where the template would be rendered."""
+    """Raised where the template would be rendered, to end the conversion."""
 
     def __init__(self, conversation: Conversation) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class _Given(Exception):
 
 
 class _Template:
-    """Stands for a model that has a chat template."""
+    """Stand-in for a model with a chat template."""
 
     has_chat_template = True
 
@@ -71,7 +71,7 @@ def conversation_of(body: Mapping[str, Any]) -> Conversation:
 
 
 def _is_chat(body: Mapping[str, Any]) -> bool:
-    """Return whether a body without `system` is of chat completions: its tools, and the parts of its contents, say."""
+    """Return whether a body without `system` is of chat completions, by its tools and the parts of its contents."""
     if any("input_schema" in tool for tool in body.get("tools") or ()):
         return False
     contents = [message.get("content") for message in body["messages"]]

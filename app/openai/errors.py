@@ -50,7 +50,7 @@ class ApiError(Exception):
         code: str | None = None,
         retry_after: int | None = None,
     ) -> None:
-        """`param`: the field of the body that is at fault; `retry_after`: seconds until it may be asked again."""
+        """`param`: the field of the body that is at fault; `retry_after`: seconds until the client may retry."""
         super().__init__(message)
         self.message, self.param, self.status, self.code = message, param, status, code
         self.retry_after = retry_after
@@ -77,7 +77,7 @@ class ApiError(Exception):
 
 
 def api_error(error: BaseException, param: str | None = None) -> ApiError | None:
-    """The refusal for an error of the server's; None: the program is wrong."""
+    """Return the API's refusal for an error of the server; None: a bug of the program."""
     if isinstance(error, ApiError):
         return error
     refusal = refusal_of(error)
@@ -85,7 +85,7 @@ def api_error(error: BaseException, param: str | None = None) -> ApiError | None
 
 
 def of_refusal(refusal: AppError, param: str | None = None) -> ApiError:
-    """The same refusal as the page has, for a client of the API."""
+    """Return the API's form of a refusal of the page."""
     status = STATUS.get(refusal.code, HTTP_STATUS[refusal.code])
     return ApiError(
         refusal.message,
@@ -97,7 +97,7 @@ def of_refusal(refusal: AppError, param: str | None = None) -> ApiError:
 
 
 def of_http(error: HTTPException, request: Request) -> ApiError:
-    """The same refusal as the libraries below have: no such address or method, a body that is too long or too slow."""
+    """Return the API's form of a Werkzeug error: no such address or method, a body that is too long or too slow."""
     if isinstance(error, NotFound):
         return ApiError(f"there is no {request.path[:80]} here", status=404, code="not_found")
     status = error.code or 500

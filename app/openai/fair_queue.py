@@ -1,4 +1,4 @@
-"""Round-robin queue of requests before an engine takes them: one queue per client, served in turn.
+"""Round-robin queue of requests in front of an engine: one queue per client, served in turn.
 
 A thousand requests of one client wait in its queue, so the single request of another client is next but one.
 """
@@ -22,7 +22,7 @@ class _Waiting(NamedTuple):
 
 
 class FairQueue(Generic[T]):
-    """Within a client the lowest `priority` goes first, then the earliest arrival. Not thread-safe."""
+    """Round-robin queue; within a client the lowest `priority` is first, then the earliest arrival. Not thread-safe."""
 
     def __init__(self, most: int) -> None:
         """`most`: limit over all clients."""
@@ -55,7 +55,9 @@ class FairQueue(Generic[T]):
         insort(self._queues.setdefault(client, queue), _Waiting(priority, self._arrivals, item))
 
     def take(self) -> T:
-        """Return the next item; its client's turn comes last then. Raises IndexError if the queue is empty."""
+        """Return the next item, and move its client to the end of the turns. Raises IndexError if the queue is
+        empty.
+        """
         if not self._queues:
             raise IndexError("the queue is empty")
         client = next(iter(self._queues))

@@ -53,7 +53,7 @@ class ApiKeys:
         if self._known:
             found = self._known.get(digest(key))
             if found is None:
-                what = "this API key is not one of this server's" if key else "this server asks for an API key"
+                what = "this API key is not one of this server's" if key else "this server requires an API key"
                 raise ApiError(what, status=401, code="invalid_api_key")
             return found
         if not key:

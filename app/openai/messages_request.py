@@ -1,4 +1,4 @@
-"""Anthropic's `/v1/messages`: its body, and the conversation of chat completions that it becomes."""
+"""Anthropic's `/v1/messages`: its body, and its conversion to a conversation of chat completions."""
 
 from __future__ import annotations
 

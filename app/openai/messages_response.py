@@ -16,7 +16,7 @@ STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_
 
 
 class Messages(Shape):
-    """A message: blocks of thinking, text and tool calls."""
+    """Message with blocks of thinking, text and tool calls."""
 
     path: ClassVar[str] = MESSAGES
     id_prefix: ClassVar[str] = "msg_"
@@ -98,7 +98,7 @@ class Messages(Shape):
         return self.call.sub_requests[0].choices[0]
 
     def _ended(self, choice: Choice, reason: str) -> tuple[str, str | None]:
-        """Return why it ended, and the stop sequence that did it."""
+        """Return the stop reason, and the stop sequence if one ended it."""
         if reason == "stop" and choice.stopped_by in self.call.request.sampling.stop:
             return "stop_sequence", choice.stopped_by
         if reason == "length" and self.call.sub_requests[0].sampling.max_tokens is None:
@@ -120,7 +120,7 @@ class Messages(Shape):
         }
 
     def _usage(self, num_output_tokens: int) -> dict[str, Any]:
-        """Count each token of the prompt once: it hit, lies in a block that the next request can hit, or neither."""
+        """Count each prompt token once: a hit, in a block that the next request can hit, or neither."""
         call = self.call
         read, created = call.num_cached_tokens, call.num_newly_cached_tokens
         return {

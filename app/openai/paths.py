@@ -4,8 +4,8 @@ from __future__ import annotations
 
 PREFIX = "/v1/"
 MESSAGES = "/v1/messages"  # Anthropic's
-ALIVE = frozenset({"/health", "/ping"})  # that a load balancer asks for, without a key
-METRICS = "/metrics"  # of everybody's requests
+ALIVE = frozenset({"/health", "/ping"})  # requested by load balancers, without a key
+METRICS = "/metrics"  # over all clients' requests
 PATHS = frozenset({"/tokenize", "/detokenize", "/version", METRICS}) | ALIVE
 MAX_BYTES = 8 * 1024 * 1024  # of a body
 SESSION = "X-KVTheater-Theater"  # the session that is to answer, or that did

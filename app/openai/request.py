@@ -99,7 +99,7 @@ def chat(
         raise ApiError("top_logprobs needs logprobs: true", "top_logprobs")
     _check_between("top_logprobs", body.top_logprobs, 0, MAX_LOGPROBS)
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
-        raise ApiError("max_tokens and max_completion_tokens say different things; send one", "max_tokens")
+        raise ApiError("max_tokens and max_completion_tokens differ; send one", "max_tokens")
     is_older = body.max_completion_tokens is None
     max_tokens = body.max_tokens if is_older else body.max_completion_tokens
     n = _count("n", body.n)
@@ -231,7 +231,7 @@ def _common(body: Sampled) -> _Common:
     if options is not None and not body.stream:
         raise ApiError("stream_options needs stream: true", "stream_options")
     if body.prompt_logprobs is not None and body.stream:
-        raise ApiError("prompt_logprobs are not told in a stream: leave one of the two out", "prompt_logprobs")
+        raise ApiError("prompt_logprobs cannot be streamed: leave one of the two out", "prompt_logprobs")
     return {
         "priority": body.priority or 0,
         "cache_salt": body.cache_salt,

@@ -1,4 +1,4 @@
-"""OpenAI's `/v1/responses`: its body, and the conversation of chat completions that it becomes."""
+"""OpenAI's `/v1/responses`: its body, and its conversion to a conversation of chat completions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Content(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Item(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A message, a tool call, its output, or reasoning: each has some of the fields."""
+    """Message, tool call, tool output, or reasoning: each has some of the fields."""
 
     type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
     role: Literal["user", "assistant", "system", "developer"] | None = None
@@ -154,7 +154,7 @@ def api_request(
 
 
 def echoed_fields(body: ResponsesBody) -> dict[str, Any]:
-    """Return those of its fields that the response has again."""
+    """Return the request fields that the response repeats."""
     return {
         "instructions": body.instructions,
         "max_output_tokens": body.max_output_tokens,
@@ -168,7 +168,7 @@ def echoed_fields(body: ResponsesBody) -> dict[str, Any]:
 
 
 def _assistants(found: list[ChatMessage]) -> ChatMessage:
-    """Return the assistant's message that items of one turn go on with, which is the last one or a new one."""
+    """Return the assistant's message to which an item belongs: the last message, or a new one."""
     if not found or found[-1].role != "assistant":
         found.append(ChatMessage(role="assistant"))
     return found[-1]

@@ -16,7 +16,7 @@ from app.openai.shape import Shape, TokenBytes, event
 
 
 class Responses(Shape):
-    """A response: items, which are reasoning, a message and tool calls."""
+    """Response as items: reasoning, a message, and tool calls."""
 
     path: ClassVar[str] = "/v1/responses"
     id_prefix: ClassVar[str] = "resp_"
@@ -129,7 +129,7 @@ class Responses(Shape):
         return event({"type": kind, "sequence_number": self._num_events - 1, **fields}, kind)
 
     def _ended(self, reason: str | None) -> dict[str, Any]:
-        """Return the response that is over, and store its conversation."""
+        """Return the finished response, and store its conversation."""
         calls = [item for item in self._output if item["type"] == "function_call"]
         texts = {item["type"]: item["content"][0]["text"] for item in self._output if item["type"] != "function_call"}
         message = ChatMessage(role="assistant", content=texts.get("message", ""))
@@ -180,7 +180,7 @@ class Responses(Shape):
 
 
 def _item(kind: str, text: str, status: str = "completed") -> dict[str, Any]:
-    """Return a message, or reasoning, as the kind of its content says."""
+    """Return a message or a reasoning item, by the kind of its content."""
     content = [{"type": kind, "text": text, **_more(kind)}]
     own: dict[str, Any] = {"type": "reasoning", "summary": []}
     prefix = "rs_"
@@ -196,7 +196,7 @@ def _status(reason: str | None) -> str:
 
 
 def _more(kind: str) -> dict[str, Any]:
-    """Return what events of a message's text have beside it."""
+    """Return the additional fields of events of a message's text."""
     return {"logprobs": []} if kind == "output_text" else {}
 
 

@@ -21,7 +21,7 @@ def event(value: Any, name: str = "") -> bytes:
 
 
 class Shape(ABC):
-    """The answer to one call, whole or as events. On the hub thread only."""
+    """Answer to one call, whole or as events. On the hub thread only."""
 
     path: ClassVar[str] = PREFIX  # an address of this API, which decides how its errors look
     id_prefix: ClassVar[str] = ""  # of its answers' ids; "": of OpenAI's completions
@@ -32,16 +32,16 @@ class Shape(ABC):
 
     @abstractmethod
     def whole(self) -> dict[str, Any]:
-        """Return the answer of a call that is done."""
+        """Return the answer of a finished call."""
 
     @abstractmethod
     def chunks(self) -> list[bytes]:
-        """Return the events for what has come since the last time."""
+        """Return the events since the last call."""
 
     @abstractmethod
     def last_chunks(self) -> list[bytes]:
-        """Return the events that end a stream that went well."""
+        """Return the final events of a successful stream."""
 
     def failed(self, error: ApiError) -> list[bytes]:
-        """Return the events that end a stream that did not."""
+        """Return the final events of a failed stream."""
         return [event(error.as_map(self.path))]

@@ -31,7 +31,7 @@ class Streams:
         self._timer: Any = None
 
     def tell(self, calls: dict[Call, bool]) -> None:
-        """Wake those that wait for these calls: now where that may not wait, else with the next round."""
+        """Wake the waiting streams of these calls: urgent ones now, others in the next round."""
         loop = gevent.get_hub().loop
         urgent = [call for call, is_urgent in calls.items() if is_urgent]
         for call in urgent:

@@ -50,8 +50,8 @@ class Format(NamedTuple):
         return len(text[: len(text) - overlap(text, self.opening) if at < 0 else at].rstrip())
 
     def split(self, text: str, is_start: bool) -> tuple[str, Calls]:
-        """Return the text before the first tool call and the calls in OpenAI's shape; all of it and none where one of
-        them cannot be read.
+        """Return the text before the first tool call, and the calls in OpenAI's shape; the whole text and no calls if
+        one of them cannot be parsed.
         """
         at = text.find(self.opening) if self.opening or is_start else -1
         calls = self.calls(text[at:]) if at >= 0 else None
@@ -59,13 +59,13 @@ class Format(NamedTuple):
 
 
 def overlap(text: str, mark: str) -> int:
-    """Return how many characters at the end of `text` may be the beginning of `mark`."""
+    """Return the number of characters at the end of `text` that may be the beginning of `mark`."""
     longest = min(len(text), len(mark) - 1)
     return next((n for n in range(longest, 0, -1) if mark.startswith(text[-n:])), 0)
 
 
 def format_of(template: str) -> Format | None:
-    """Return the format that a chat template names; None: none that is read here."""
+    """Return the format named in a chat template; None if it is not supported."""
     if TOOL_CALLS in template:
         return MISTRAL
     if OPENING in template:
@@ -121,7 +121,7 @@ def _all(calls: list[dict[str, Any] | None]) -> Calls | None:
 
 
 def _json(text: str) -> Any:
-    """Decode JSON; None: it is none."""
+    """Decode JSON; return None for invalid text."""
     try:
         return msgspec.json.decode(text.strip())
     except (msgspec.DecodeError, RecursionError):
@@ -129,7 +129,7 @@ def _json(text: str) -> Any:
 
 
 def _of_object(decoded: Any, call_id: str | None = None) -> dict[str, Any] | None:
-    """Return the call that an object with a name and arguments is; None: it is none."""
+    """Return the call described by an object with a name and arguments, or None."""
     if not isinstance(decoded, dict) or not isinstance(decoded.get("name"), str):
         return None
     given = decoded.get("arguments", decoded.get("parameters", {}))
@@ -137,7 +137,7 @@ def _of_object(decoded: Any, call_id: str | None = None) -> dict[str, Any] | Non
 
 
 def _call(name: str, arguments: Any, call_id: Any = None) -> dict[str, Any] | None:
-    """Return a call in OpenAI's shape; None: its arguments are no object."""
+    """Return a call in OpenAI's shape; None if its arguments are not an object."""
     if not isinstance(arguments, dict):
         return None
     return {
@@ -148,5 +148,5 @@ def _call(name: str, arguments: Any, call_id: Any = None) -> dict[str, Any] | No
 
 
 def _short_id() -> str:
-    """Return an id as Mistral's templates want them: nine letters or digits."""
+    """Return an id as Mistral's templates require: nine letters or digits."""
     return "".join(secrets.choice(ID_SIGNS) for _ in range(9))

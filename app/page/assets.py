@@ -105,8 +105,8 @@ class StaticFiles:
         return [body if method == "GET" else b""]
 
     def _find(self, path: str) -> tuple[str, str, Body, bool] | None:
-        """Return a file, what changes when it does, what is sent, and whether it is made; None: no file of the
-        folder.
+        """Return a file with its stamp, its content, and whether it is generated; None if the folder has no
+        such file.
         """
         name = os.path.normpath(os.path.join(self._folder, path))
         if "\0" in path or not name.startswith(self._folder + os.sep):
@@ -125,7 +125,7 @@ class StaticFiles:
 
 
 def compress(response: Response, path: Path) -> None:
-    """Send the file at `path`, which `response` is about to send, in gzip's encoding to a browser that takes it."""
+    """Gzip the file at `path`, which `response` is about to send, if the browser accepts gzip."""
     response.headers["Vary"] = "Accept-Encoding"
     if response.status_code != 200 or flask.request.accept_encodings.quality("gzip") <= 0:
         return
@@ -155,16 +155,14 @@ def _imports(path: Path, _: tuple[int, int]) -> list[str]:
 
 
 def served(path: Path) -> bytes:
-    """Return a file as it is sent: the page's own modules go without their comments, which are a third of their
-    weight.
-    """
+    """Return a file as it is sent: the page's own modules without comments, which are a third of their size."""
     if path.suffix == ".js" and static_dir() / "js" in path.parents:
         return without_comments(path.read_text(encoding="utf-8")).encode()
     return path.read_bytes()
 
 
 def without_comments(module: str) -> str:
-    """Return a module without the comments that have lines for themselves; every other line keeps its number."""
+    """Return a module without comments on lines of their own; all other lines keep their numbers."""
     return _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), module)
 
 

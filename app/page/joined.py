@@ -30,7 +30,7 @@ def identifier(name: str) -> str:
 
 
 def in_order(entries: Iterable[str], imports: Callable[[str], list[str]]) -> list[str]:
-    """Return the modules of the one file: these and all that they import, each after those that it imports.
+    """Return the modules of the bundle: these and all that they import, each after its imports.
 
     Raises:
         ValueError: modules that need each other in a circle.
@@ -77,12 +77,12 @@ def joined(names: list[str], later: Collection[str], entry: str | None, read: Re
     given = ", ".join(identifier(name) for name in names if name != entry)
     if entry is None:
         return "\n".join([*parts, f"export {{ {given} }};"])
-    # before the entry waits: what it asks for then may need the names
+    # before the entry awaits, since what it imports then may need these names
     return "\n".join([*parts[:-1], f"export {{ {given} }};", parts[-1]])
 
 
 def beside(name: str, text: str, names: Collection[str], later: Collection[str]) -> str:
-    """Return a module that is not in the one file: what is there it takes from there."""
+    """Return a module outside the bundle, which takes bundled exports from there."""
     whole = _Whole(names, later)
     home = _path(name, JOINED)
     taken: dict[str, str] = {}
@@ -118,7 +118,7 @@ def in_place_of(name: str, text: str, names: Collection[str], later: Collection[
 
 
 class _Whole:
-    """The modules that lie in one file."""
+    """Bundle under construction."""
 
     def __init__(self, names: Collection[str], later: Collection[str]) -> None:
         self._names, self._later = set(names), set(later)
@@ -128,7 +128,7 @@ class _Whole:
         return f"{identifier(name)}()" if name in self._later else identifier(name)
 
     def bound(self, clause: str, name: str) -> str:
-        """Return an import's names, of a module that is in it."""
+        """Return the names that an import of a bundled module binds."""
         clause = clause.strip()
         if clause.startswith("{"):
             names = (_pair(pair) for pair in _pairs(clause.strip("{}")))
@@ -140,7 +140,7 @@ class _Whole:
         return f"const {clause} = {self.value(name)};"
 
     def body(self, name: str, text: str) -> tuple[str, list[str]]:
-        """Return a module's text as a function's, and what it returns."""
+        """Return a module's text as a function body that returns its exports."""
         exports: list[str] = []
 
         def target(specifier: str) -> str:
@@ -187,7 +187,7 @@ def _pairs(names: str) -> list[str]:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    """`a as b`: a and b; `a`: a twice."""
+    """Return a and b of `a as b`; a twice for `a`."""
     first, _, second = text.partition(" as ")
     return first.strip(), (second or first).strip()
 

@@ -16,7 +16,7 @@ from app.page import assets
 from app.page.joined import JOINED, beside, in_order, in_place_of, joined
 
 ENTRY = "js/main.js"
-LATER = "js/page/workspace.js"  # most visits go on to everything, whose code main.js asks for only then
+LATER = "js/page/workspace.js"  # most visits continue to the full page, whose code main.js requests later
 
 _log = logging.getLogger(__name__)
 
@@ -39,14 +39,14 @@ class PageModules:
         self._made: _First | None = None
 
     def ahead(self, entry: str) -> list[str]:
-        """Return the modules that a page which begins with `entry` will ask for, as paths below the folder."""
+        """Return the modules that a page with this entry will request, as paths below the folder."""
         first = self._first()
         modules = assets.modules_from(self._folder, entry)
         others = [name for name in modules if name not in first.stamps]
         return others if len(others) == len(modules) else [JOINED, *others]
 
     def find(self, name: str) -> tuple[str, assets.Body] | None:
-        """Return a module's version mark and body, gzipped or not. None: no module of the page."""
+        """Return a module's version mark and body, gzipped or not. None: not a module of the page."""
         is_module = name.endswith((".js", ".mjs")) and not name.endswith(".min.js")
         if name != JOINED and not (is_module and (self._folder / name).is_file()):
             return None
@@ -84,7 +84,7 @@ class PageModules:
             return False
 
     def _make(self) -> _First:
-        """Build the bundle. Each module runs on first use, as it would by itself: other pages have some of them too."""
+        """Build the bundle. Each module runs on first use, as it would alone, since other pages share some of them."""
         entries = [*assets.imports_of(self._folder, ENTRY), LATER]
         try:
             names = in_order(entries, lambda name: assets.imports_of(self._folder, name))

@@ -65,7 +65,7 @@ def export_page(log: TraceReader) -> bytes:
 
 
 def trace_bytes(log: TraceReader, arrays: Callable[[int], bool] = lambda index: True) -> bytes:
-    """Return the log as a file without its keyframes, which the page has no use for.
+    """Return the log as a file without keyframes, which the page does not use.
 
     arrays: whether a record's arrays go along.
     """
@@ -78,9 +78,7 @@ def trace_bytes(log: TraceReader, arrays: Callable[[int], bool] = lambda index: 
 
 
 def page_with(title: str, inside: dict[str, bytes]) -> bytes:
-    """Return the page as one file with these contents, by the id of each one's element. The same give the same
-    bytes.
-    """
+    """Return the page as one file with these contents, by element id. Equal contents give equal bytes."""
     contents = "".join(
         f'<script type="application/gzip;base64" id="{name}">{_packed(content)}</script>\n'
         for name, content in inside.items()
@@ -130,7 +128,7 @@ def page_with(title: str, inside: dict[str, bytes]) -> bytes:
 
 
 def page_modules() -> dict[str, str]:
-    """Return every module that the page can ask for, by bare name, importing the others by theirs."""
+    """Return every module that the page may import, under bare names, with imports by bare names."""
     waiting, modules = [ENTRY], {}
     for name in waiting:
         text, imported = renamed_module(name)
@@ -173,7 +171,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _licences() -> str:
-    """Return the licences of the packages that go along."""
+    """Return the licences of the included packages."""
     used = {Path(name).parts[2] for name in page_modules() if name.startswith("page/vendor/")}
     paths = sorted(path for path in (static_dir() / "vendor").glob("*/LICENSE") if path.parent.name in used)
     texts = (f"{path.parent.name}\n\n{path.read_text(encoding='utf-8')}" for path in paths)

@@ -18,7 +18,7 @@ SHORT = 1024  # maximum positions of a model for which the page requests its own
 
 
 def option_tables(config: EngineConfig | None = None, facts: ModelFacts | None = None) -> dict[str, Any]:
-    """`page_tables` in plain data, as they stand in the page, with models of other sizes and objectives."""
+    """Return `page_tables` as plain data for the page, with the sizes of other models and the objectives."""
     plain: dict[str, Any] = msgspec.to_builtins(page_tables(config, facts))
     return {**plain, "models": preset_payload(), "slos": msgspec.to_builtins(APPLICATIONS)}
 

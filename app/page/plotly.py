@@ -16,7 +16,8 @@ DAY = 24 * 3600  # seconds
 
 
 def answer() -> Response:
-    """`plotly.min.js`, compressed where gzip is accepted (4.8 MB become 1.4). Browsers keep it until pip changes it.
+    """Send `plotly.min.js`, compressed if gzip is accepted (4.8 MB become 1.4 MB). Browsers cache it until its version
+    changes.
 
     Raises:
         AppError: `not_found`, where the package is not installed.
@@ -30,7 +31,7 @@ def answer() -> Response:
 
 
 def script_path() -> Path | None:
-    """Return where the script lies, found without importing the package."""
+    """Return the path of the script, without importing the package."""
     spec = importlib.util.find_spec("plotly")
     if spec is None or spec.origin is None:
         return None

@@ -1,5 +1,5 @@
-"""Words of the pages: each room of `static/js` has a file per language, and a page fetches its language's in one
-answer: the benchmark page all, the other one all but those that only the benchmark page uses.
+"""Words of the pages. Each folder of `static/js` has a file per language. A page fetches its language in one answer:
+the benchmark page all words, other pages all but those of the benchmark page.
 
 Words of a panel whose code is loaded lazily (`static/js/kit/lazy.js`) are in its folder as `lazy.<code>.json` and are
 fetched as they are, with the code; so are the long texts of operations, which only such panels use.
@@ -31,7 +31,7 @@ APART = ("scale",)  # folders of pages whose words come with them alone
 
 
 class WordsContext(NamedTuple):
-    """Words need nothing of the server's."""
+    """Context of the endpoints: none is needed."""
 
 
 def of_language(context: WordsContext, request: Request, language: str) -> Response:
@@ -80,7 +80,7 @@ def blueprint() -> flask.Blueprint:
 
 
 def languages() -> list[str]:
-    """Codes of the languages that have words, in alphabetical order."""
+    """Return the codes of the languages that have words, in alphabetical order."""
     return sorted(path.suffixes[-2].removeprefix(".") for path in (static_dir() / "js/i18n").glob("words.*.json"))
 
 

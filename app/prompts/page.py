@@ -1,4 +1,4 @@
-"""`/prompts`: answers a posted file of requests with the report about it. Nothing of the file is stored.
+"""`/prompts`: answers a posted file of requests with a report about it. The file is not stored.
 
 `/prompts/traffic` shows the report about a file that the server was started with, and follows it.
 """
@@ -44,7 +44,7 @@ _playing = threading.Lock()  # one file at a time
 
 
 class PromptsContext(NamedTuple):
-    """State that the endpoints use: tokenizers by name, the first one in place of none; "": the bundled model's."""
+    """Context of the endpoints: tokenizers by name; "" or an unknown name selects the first, the bundled model's."""
 
     tokenizers: Mapping[str, str]
     traffic: Traffic | None  # a file that is followed
@@ -56,7 +56,7 @@ def form(context: PromptsContext, request: Request) -> Response:
 
 
 def report(context: PromptsContext, request: Request) -> Response:
-    """The report about a posted file."""
+    """Return the report about a posted file."""
     request.max_content_length = MAX_BYTES
     try:
         given, policy = request.files.get("file"), request.form.get("policy", "vllm")
@@ -92,7 +92,7 @@ def report(context: PromptsContext, request: Request) -> Response:
 
 
 def traffic(context: PromptsContext, request: Request) -> Response:
-    """The page that follows the file of requests that the server was started with."""
+    """Return the page that follows the file of requests given at the server's start."""
     if context.traffic is None:
         raise refuse("not_found", "traffic.none")
     say, nonce = words(_language(request)), secrets.token_hex(8)
@@ -114,7 +114,7 @@ def traffic(context: PromptsContext, request: Request) -> Response:
 
 
 def traffic_report(context: PromptsContext, request: Request) -> Response:
-    """The report about the followed file as it is now: 304 for one that the client has, 204 before any request."""
+    """Return the current report about the followed file: 304 if the client has it, 204 before any request."""
     policy, tokenizer = request.args.get("policy", "vllm"), _tokenizer(context, request)
     if context.traffic is None or policy not in policies() or tokenizer not in context.tokenizers:
         raise refuse("not_found", "report.none")
@@ -162,7 +162,7 @@ def _options(context: PromptsContext, request: Request, policy: str, tokenizer: 
 
 
 def _shown(context: PromptsContext, say: Words) -> list[tuple[str, str]]:
-    """Return the tokenizers and what the page calls them."""
+    """Return the tokenizers and their names on the page."""
     return [(name, name if model else say("bundled")) for name, model in context.tokenizers.items()]
 
 
@@ -218,8 +218,8 @@ ROUTES = [
 
 
 def blueprint(tokenizers: Mapping[str, str], traffic: Path | None) -> flask.Blueprint:
-    """The pages of prompts. `tokenizers`: folders and hub names, by name, beside the bundled model's. `traffic`: a file
-    of requests to follow.
+    """Return the pages of prompts. `tokenizers`: folders and hub names, by name, beside the bundled model's. `traffic`:
+    a file of requests to follow.
     """
     followed = None if traffic is None else Traffic(traffic, make_report)
     return routing.blueprint("prompts", "", PromptsContext({**tokenizers, BUNDLED: ""}, followed), ROUTES)

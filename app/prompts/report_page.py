@@ -1,4 +1,4 @@
-"""The report about prompts as one HTML page that needs no server, no script and no network."""
+"""Report about prompts as one HTML page that needs no server, no script and no network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDE = 1000.0  # units of a bar's width
 
 
 class Piece(NamedTuple):
-    """Neighbouring segments with one fate; of a bar."""
+    """Part of a bar: neighbouring segments with the same verdict."""
 
     fate: Fate
     x: float
@@ -58,8 +58,8 @@ def report_page(
     notes: Sequence[str] = (),
     costs: Sequence[str] = (),
 ) -> str:
-    """Write the page. `tokenizer`: whose tokens were counted, None: the bundled model's. `notes`: sentences about how
-    they were counted. `costs`: about what is computed again.
+    """Return the page. `tokenizer`: the tokenizer of the counts; None: the bundled model's. `notes`: sentences about
+    counting; `costs`: about recomputed tokens.
     """
     say = words(language)
     longest = max(verdict.num_tokens for verdict in verdicts)
@@ -127,7 +127,7 @@ def _turn(verdict: Verdict, policy: str, longest: int, say: Words) -> Turn:
 
 
 def _marked(old: str, new: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
-    """Cut two texts into what they begin with alike, what differs, and what they end with alike."""
+    """Split two texts into common beginning, differing middle, and common end."""
     old, new = old.replace("|", "", 1), new.replace("|", "", 1)
     begin = common_prefix(old, new)
     end = common_prefix(old[begin:][::-1], new[begin:][::-1])

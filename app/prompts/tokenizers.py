@@ -1,4 +1,4 @@
-"""Tokenizers that prompts are counted with, by the names that a user sees."""
+"""Tokenizers for counting prompt tokens, by their names for users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No memory dumps of this process: keys of requests pass through its memory."""
+"""Prevention of memory dumps of this process, since request keys pass through its memory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ PR_SET_DUMPABLE = 4  # prctl(2)
 
 
 def forbid_dumps() -> None:
-    """Write no core file at a crash. On Linux no other process of the user can attach to this one or read its memory
-    either; no-op where the system has no such limits.
+    """Disable core files. On Linux other processes of the user can neither attach to this one nor read its memory;
+    no-op on systems without such limits.
     """
     try:
         import resource

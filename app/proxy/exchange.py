@@ -1,4 +1,4 @@
-"""A request and the usage that its answer reported, as a line of a file. No line has a key."""
+"""A request and its reported usage, as a line of a file. No line contains a key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEYS = re.compile(
 SECRET = r"(?i:password|passwd|secret|token|api_?key|authorization)"
 SECRET_NAME = re.compile(SECRET + r"\Z")
 ASSIGNED = re.compile(SECRET + r"""["']?\s{0,4}[:=]\s{0,4}(?i:bearer )?["']?(?P<value>[^\s"',;]{8,})""")
-PERSONAL = frozenset({"metadata", "user", "safety_identifier", "user_profile_id"})  # fields that say who asks
+PERSONAL = frozenset({"metadata", "user", "safety_identifier", "user_profile_id"})  # fields that identify the requester
 # fields whose texts, and whose members, a private line has
 PLAIN_TEXTS = frozenset({"role", "type", "model", "ttl"})
 INSIDE = frozenset(
@@ -39,7 +39,7 @@ INSIDE = frozenset(
 
 
 class Exchanges:
-    """The file: JSON lines of `path`, `time`, `request` and `usage`."""
+    """File of JSON lines with `path`, `time`, `request` and `usage`."""
 
     def __init__(self, path: Path, mode: Mode, secret: bytes) -> None:
         """`secret`: what private hashes are made with, so that no text can be looked up by its hash.
@@ -78,7 +78,7 @@ class Exchanges:
         self._file.close()
 
     def _private(self, value: Any, name: str) -> Any:
-        """Return the structure of a request: hash and length in place of each text, and of what a tool defines."""
+        """Return the structure of a request with hash and length in place of texts and of tool definitions."""
         if isinstance(value, list):
             if any(isinstance(one, int) for one in value):  # token ids of a prompt are its text
                 return self._hashed(value)
@@ -99,7 +99,7 @@ class Exchanges:
 
 
 def redacted(value: Any, name: str = "", clean: set[bytes] | None = None) -> Any:
-    """Return a value without what looks like a secret, and without pictures. `name`: of its field.
+    """Return a value without likely secrets, and without pictures. `name`: of its field.
 
     `clean`: digests of texts without secrets, which are not searched again: a history repeats them in each request.
     """
@@ -131,7 +131,7 @@ def _without_value(found: re.Match[str]) -> str:
 
 
 class UsageReader:
-    """Finds the usage in an answer that passes by, whole or as events."""
+    """Finds the usage in a forwarded answer, whole or as events."""
 
     def __init__(self, content_type: str, encoding: str) -> None:
         self._is_stream = content_type.startswith("text/event-stream")
@@ -141,7 +141,7 @@ class UsageReader:
         self._usage: dict[str, Any] | None = None
 
     def feed(self, data: bytes) -> None:
-        """Look at the next bytes of the answer's body."""
+        """Read the next bytes of the answer's body."""
         if self._is_lost:
             return
         try:
@@ -157,7 +157,7 @@ class UsageReader:
             self._is_lost, self._left = True, b""
 
     def end(self) -> dict[str, Any] | None:
-        """Return the usage as the answer has it; None: it has none that can be read."""
+        """Return the usage in the answer; None if it has none or it cannot be read."""
         if not self._is_stream:
             self._look(self._left)
         return self._usage

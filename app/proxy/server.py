@@ -1,4 +1,4 @@
-"""Passing HTTP on: bodies byte for byte, streams as they come, a connection kept for the next request."""
+"""Forwarding of HTTP: bodies byte for byte, streams without delay, connections reused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ READABLE = ("gzip", "deflate", "identity")  # encodings of an answer in which us
 
 
 class Proxy:
-    """Passes on what comes, and has each request to a model written down once its answer is over."""
+    """Forwards requests, and has each request to a model recorded once its answer is over."""
 
     def __init__(self, upstream: str, exchanges: Exchanges) -> None:
         """`upstream`: the server's address, with the path that all its addresses begin with, if there is one."""
@@ -122,7 +122,7 @@ class Proxy:
 
 
 def _refusal(request: web.Request) -> ApiError | None:
-    """Refuse what a page of a site has a browser send here, by its Origin or by another name for this machine."""
+    """Refuse requests that another site's page makes a browser send, by their Origin or by another Host name."""
     if not request.raw_path.startswith("/"):
         return ApiError("the request's target must be a path")
     origin = request.headers.get("Origin", "")
@@ -140,7 +140,7 @@ def _host_of(url: str) -> str:
 
 
 def _passed_on(request: web.Request) -> CIMultiDict[str]:
-    """Return the request's headers but for those of its connection. Encodings are those in which usage is found."""
+    """Return the request's headers without those of its connection, and with encodings in which usage can be read."""
     named = {one.strip().lower() for value in request.headers.getall("Connection", []) for one in value.split(",")}
     headers = CIMultiDict(
         (name, value)

@@ -190,7 +190,7 @@ class Link:
         while not self._stopped:
             now = time.monotonic()
             if self._is_linked and now - self._received_at > SILENCE:
-                self._lose("the server says nothing any more")
+                self._lose("the server sends no more messages")
             elif self._is_linked and now - self._sent_at > BEAT:
                 self._flush()
             elif self._is_up and not self._is_linked and now - self._sent_at > HELLO_AGAIN:

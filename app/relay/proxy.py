@@ -61,7 +61,7 @@ class Proxy:
 
 
 def _target(environ: dict[str, Any]) -> str:
-    """Return the path and query as they came, not as something has read them."""
+    """Return the path and query as received, not as decoded."""
     target = str(environ[CONNECTION].path)
     return target if target.startswith("/") else urlsplit(target)._replace(scheme="", netloc="").geturl() or "/"
 

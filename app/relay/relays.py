@@ -52,7 +52,7 @@ class Relays:
         clients.others = self
 
     def __len__(self) -> int:
-        """Return how many workers there are."""
+        """Return the number of workers."""
         return len(self._relays)
 
     def start(self, here: str) -> None:
@@ -171,8 +171,7 @@ class Relays:
     def _is_lost(self, why: str) -> None:
         if not self._stopped and not self._was_lost:
             logger.warning(
-                "the message queue at %s is gone (%s): who is on a web worker waits until it is back, everybody else "
-                "goes on",
+                "the message queue at %s is gone (%s): clients of web workers wait until it is back, others continue",
                 without_password(self._url),
                 why,
             )

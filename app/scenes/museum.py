@@ -1,4 +1,4 @@
-"""The fault museum as the page offers it: for each fault of the engine, the requests that bring it to light."""
+"""Exhibits of the fault museum on the page: for each fault of the engine, the requests that reveal it."""
 
 from __future__ import annotations
 

@@ -35,13 +35,13 @@ def prompts_of(kind: Kind, scene_id: str, language: str) -> list[str]:
 
 
 def languages() -> list[str]:
-    """Return the languages that there are words in."""
+    """Return the languages with words."""
     return list(_words())
 
 
 @functools.cache
 def _words() -> dict[str, dict[str, dict[str, dict[str, str | list[str]]]]]:
-    """language -> kind -> scene -> name -> text, or texts"""
+    """Return language -> kind -> scene -> name -> text, or texts."""
     found = [file for file in files("app.scenes").iterdir() if file.name.endswith(".json")]
     return {
         file.name.split(".")[1]: json.loads(file.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The HTTP endpoints: facts, records, arrays and the trace file of a session, all read-only."""
+"""HTTP endpoints for facts, records, arrays and the trace file of a session, all read-only."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class ApiContext(NamedTuple):
 
 
 def health(context: ApiContext, request: Request) -> Response:
-    """Return whether the server answers, its version, and how far its model is."""
+    """Return whether the server answers, its version, and the loading status of its model."""
     answer: HealthAnswer = {"ok": True, "version": __version__, "model": context.models.first.status()}
     return json_answer(answer)
 
 
 def list_sessions(context: ApiContext, request: Request) -> Response:
-    """Return the sessions that there are."""
+    """Return the sessions."""
     listed: list[ListedSession] = []
     for session in context.sessions.all():
         run = session.run
@@ -71,7 +71,7 @@ def list_sessions(context: ApiContext, request: Request) -> Response:
 
 
 def compare(context: ApiContext, request: Request) -> Response:
-    """Two runs side by side: `?a=…&b=…`."""
+    """Compare two runs: `?a=…&b=…`."""
     names = [request.args.get(name, "") for name in ("a", "b")]
     if not all(names):
         raise AppError("bad_request", "two runs are compared: ?a=…&b=…, each a session or a recording")
@@ -79,7 +79,7 @@ def compare(context: ApiContext, request: Request) -> Response:
 
 
 def kept_questions(context: ApiContext, request: Request) -> Response:
-    """Return the prepared questions about a log."""
+    """Return the saved queries over a log."""
     return json_answer(kept())
 
 
@@ -149,7 +149,7 @@ def layer_of_records(context: ApiContext, request: Request, session_id: str, lay
 
 
 def trace(context: ApiContext, request: Request, session_id: str) -> Response:
-    """Return the log as a `.kvtrace` file, as far as it is now."""
+    """Return the current log as a `.kvtrace` file."""
     run = _run(context, request, session_id)
     reading = ExitStack()
     reading.enter_context(run.reading())  # released when the download ends
@@ -175,7 +175,7 @@ def export_html(context: ApiContext, request: Request, session_id: str) -> Respo
 
 
 def nothing(context: ApiContext, request: Request, rest: str) -> Response:
-    """Any other address below /api."""
+    """Answer any other address below /api."""
     raise refuse("not_found", "api.none", rest=rest[:80])
 
 
@@ -210,7 +210,7 @@ def blueprint(sessions: SessionManager, models: Models, tables: LogTables) -> fl
 
 
 def _run(context: ApiContext, request: Request, session_id: str) -> OpenLog:
-    """Return the session's present run, or the recording; `stale_epoch` when the address asks for another."""
+    """Return the session's current run, or the recording; `stale_epoch` if the address names another epoch."""
     run = context.sessions.watch(session_id).run
     epoch = request.args.get("epoch")
     if epoch is not None and epoch != str(run.epoch):
@@ -224,7 +224,7 @@ def _check_index(log: TraceReader, index: int) -> None:
 
 
 def _indices(text: str) -> list[int]:
-    """Record indices of "3,7,9"."""
+    """Parse the record indices of "3,7,9"."""
     parts = text.split(",")
     if not text or len(parts) > MAX_RECORDS or not all(part.isdecimal() and len(part) < 10 for part in parts):
         raise AppError("bad_request", f"records is a list of at most {MAX_RECORDS} indices, as in ?records=3,7,9")
@@ -268,7 +268,7 @@ _which = msgspec.msgpack.Decoder(_Which)
 
 
 def layer_bytes(capture: bytes, layer: int) -> bytes | None:
-    """Return a layer's arrays as they lie in the encoded `capture`; None when it has none of that layer.
+    """Return a layer's arrays as encoded in `capture`; None if it has no arrays of that layer.
 
     Three times as fast as decoding the capture and encoding the layer again, which gives the same bytes.
 

@@ -26,7 +26,7 @@ EXHIBIT_WORDS = {"title": Translated, "text": Translated, "watch": Translated, "
 
 
 class HealthAnswer(TypedDict):
-    """/api/health."""
+    """Response of /api/health."""
 
     ok: bool
     version: str
@@ -41,7 +41,7 @@ class Limits(TypedDict):
 
 
 class ModelAnswer(TypedDict):
-    """/api/model."""
+    """Response of /api/model."""
 
     version: str
     live: bool  # whether there is a model; without one the fields about it are None
@@ -60,7 +60,7 @@ class ModelAnswer(TypedDict):
 
 
 class ListedModel(TypedDict):
-    """A model of /api/models."""
+    """Model in /api/models."""
 
     status: ModelStatus
     theaters: int  # that are on it now
@@ -78,7 +78,7 @@ class DeviceMemory(TypedDict):
 
 
 class ModelsAnswer(TypedDict):
-    """/api/models."""
+    """Response of /api/models."""
 
     models: list[ListedModel]  # the first one first; empty where only recordings are shown
     bytes: int  # of the weights of all
@@ -87,7 +87,7 @@ class ModelsAnswer(TypedDict):
 
 
 class ListedSession(TypedDict):
-    """A session of /api/theaters."""
+    """Session in /api/theaters."""
 
     theater: str
     name: str
@@ -99,6 +99,6 @@ class ListedSession(TypedDict):
 
 
 class SessionsAnswer(TypedDict):
-    """/api/theaters."""
+    """Response of /api/theaters."""
 
     theaters: list[ListedSession]

@@ -1,4 +1,4 @@
-"""`/api/model`, `/api/models` and `/api/machine`: what a server computes with."""
+"""`/api/model`, `/api/models` and `/api/machine`: models, their device, and the machine."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _model_facts(context: ModelsContext, model: ServedModel | None) -> Response:
 
 
 def models(context: ModelsContext, request: Request) -> Response:
-    """Return every model of the server: how far it is, what it takes, and what runs on it."""
+    """Return every model of the server with its loading status, its memory, and its runs."""
     listed: list[ListedModel] = []
     sessions = [session.model_name for session in context.sessions.all()]
     for served in context.models.all() if context.models.is_live else []:
@@ -116,7 +116,7 @@ def _device(context: ModelsContext) -> DeviceMemory:
 
 
 def unload(context: ModelsContext, request: Request, name: str) -> Response:
-    """Free a model's memory; an idle run of the API's on it is closed with it."""
+    """Free a model's memory, after closing an idle run of the API on it."""
     if context.api is not None:
         context.api.leave_model(name)
     context.models.unload(name)

@@ -63,7 +63,7 @@ def register(
 def _answer(
     name: str, event: Event, handlers: object, access: Access, bounded: bounds.Commands | None
 ) -> Callable[[str, tuple[Any, ...]], Ack | Answer]:
-    """Return the handler of one event. `bounded`: what counts it as under way, until its answer is there."""
+    """Return the handler of one event. `bounded`: counts it as pending until it is answered."""
 
     def handle(sid: str, message: Any) -> Given:
         found: Given = event.handle(handlers, sid, message, *event.right(access, sid, message))
@@ -102,7 +102,7 @@ def _counted(commands: bounds.Commands, handle: Callable[[str, M], Given], sid: 
 
 
 def _later(name: str, steps: Future[Performed]) -> Future[Ack]:
-    """Return the acknowledgement of steps that are under way: no thread waits for them."""
+    """Return the acknowledgement of pending steps, for which no thread waits."""
     acknowledgement: Future[Ack] = Future()
 
     def end(done: Future[Performed]) -> None:

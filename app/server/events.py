@@ -1,4 +1,4 @@
-"""Events of the socket about runs, and what answers them."""
+"""Socket events about runs, and their handlers."""
 
 from __future__ import annotations
 
@@ -236,15 +236,15 @@ class Events:
         return {"status": structs.asdict(self._runs.stop())}
 
     def _session(self, message: messages.OfSession) -> Session:
-        """Return the run that a message commands."""
+        """Return the run that a message addresses."""
         session = self._sessions.get(message.session)
         if session.in_lesson:
             raise refuse("refused", "run.of_lesson")
         return session
 
     def _model_of(self, run: OpenLog) -> str | None:
-        """Return the model that a run was on; None, the first, where there is none of that name: what is made again
-        then says that it is another one.
+        """Return the model of a run, by name; None, the first, if no model has that name: a rerun then reports that it
+        is another one.
         """
         with run.reading() as log:
             name = log.header.model.name

@@ -1,4 +1,4 @@
-"""Events of the socket about lessons, and what answers them."""
+"""Socket events about lessons, and their handlers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LessonEvents:
         return _lesson_opened(self._lessons.find(message.session), message.language, message.since)
 
     def lesson_go(self, sid: str, message: messages.LessonGo) -> LessonState:
-        """Carry out the learner's current item, and advance to the next."""
+        """Perform the learner's current item, and advance to the next."""
         lesson_session = self._lessons.find(message.session)
         with lesson_session.lock, _of_lesson():
             self._check_no_open_question(message)
@@ -118,10 +118,14 @@ LESSON_EVENTS: dict[str, Event] = {
 
 
 def _lesson_opened(lesson_session: LessonSession, wanted: str, since: int) -> LessonOpened:
-    """Return a lesson's items from `since` on; its questions in the language that is wanted, where there are words."""
-    lesson, language = lesson_session.course.lesson, lesson_session.course.language
+    """Return a lesson's items from `since` on, in the wanted language where the lesson has it.
+
+    The run's prompts stay in the language in which the lesson was opened.
+    """
+    lesson = lesson_session.course.lesson
+    language = wanted if wanted in lesson.languages else lesson_session.course.language
     return {
-        **_lesson_state(lesson_session, since),
+        **_lesson_state(lesson_session, since, language),
         "lesson": lesson.id,
         "language": language,
         "kind": lesson.kind,
@@ -131,12 +135,12 @@ def _lesson_opened(lesson_session: LessonSession, wanted: str, since: int) -> Le
     }
 
 
-def _lesson_state(lesson_session: LessonSession, first: int) -> LessonState:
+def _lesson_state(lesson_session: LessonSession, first: int, language: str | None = None) -> LessonState:
     course = lesson_session.course
     return {
         "theater": lesson_session.session.session_id,
         "first": first,
-        "items": plain(page_items(course, first)),
+        "items": plain(page_items(course, first, language)),
         "progress": plain(course.progress),
     }
 

@@ -1,4 +1,4 @@
-"""Listening: a socket bound before the model is loaded, a server in a thread, a clean end."""
+"""Listener: a socket bound before the model is loaded, a server in a thread, and its shutdown."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def free_ports(host: str = "127.0.0.1") -> list[int]:
-    """Return those of the ports tried without --port that nothing listens on."""
+    """Return the default ports on which nothing listens."""
     found = []
     for port in range(DEFAULT_PORT, DEFAULT_PORT + PORTS_TO_TRY):
         with contextlib.suppress(OSError):
@@ -67,7 +67,7 @@ class Listener:
     """Serves an application on a bound socket, in a thread of its own, until closed."""
 
     def __init__(self, app: Flask, bound: socket.socket) -> None:
-        """Returns when connections are accepted."""
+        """Start the listener. Returns when connections are accepted."""
         self.port: int = bound.getsockname()[1]
         self._ending = app.extensions["kvtheater.ending"]
         self._sessions = app.extensions["kvtheater"]
@@ -95,6 +95,6 @@ class Listener:
 
 
 def _address(host: str, port: int) -> str:
-    """Return where this machine reaches a server that listens on the address."""
+    """Return an address at which this machine reaches a server that listens on `host`."""
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{here}]:{port}" if ":" in here else f"http://{here}:{port}"

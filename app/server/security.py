@@ -117,7 +117,7 @@ class Guard:
         return self._app(environ, start)
 
     def _shared_with(self, environ: Environ, path: str) -> list[tuple[str, str]]:
-        """Return the headers that let the page which asks read an answer of the API; [] for any other request."""
+        """Return the headers that let the requesting page read an answer of the API; [] for any other request."""
         origin = str(environ.get("HTTP_ORIGIN", ""))
         if not origin or not is_api(path) or not ({"*", origin.lower()} & {*self._allowed_origins}):
             return []
@@ -160,7 +160,7 @@ class Guard:
             if digest(bearer(environ)) in self._api_keys or (self._host is not None and path in ALIVE):
                 return None
             if self._host is not None:
-                raise AppError("token_required", "this server asks for an API key")
+                raise AppError("token_required", "this server requires an API key")
         query = parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True)
         if (given := dict(query).get("token")) and self._host is None and self._is_owners(environ, given):
             if environ["REQUEST_METHOD"] != "GET" or path.startswith(FOR_PROGRAMS):
@@ -224,7 +224,7 @@ def _host_name(host: str) -> str:
 
 
 def _check_handshake(environ: Environ) -> None:
-    """Check what the libraries below take for granted of a web socket's opening request (RFC 6455, 4.2.1)."""
+    """Check the opening request of a web socket as RFC 6455, 4.2.1 requires; the libraries below do not."""
     is_web_socket = dict(parse_qsl(str(environ.get("QUERY_STRING", "")))).get("transport") == "websocket"
     if not is_web_socket or not str(environ.get("PATH_INFO", "")).startswith("/socket.io"):
         return
@@ -248,12 +248,12 @@ def _is_page(path: str) -> bool:
 
 
 def _is_door(path: str) -> bool:
-    """Return whether this is the way into a class."""
+    """Return whether this is the entry of a class."""
     return path == JOIN.rstrip("/") or path.startswith(JOIN)
 
 
 def _is_for_guests(method: str, path: str) -> bool:
-    """Return whether a follower's page asks for this."""
+    """Return whether a follower's page requests this."""
     if path.startswith("/socket.io"):
         return True  # app/classroom/access.py checks the permissions there
     plain = ".." not in path.split("/")
@@ -291,5 +291,5 @@ def refused(error: AppError, path: str) -> tuple[str, list[tuple[str, str]], byt
 def refused_body(
     environ: Mapping[str, Any], code: Literal["busy", "too_slow"], message: str
 ) -> tuple[str, list[tuple[str, str]], bytes]:
-    """Return the same for a request whose body is not taken, as the transport asks for it."""
+    """Return the same for a request whose body is not accepted, in the form that the transport needs."""
     return refused(AppError(code, message), str(environ.get("PATH_INFO", "")))

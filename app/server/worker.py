@@ -76,7 +76,7 @@ def create_worker(
         app.add_url_rule(rule, "asked", forward, methods=METHODS)
     app.register_error_handler(Exception, routing.answer_error)
     files = assets.StaticFiles(app.wsgi_app, static_dir(), page_modules.PAGE.find, page_sheets.SHEETS.find)
-    # the engine's process has a guard of its own
+    # the engine's process has its own guard
     app.wsgi_app = Guard(files, None, identify, is_elsewhere=lambda path: not path.startswith(OWN))  # type: ignore[method-assign]
     return app
 

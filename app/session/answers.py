@@ -129,7 +129,7 @@ Joined = TypedDict(  # `from` is a keyword of Python
         "num_records": int,
         "from": int,
         "status": Status,
-        "large": bool,  # its records are not sent: the page asks for what it shows (`/api/theaters/<id>/survey`)
+        "large": bool,  # its records are not sent: the page requests what it shows (`/api/theaters/<id>/survey`)
     },
 )
 

@@ -104,7 +104,7 @@ class ForkJob:
             self.forked.set_exception(error or refuse("refused", "fork.stopped"))
 
     def status(self) -> ForkStatus:
-        """Return the status of the fork, for that of the session."""
+        """Return the fork's part of the session's status."""
         return {
             "source": self.fork.source_id,
             "epoch": self.fork.epoch,
@@ -120,7 +120,7 @@ class ForkJob:
 
 
 def change_of(wish: messages.Change | None, seen_text: str | None, base: EngineConfig) -> Change | None:
-    """Return the change that a message asks for. `seen_text`: its prompt as the model will see it.
+    """Return the change that a message requests. `seen_text`: its prompt as the model will see it.
 
     Raises:
         AppError: `bad_request`, naming the field.

@@ -122,7 +122,7 @@ ATTACHED = "attached"  # its id: there is one a server
 
 
 class AttachedSession(LogSession):
-    """The log of an attachment and its viewers. The watched server does not notice either. The only one of its kind."""
+    """Log of an attachment and its viewers, of which the monitored server is unaware. At most one per server."""
 
     what = app_sentence("what.watched")
 

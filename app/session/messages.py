@@ -39,7 +39,7 @@ class Create(Message, frozen=True, kw_only=True):
 
 
 class OfSession(Message, frozen=True, kw_only=True):
-    """`leave`, `pause` and `reset` need no more."""
+    """Message to a session; all that `leave`, `pause` and `reset` need."""
 
     session: Name = field(name="theater")
 
@@ -203,12 +203,14 @@ def parse(data: Any, kind: type[T]) -> T:
 
 
 def parse_config(changes: dict[str, Any], base: EngineConfig) -> EngineConfig:
-    """`base` with some fields changed; their values are checked by the engine, here only their names and types."""
+    """Return `base` with some fields changed; their values are checked by the engine, here only their names and
+    types.
+    """
     return _changed(changes, base, "config")
 
 
 def parse_sampling(changes: dict[str, Any]) -> SamplingParams:
-    """Sampling parameters from the fields that differ from the defaults."""
+    """Return sampling parameters from the fields that differ from the defaults."""
     found = _changed(changes, SamplingParams(), "sampling")
     if wrong := out_of_range(found):  # here already: what waits for an engine's thread is bounded
         raise AppError("refused", wrong, translations=wrong.translations)
@@ -229,7 +231,7 @@ def _changed(changes: dict[str, Any], base: T, what: str) -> T:
 
 
 def _readable(error: str) -> str:
-    """msgspec's "Expected `int`, got `str` - at `$.count`" as "count: expected `int`, got `str`"."""
+    """Return msgspec's "Expected `int`, got `str` - at `$.count`" as "count: expected `int`, got `str`"."""
     found = re.fullmatch(r"(.*) - at `\$\.?(.*)`", error, re.DOTALL)
     where, text = (found[2], found[1]) if found else ("", error)
     text = " ".join(text.split())[:300]

@@ -1,4 +1,4 @@
-"""Copies a run's log into a file of the library while it grows."""
+"""Recorder that copies a run's log into a file of the library while it grows."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Recorder:
         return self._copied
 
     def status(self) -> RecordingStatus:
-        """Return its part of the session's status."""
+        """Return the recording's part of the session's status."""
         return {"id": self.recording_id, "name": self.name, "ended": self.ended, "ended_detail": self.ended_detail}
 
     def end(self, ended: Ended, detail: str = "") -> None:
@@ -79,7 +79,7 @@ class Recorder:
         self._ended(self)
 
     def _follow(self) -> None:
-        """Copy what is new. Never raises: the run does not depend on its recording."""
+        """Copy new data. Never raises: the run does not depend on its recording."""
         try:
             with self._lock:
                 if self.ended is None:

@@ -46,7 +46,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 def summarize(path: Path) -> Summary:
-    """Read the whole file once, every checksum included; of a very large one its frames' heads.
+    """Read the whole file once, including every checksum; of a very large file only its frame heads.
 
     Raises:
         TraceFormatError: not a trace, or its first records are damaged.
@@ -57,7 +57,7 @@ def summarize(path: Path) -> Summary:
 
 
 def summary_of(reader: TraceReader) -> Summary:
-    """Return the same of a trace that is open, which may be growing."""
+    """Return the summary of an open trace, which may be growing."""
     header, count, num_bytes = reader.header, len(reader), reader.num_bytes
     damage = reader.damage
     last = None
@@ -83,8 +83,8 @@ def summary_of(reader: TraceReader) -> Summary:
 
 
 def _num_requests(reader: TraceReader) -> int | None:
-    """Return how many requests the log has, by its last state; None where that cannot be read, or is large."""
-    if reader.header.observed is not None:  # a watched server does not say
+    """Return the number of requests in the log, by its last state; None if that cannot be read, or is large."""
+    if reader.header.observed is not None:  # a monitored server reports no requests
         return None
     try:
         if int(reader.header.engine.get("num_blocks") or 0) > MAX_BLOCKS or reader.num_bytes > VERIFIED_BYTES:
@@ -102,7 +102,7 @@ def _short(text: str) -> str:
 
 
 def _plain_settings(engine: dict[str, Setting]) -> dict[str, Setting]:
-    """Return the header settings that a list can show: numbers, short words; no more of them than an engine has."""
+    """Return the header settings that a list can show: numbers and short words, at most as many as an engine has."""
     plain: dict[str, Setting] = {}
     for name, value in engine.items():
         short = not isinstance(value, str) or len(value) <= SETTING_CHARS

@@ -1,4 +1,4 @@
-"""The files of a site: what a server without a model would answer, each answer under its own address.
+"""Files of a site: the answers of a server without a model, each under its own address.
 
 index.html       the page, its addresses relative, with a preview for links
 static/          first.js: the modules of a first visit; the others, styles, vendored packages
@@ -105,7 +105,7 @@ def write_page(folder: Path, base: str) -> None:
 
 
 def write_futures(folder: Path, model: LoadedModel) -> None:
-    """The futures of every opening, and the list of them."""
+    """Write the futures of every opening, and the list of them."""
     futures: list[Future] = []
     for path in traces_in(static_dir() / "recordings"):
         if path.stem.startswith(OPENING):
@@ -114,7 +114,7 @@ def write_futures(folder: Path, model: LoadedModel) -> None:
 
 
 def write_lessons(folder: Path, lessons: Sequence[Lesson]) -> None:
-    """Lessons on the models that come with the program, recorded, and the list of them."""
+    """Record lessons on the shipped models, and write the list of them."""
     shipped = [lesson for lesson in lessons if set(lesson.models) <= SHIPPED.keys()]
     found = [recorded for lesson in shipped for recorded in recorded_by(lesson, lesson.languages)]
     for recorded in found:

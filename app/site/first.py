@@ -25,7 +25,7 @@ _MODULE = re.compile(r'\s*<script type="module"[^>]*></script>')
 
 
 def write_modules(folder: Path) -> None:
-    """The one module, and all others beside it; `folder` is the site's static/, with the page's files in it."""
+    """Write the bundle, and all other modules beside it; `folder` is the site's static/, with the page's files."""
     names, later = _first()
     (folder / JOINED).write_text(joined(names, later, ENTRY, _text), encoding="utf-8")
     for path in sorted(folder.rglob("*")):
@@ -37,9 +37,7 @@ def write_modules(folder: Path) -> None:
 
 
 def _first() -> tuple[list[str], set[str]]:
-    """Return the modules of the opening, each after those that it imports; and those that the entry does not import
-    itself.
-    """
+    """Return the modules of the opening, each after its imports; and those that the entry does not import itself."""
     at_once = {ENTRY, *assets.modules_from(static_dir(), ENTRY)}
     # the entry comes last: it runs when the others are there
     names = in_order((*OPENING, ENTRY), lambda name: assets.imports_of(static_dir(), name))
@@ -51,7 +49,7 @@ def _text(name: str) -> str:
 
 
 def with_first(page: str) -> str:
-    """Return the served page with the one module."""
+    """Return the served page with the bundle."""
     module = f'\n    <script type="module" src="static/{JOINED}"></script>'
     ahead = f'\n    <script src="static/{AHEAD}" async></script>'
     return _MODULE.sub("", page).replace("</title>", f"</title>{module}{ahead}", 1)

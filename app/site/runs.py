@@ -1,4 +1,4 @@
-"""Runs of a site that a page with a server would request on a click: recorded beforehand, and labelled so."""
+"""Recorded runs of a site, for clicks that would start a run on a server; the page labels them as recorded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RACE_TOKENS = 64
 
 
 class Future(Struct, frozen=True, kw_only=True):
-    """Run in which a sequence got another word, and the id of its recording."""
+    """Run in which a sequence gets another word, and the id of its recording."""
 
     of: str
     record: int
@@ -50,7 +50,7 @@ class Future(Struct, frozen=True, kw_only=True):
 
 
 def record_futures(model: LoadedModel, path: Path, name: str, folder: Path) -> list[Future]:
-    """Futures of request A of the opening's recording at `path`, whose id is `name`."""
+    """Record the futures of request A in the opening's recording at `path`, whose id is `name`."""
     found = []
     with TraceReader(path) as log:
         for record, seq, token_id in _words(log):
@@ -71,7 +71,7 @@ def record_future(model: LoadedModel, log: TraceReader, future: Future, steps: i
 
 
 def play(engine: Engine, steps: int | None) -> None:
-    """Run so many steps; None: until everything has finished."""
+    """Run that many steps; None: until everything has finished."""
     while engine.has_unfinished() and (steps is None or steps > 0):
         engine.step()
         steps = None if steps is None else steps - 1
@@ -86,7 +86,7 @@ def fan(log: TraceReader) -> tuple[int, Output]:
 
 
 def record_races(model: LoadedModel, language: str, folder: Path) -> None:
-    """Record the same prompt under every strategy, and on each of the siblings."""
+    """Record the same prompt under every strategy, and on each of the sibling models."""
     scene = next(preset for preset in PRESETS if preset.id == RACE)
     sampling = SamplingParams(**scene.sampling | {"max_tokens": RACE_TOKENS})
     prompts = prompts_of("presets", RACE, language)
@@ -109,7 +109,7 @@ def _record_lane(model: LoadedModel, config: EngineConfig, request: RequestSpec,
 
 
 def record_exhibits(model: LoadedModel, language: str, folder: Path) -> None:
-    """Each exhibit of the museum, healthy and with its fault."""
+    """Record each exhibit of the museum, healthy and with its fault."""
     for exhibit in EXHIBITS:
         for lane in ("healthy", "faulty"):
             path = folder / f"museum-{exhibit.id.replace('_', '-')}-{language}-{lane}{SUFFIX}"
@@ -134,7 +134,7 @@ def _record_exhibit(model: LoadedModel, exhibit: Exhibit, is_faulty: bool, promp
 
 
 def _captured_layer(log: TraceReader) -> int:
-    """Return the layer whose arrays the recording has."""
+    """Return the layer whose arrays are in the recording."""
     for index in range(len(log)):
         if (capture := log.capture(index)) is not None and capture.layers:
             return capture.layers[0].layer

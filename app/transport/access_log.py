@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 def tell(environ: dict[str, Any], **fields: str | int | None) -> None:
-    """Add to the line of this request, before its answer ends; from any thread.
+    """Add fields to this request's line before its answer ends; from any thread.
 
     The dict is changed and not replaced: what stands between here and the connection may have copied the environment.
     """

@@ -18,7 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 class Hub:
-    """Runs a gevent hub in a thread. `call` is for any thread at any time, `ask` for all others, the rest for it."""
+    """gevent hub in a thread. `call` is for any thread at any time, `ask` for threads other than the hub's, the rest
+    for the hub thread.
+    """
 
     def __init__(self) -> None:
         self._loop: Any = None
@@ -75,7 +77,7 @@ class Hub:
 
 
 class Workers:
-    """Threads for what a greenlet must not do: compute, touch files, wait for engines. Made by the hub thread."""
+    """Threads for work that a greenlet must not do: compute, access files, wait for engines. Made by the hub thread."""
 
     def __init__(self, count: int) -> None:
         self._pool = ThreadPool(count, gevent.get_hub())

@@ -21,7 +21,7 @@ class Client:
 
 
 class Intake:
-    """The books of what is under way. On the hub thread only."""
+    """Accounting of pending events. On the hub thread only."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -46,7 +46,7 @@ class Intake:
         return None
 
     def done(self, client: Client, size: int, answer_bytes: int = 0) -> None:
-        """An event that was taken is answered."""
+        """Note that an accepted event is answered."""
         self._count(client, -1, -size)
         client.answer_bytes -= answer_bytes
 

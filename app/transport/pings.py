@@ -19,7 +19,7 @@ from engineio.socket import Socket
 
 
 class PingTimer:
-    """Engine.IO's task for the next ping of a session, as far as it is used."""
+    """Timer with the parts of Engine.IO's task interface that are used for the next ping of a session."""
 
     def __init__(self, session: Socket) -> None:
         self._session, self._seconds = weakref.ref(session), session.server.ping_interval

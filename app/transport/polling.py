@@ -1,4 +1,4 @@
-"""Requests of clients that poll: their bodies are read and looked at before Engine.IO takes them apart."""
+"""Requests of polling clients: their bodies are read and checked before Engine.IO decodes them."""
 
 from __future__ import annotations
 

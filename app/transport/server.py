@@ -66,7 +66,7 @@ class Transport:
         self.hub.call(lambda: self._stop_accepting())
 
     def stop(self) -> None:
-        """End what is left, after the last words to clients have had a moment."""
+        """End the remaining connections, after a moment for final messages to clients."""
         self.hub.call(lambda: self._stop.set())
 
     def _serve(self, app: Flask, bound: socket.socket) -> None:
@@ -105,7 +105,7 @@ class Transport:
 
 
 def _descriptors() -> int:
-    """Return how many files and sockets the process may have, as many as it is allowed to ask for within reason."""
+    """Return the maximum number of open files and sockets, raised as far as reasonably allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

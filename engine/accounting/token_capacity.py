@@ -7,6 +7,7 @@ import functools
 from msgspec.structs import replace
 
 from engine.accounting.kv_shape import Architecture
+from engine.accounting.memory import stored_element
 from engine.accounting.presets import GpuPreset, ModelPreset
 from engine.accounting.size import Cost, Load, Stored
 
@@ -17,6 +18,7 @@ def room_tokens(
     tensor_parallel: int = 1,
     stages: int = 1,
     max_num_batched_tokens: int = Load().max_num_batched_tokens,
+    kv_cache_dtype: str = "auto",
 ) -> int:
     """Return the tokens whose KV fits on `tensor_parallel` × `stages` GPUs with equal stages; 0: the weights leave no
     memory. Weights are stored as in the checkpoint.
@@ -26,7 +28,8 @@ def room_tokens(
     Raises:
         ImpossibleInput: the model's heads cannot be divided among the GPUs.
     """
-    stored = Stored(weights=model.shipped, element=model.element_bytes)
+    element, scales = (model.element_bytes, 0) if kv_cache_dtype == "auto" else stored_element(kv_cache_dtype)
+    stored = Stored(weights=model.shipped, element=element, scales=scales)
     load = Load(tensor_parallel=tensor_parallel, max_num_batched_tokens=max_num_batched_tokens)
     return _room(_stage(model.architecture, stages), stored, load, gpu.room_bytes)
 

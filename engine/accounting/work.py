@@ -146,8 +146,8 @@ class StepWork:
             self._expansion_flops = expansion_flops(facts)
         self._numbers = sum(kind.layers * kind.numbers for kind in self._kinds)
 
-    def of(self, batch: Sequence[BatchEntry]) -> Work:
-        """Return the work of one step."""
+    def of(self, batch: Sequence[BatchEntry], left_out: int = 0) -> Work:
+        """Return the work of one step. `left_out`: products of a weight and a token that it did not compute."""
         facts = self._facts
         spans = [(entry.start, len(entry.token_ids)) for entry in batch if len(entry.token_ids) > 1]
         # one token attends to exactly the keys read
@@ -155,7 +155,7 @@ class StepWork:
         num_tokens = len(alone) + sum([count for _, count in spans])
         # a decode of several tokens verifies drafts, which needs logits for each
         sampled = sum([len(entry.token_ids) if entry.phase == "decode" else 1 for entry in batch if entry.samples])
-        flops = 2 * self._layer_params * num_tokens
+        flops = 2 * (self._layer_params * num_tokens - left_out)
         flops += 2 * self._projection * sampled
         read = expanded = 0
         for window, layers, span_flops, alone_flops, numbers in self._kinds:

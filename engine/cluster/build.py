@@ -1,4 +1,4 @@
-"""Clusters, put together: which instances there are, where their ids begin, what moves between them."""
+"""Construction of clusters: the instances, the first id of each, and the links between them."""
 
 from __future__ import annotations
 

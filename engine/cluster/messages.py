@@ -84,7 +84,7 @@ class Ready(Struct, tag=True, kw_only=True):
     config: EngineConfig  # as resolved
     block_groups: list[BlockGroup]
     header: bytes  # `Header`, of a log of this instance alone
-    layout: bytes  # what the numbers of its blocks mean
+    layout: bytes  # digest of its block layout
     load: Load
 
 
@@ -105,7 +105,7 @@ class Wrote(Struct, tag=True, kw_only=True):
 class Answer(Struct, tag=True, kw_only=True):
     load: Load
     found: bool = True  # of Abort
-    kind: ErrorKind | None = None  # of what was not done; None: it was
+    kind: ErrorKind | None = None  # error; None: success
     sentence: str = ""
     translations: dict[str, str] = {}  # the sentence in other languages
 

@@ -8,7 +8,7 @@ from engine.trace.busy_time import EngineClock, step_seconds
 from engine.trace.records import StepRecord
 from engine.trace.request_account import Account
 
-RECENT_STEPS = 32  # of each kind; what lies further back was another load
+RECENT_STEPS = 32  # of each kind; older ones may be of another load
 
 
 class Pace:

@@ -16,7 +16,7 @@ from engine.trace.records import BlockGroup
 
 
 class PoolView:
-    """Pool view of an instance: the number of held blocks, and the blocks of each content, as of its log so far."""
+    """View of an instance's pool as of its log so far: the number of held blocks, and the blocks of each content."""
 
     def __init__(self, block_groups: Sequence[BlockGroup], block_size: int) -> None:
         """`block_groups`: of the instance, as the common log has them."""

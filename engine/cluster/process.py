@@ -185,7 +185,7 @@ class ProcessInstance(Instance):
 
     def take(self) -> list[Produced]:
         if not self._listen() and self._num_turns and time.monotonic() - self._received_at > ANSWER_SECONDS:
-            self._end(f"it said nothing for {ANSWER_SECONDS:g} s")
+            self._end(f"it sent no message for {ANSWER_SECONDS:g} s")
         produced, self._produced = self._produced, []
         return produced
 
@@ -256,7 +256,7 @@ class ProcessInstance(Instance):
             beside = {one.fileno(): one for one in self._others() if one is not self and one.num_turns}
             ready = wait_for_any([self.fileno(), *beside], until - time.monotonic())
             if not ready:
-                self._end(f"it said nothing for {seconds:g} s")
+                self._end(f"it sent no message for {seconds:g} s")
             for one in (beside[fileno] for fileno in ready if fileno in beside):
                 one._listen()
                 if not one.num_turns and one.load.can_step:

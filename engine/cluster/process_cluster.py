@@ -1,4 +1,4 @@
-"""A cluster whose instances are processes: their steps run beside each other."""
+"""Cluster whose instances are processes, which compute their steps in parallel."""
 
 from __future__ import annotations
 

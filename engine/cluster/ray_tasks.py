@@ -1,4 +1,4 @@
-"""Calls of a function on a Ray cluster, and what its processes need to import this package. Needs the extra `ray`."""
+"""Function calls on a Ray cluster, and the imports that its processes need. Needs the extra `ray`."""
 
 from __future__ import annotations
 

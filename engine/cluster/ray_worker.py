@@ -93,7 +93,8 @@ class Body:
 
     def _begin(self, begin: Begin, clock: Clock) -> None:
         here = clock_here()
-        if begin.place.began is not None and here.boot != clock.boot:  # counts from another moment, less the way here
+        # on another machine: convert the clock, ignoring the transmission time
+        if begin.place.began is not None and here.boot != clock.boot:
             began = begin.place.began + here.now - clock.now
             begin = msgspec.structs.replace(begin, place=begin.place._replace(began=began))
         begin = msgspec.structs.replace(begin, processors=processors())

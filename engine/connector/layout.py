@@ -60,7 +60,7 @@ def _weights(module: Any) -> bytes:
 
 
 def _tensors(module: Any) -> Iterator[NamedBytes]:
-    """Yield every parameter and buffer as it lies in memory, also those that a checkpoint does not have."""
+    """Yield every parameter and buffer as stored in memory, including those that a checkpoint lacks."""
     own = (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
     for name, tensor in chain(*own):
         data = tensor.detach().reshape(-1).contiguous().view(torch.uint8).cpu().numpy()

@@ -30,7 +30,7 @@ class TransferError(RuntimeError):
 class RemoteBlocks(NamedTuple):
     """Blocks that an instance holds for another one: the result of a prompt's prefill."""
 
-    engine_id: str  # whose they are
+    engine_id: str  # their instance
     transfer: str
     layout: bytes  # what their numbers mean (`engine.connector.layout`)
     num_tokens: int  # computed

@@ -33,9 +33,7 @@ class PeerGoneError(ConnectionError):
 
 
 def wait_for_any(files: Iterable[int], seconds: float | None) -> list[int]:
-    """Return those file descriptors that can be read, or are at their end, waited for; none: nothing within that
-    time. They may have any number: a server has more than the 1024 that `select` knows.
-    """
+    """Return the file descriptors that can be read or have reached their end, within the time; empty after it."""
     poll = select.poll()
     for file in files:
         poll.register(file, select.POLLIN)
@@ -128,7 +126,7 @@ class Peer(Generic[T]):
             os.close(self._files.pop())
 
     def _read(self) -> bool:
-        """Read what is there; False: nothing is, so far."""
+        """Read available data; return False if there is none."""
         try:
             data, extra, _, _ = self._socket.recvmsg(
                 PIECE, socket.CMSG_SPACE(array.array("i").itemsize), receive_flags()
@@ -164,7 +162,7 @@ class Peer(Generic[T]):
                 self._messages.append(self._decoder.decode(bytes(self._came[begin + HEAD.size : end])))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 self.close()
-                raise PeerGoneError(f"what came is no message: {error}") from error
+                raise PeerGoneError(f"the received data is no message: {error}") from error
             begin = end
         del self._came[:begin]
 

@@ -242,7 +242,7 @@ class RemoteSender:
         try:
             return self._peer.receive(self._patience)
         except TimeoutError as error:
-            raise self._ended("lost", f"it said nothing for {self._patience:g} s") from error
+            raise self._ended("lost", f"it sent no message for {self._patience:g} s") from error
         except PeerGoneError as error:
             raise self._ended("gone", str(error)) from error
 

@@ -51,7 +51,7 @@ class SharedPools:
 
     def __call__(self, shape: tuple[int, ...], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         if device.type != "cpu":
-            raise ValueError(f"only tensors of the CPU lie in shared memory, not those of {device}")
+            raise ValueError(f"only CPU tensors are in shared memory, not those of {device}")
         begin, size = self._used, prod(shape) * dtype.itemsize
         if begin + size > self._capacity:
             raise MemoryError(f"{begin + size} bytes are over the {self._capacity} that there are")
@@ -59,7 +59,7 @@ class SharedPools:
         return self._area[begin : begin + size].view(dtype).reshape(shape)  # the file is of zeros
 
     def regions(self, kv_caches: Sequence[BlockTiers]) -> list[Region]:
-        """Return where the blocks of each group of layers lie, of tensors that are from here."""
+        """Return the memory regions of the blocks of each group of layers, for tensors of this allocator."""
         start = self._area.data_ptr()
         return [
             Region(

@@ -27,6 +27,7 @@ class MadeLibrary(NamedTuple):
     path: Path
     origins: dict[str, Origin]
     tensors: dict[str, Tensor]  # stored constants, by `Origin.stored`
+    early_weights: int = 0  # see `CompiledForward`
 
     @property
     def files(self) -> dict[str, Path]:
@@ -57,7 +58,8 @@ def make_libraries(
     for name, library in libraries.items():
         origins, small = origins_of(constants_of(library), graphs[name], module, weights)
         origins = {k: Origin(stored=f"{name}.{o.stored}") if o.stored else o for k, o in origins.items()}
-        made[name] = MadeLibrary(library, origins, {f"{name}.{key}": tensor for key, tensor in small.items()})
+        stored, early = {f"{name}.{key}": tensor for key, tensor in small.items()}, graphs[name].meta["early_weights"]
+        made[name] = MadeLibrary(library, origins, stored, early)
     return made
 
 

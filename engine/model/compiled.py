@@ -48,6 +48,7 @@ from engine.model.built_library import MadeLibrary, make_libraries, write_down
 from engine.model.compile_apart import compile_apart
 from engine.model.compile_cache import find, keep
 from engine.model.compiled_forward import ATTEND, SHIM, CompiledForward, step_kernel
+from engine.model.early_rows import select_rows_early
 from engine.model.forward_key import forward_key
 from engine.model.freed_memory import trim_memory
 from engine.model.light_transformers import bring_compiler
@@ -97,7 +98,8 @@ class _Facts(Struct, frozen=True):
     many: dict[str, Origin]
     has_tensors: bool
     opened: str | None = None  # the model's name
-    refused: dict[str, str] = {}  # as `CompiledForward.refused`
+    refused: dict[str, str] = {}  # as in `CompiledForward`
+    early_weights: int = 0
 
 
 class _GraphContext:
@@ -215,7 +217,7 @@ def _found(model: LoadedModel, key: str | None) -> CompiledForward | None:
             CompiledGraph(entry.folder / f"{name}.so", bound(origins, root, weights, tensors))
             for name, origins in ((ONE, facts.one), (MANY, facts.many))
         ]
-        compiled = _forward(graphs[0], graphs[1], model)
+        compiled = _forward(graphs[0], graphs[1], model, facts.early_weights)
         compiled.refused.update(facts.refused)
         check_served(model, compiled)
     except (KeyError, AttributeError, RuntimeError, OSError, ValueError) as error:  # ModelError is a ValueError
@@ -253,7 +255,7 @@ def _made(model: LoadedModel, key: str | None, one: Callable[[], MadeLibrary | N
             except Exception as error:  # a compiler may raise anything
                 log.info("no library could be made of it: %s", " ".join(str(error).split())[:200])
             else:
-                compiled = _forward(code[0], code[1], model)
+                compiled = _forward(code[0], code[1], model, made[MANY].early_weights)
                 check_compiled(model, compiled)
                 if key:
                     opened = model.opened.name if model.opened else None
@@ -266,7 +268,8 @@ def _made(model: LoadedModel, key: str | None, one: Callable[[], MadeLibrary | N
         forms = [_compile(graph, options) for graph in graphs]
     finally:
         _end_compiling_processes()
-    ready, compiled = time.perf_counter(), _forward(forms[0], forms[1], model)
+    early_weights = graphs[1].meta["early_weights"]
+    ready, compiled = time.perf_counter(), _forward(forms[0], forms[1], model, early_weights)
     check_compiled(model, compiled)
     log.info(
         "traced in %.1f s, compiled in %.1f s, compared in %.1f s",
@@ -287,19 +290,18 @@ def _keep(
     if tensors:
         files[TENSORS] = folder / TENSORS
         save_file(tensors, files[TENSORS])
-    facts = _Facts(
-        one=made[ONE].origins, many=made[MANY].origins, has_tensors=bool(tensors), opened=opened, refused=refused
-    )
+    one, many = made[ONE], made[MANY]
+    facts = _Facts(one.origins, many.origins, bool(tensors), opened, refused, many.early_weights)
     keep(key, files, msgspec.to_builtins(facts))
 
 
 def _forward(
-    one: Callable[..., list[Tensor]], many: Callable[..., list[Tensor]], model: LoadedModel
+    one: Callable[..., list[Tensor]], many: Callable[..., list[Tensor]], model: LoadedModel, early_weights: int
 ) -> CompiledForward:
     kernels = native_kernels() if model.device.type == "cpu" else None
     if kernels is None:
-        return CompiledForward(one, many, None)
-    return CompiledForward(one, many, NativeAttention(kernels), step_kernel())
+        return CompiledForward(one, many, None, early_weights=early_weights)
+    return CompiledForward(one, many, NativeAttention(kernels), step_kernel(), early_weights)
 
 
 def _libraries(names: list[str], model: LoadedModel, weights: MergedWeights, folder: Path) -> dict[str, MadeLibrary]:
@@ -336,6 +338,10 @@ def _prepare(exported: Any, model: LoadedModel, weights: MergedWeights) -> torch
     program = exported.module(check_guards=False)
     graph = torch.fx.GraphModule(program, program.graph)  # without the hooks that check every input of every call
     graph.graph.set_codegen(torch.fx.graph.CodeGen())
+    early = select_rows_early(graph, ATTEND)
+    if early and not model.keeps_logits:  # the head, whose work is counted by rows in any case
+        early -= model.facts.vocab_size * model.facts.hidden_size
+    graph.meta["early_weights"] = early
     merge_linears(graph, nn.ModuleDict({"module": model.module}), weights)
     return graph
 

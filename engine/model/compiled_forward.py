@@ -111,6 +111,7 @@ class CompiledForward:
     many: Callable[[Tensor, Tensor, Tensor], list[Tensor]]
     backend: AttentionBackend | None  # attention in C; None: the eager path's (no C compiler, or on a GPU)
     kernel: StepKernel | None = None  # called by the code for attention; None: it calls Python
+    early_weights: int = 0  # multiplied with the rows of sampled tokens alone (`early_rows`), beside the head's
     refused: dict[str, str] = field(default_factory=dict)  # reason by kind of cache that it does not serve
 
     def serves(self, kv_cache_dtype: str) -> bool:

@@ -22,7 +22,8 @@ from engine.model.loaded import LoadedModel
 SOURCE = Path(__file__).parent
 # Modules that are traced, that trace, that build a library of it, and that lay out weights.
 TRACED = """ahead_of_time attention build_libraries built_library compiled compiled_forward cpu_layout cpu_norms
-forward_key graph_source merge_linears packed_linears kernels/linear kernels/runtime kernels/tensors kernels/vectors"""
+early_rows forward_key graph_source merge_linears packed_linears
+kernels/linear kernels/runtime kernels/tensors kernels/vectors"""
 KNOWN = ("torch.", "transformers.", "engine.")  # packages whose version or source is in the key
 PLAIN = (bool, int, float, str, type(None))
 

@@ -48,6 +48,7 @@ class ForwardResult(NamedTuple):
     omitted: str  # what the capture's byte budget left out, "" = nothing
     prepare_seconds: float  # time of packing
     forward_marks: tuple[Any, Any]  # begin and end of the forward pass on the device (`HostCopies.seconds`)
+    left_out: int = 0  # products of a weight and a token that the compiled pass did not need (`early_rows`)
 
     @property
     def layers(self) -> Sequence[LayerCapture]:
@@ -242,7 +243,9 @@ class ModelRunner:
                 logits = self._checked(batch, context)
             captured, omitted = recorder.finish() if recorder else (list, "")
             ended = self.copies.mark()
-        return ForwardResult(logits, captured, omitted, prepared - begin, (began, ended))
+        early = self.compiled.early_weights if self.compiled else 0
+        left_out = early * (batch.num_tokens - logits.shape[0])
+        return ForwardResult(logits, captured, omitted, prepared - begin, (began, ended), left_out)
 
     def _states(self, slices: Sequence[SequenceSlice]) -> tuple[StateStep | None, Sequence[SequenceSlice]]:
         """Return the states of a step, and its slices with the block tables of keys only. Without a group of their own,

@@ -32,7 +32,7 @@ from engine.options.refusal import joined, sentence
 
 Key = int | str  # of an argument: its position, or its name
 Rows = Any  # where a value has its tokens: a dimension, None, or a tuple of these for a tuple
-CACHE_ARGUMENTS = ("past_key_values", "cache_params")
+CACHE_ARGUMENTS = ("cache", "past_key_values", "cache_params")  # the first since transformers 5.24
 TENSORS = ("conv_states", "recurrent_states")  # attributes of transformers' cache layer, by state index
 
 

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.accounting.work import attended_keys
-from engine.simulate.cost import Linear, StepShape, knots_up_to
+from engine.simulate.cost import FULL, Linear, StepShape, Windows, knots_up_to, shape_of
 from engine.trace.operations import Finish, Submit
-from engine.trace.records import BatchEntry, StepRecord
+from engine.trace.records import StepRecord
 
 FEWEST_STEPS = 16
 
@@ -44,7 +43,7 @@ class Calibration(NamedTuple):
         return float(np.median(np.abs(np.array(self.ratios) - 1)))
 
 
-def timed_steps(records: Iterable[StepRecord]) -> list[Timed]:
+def timed_steps(records: Iterable[StepRecord], windows: Windows = FULL) -> list[Timed]:
     """Return the steps of a run of one engine that directly follow the previous record."""
     found = list[Timed]()
     unfinished = 0
@@ -52,7 +51,8 @@ def timed_steps(records: Iterable[StepRecord]) -> list[Timed]:
     after_idle = False
     for record in records:
         if record.kind == "step" and record.batch and before is not None:
-            found.append(Timed(_shape(record.batch, after_idle), record.timing.at - before))
+            spans = [(entry.start, len(entry.token_ids)) for entry in record.batch]
+            found.append(Timed(shape_of(spans, windows, after_idle), record.timing.at - before))
         after_idle = not unfinished
         for op in record.ops:
             unfinished += isinstance(op, Submit)
@@ -84,17 +84,6 @@ def calibrate(steps: Sequence[Timed], source: str) -> Calibration:
     cost = Linear(knots, np.cumsum(found[: len(knots)]).tolist(), each_seq, each_key, each_pair, source, idle)
     ratios = [step.seconds / cost.seconds(step.shape) for step in steps]
     return Calibration(cost, len(steps), ratios)
-
-
-def _shape(batch: Sequence[BatchEntry], after_idle: bool) -> StepShape:
-    counts = [(entry.start, len(entry.token_ids)) for entry in batch]
-    return StepShape(
-        sum(count for _, count in counts),
-        len(batch),
-        sum(start + count for start, count in counts),
-        sum(attended_keys(start, count, None) for start, count in counts if count > 1),
-        after_idle,
-    )
 
 
 def _hats(num_tokens: int, knots: Sequence[int]) -> list[float]:

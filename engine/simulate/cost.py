@@ -5,32 +5,47 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from engine.accounting.work import attended_keys
-from engine.scheduling.step import ScheduledSequence
+from engine.accounting.shape import ModelShape, kv_shapes
+from engine.accounting.work import attended_keys, read_keys
+from engine.cache.attention_span import WindowPolicy, reaches_of
+
+Windows = Mapping[int | None, float]  # share of the cached numbers in layers that see so many keys; None: all keys
+FULL: Windows = {None: 1.0}
 
 
 class StepShape(NamedTuple):
-    """Features of a batch that determine its time."""
+    """Features of a batch that determine its time. Keys and pairs are means over the layers."""
 
     num_tokens: int  # computed
     num_seqs: int
-    num_keys: int  # distinct visible keys, over all sequences
-    num_pairs: int  # of query and visible key, over sequences that compute several tokens
+    num_keys: float  # distinct visible keys, over all sequences
+    num_pairs: float  # of query and visible key, over sequences that compute several tokens
     after_idle: bool = False  # the machine was idle before it, so processor caches are cold
 
 
-def shape_of(scheduled: Sequence[ScheduledSequence], after_idle: bool = False) -> StepShape:
-    """Return the shape of a step with full attention."""
-    num_tokens = num_keys = num_pairs = 0
-    for _, start, count in scheduled:
-        num_tokens += count
-        num_keys += start + count
-        if count > 1:
-            num_pairs += attended_keys(start, count, None)
-    return StepShape(num_tokens, len(scheduled), num_keys, num_pairs, after_idle)
+def windows_of(facts: ModelShape, policy: WindowPolicy | None = None) -> Windows:
+    """Return the windows of a model's layers under a policy."""
+    reaches = reaches_of(facts.sliding_windows or [None] * facts.num_layers, policy)
+    sizes = [heads * (keys + values) for heads, keys, values in kv_shapes(facts)]
+    if not sum(sizes):
+        sizes = [1] * len(reaches)  # latent vectors: the same in each layer
+    found = Counter[int | None]()
+    for reach, size in zip(reaches, sizes, strict=True):
+        found[reach.num_keys] += size
+    return {window: size / sum(sizes) for window, size in found.items()}
+
+
+def shape_of(spans: Sequence[tuple[int, int]], windows: Windows = FULL, after_idle: bool = False) -> StepShape:
+    """Return the shape of a step. `spans`: first position and number of computed tokens of each sequence."""
+    num_keys = num_pairs = 0.0
+    for window, share in windows.items():
+        num_keys += share * sum([read_keys(start, count, window) for start, count in spans])
+        num_pairs += share * sum([attended_keys(start, count, window) for start, count in spans if count > 1])
+    return StepShape(sum([count for _, count in spans]), len(spans), num_keys, num_pairs, after_idle)
 
 
 class StepCost(Protocol):

@@ -23,7 +23,7 @@ from engine.scheduling.transfers import Came
 from engine.setup.build_scheduler import build_scheduler
 from engine.setup.id_namespace import SINGLE, IdNamespace
 from engine.setup.resolve import Resolved
-from engine.simulate.cost import StepCost, shape_of
+from engine.simulate.cost import StepCost, shape_of, windows_of
 from engine.simulate.drawn import Tokens
 from engine.simulate.transfer import SimulatedConnector
 from engine.trace.disagg_ids import plain_id
@@ -83,6 +83,7 @@ class SimulatedInstance:
         if connector is not None:
             connector.register(self.cache, bytes_of_groups)
         seen = replace(facts, sliding_windows=[reach.num_keys for reach in resolved.reaches])
+        self._windows = windows_of(facts, self.config.policy)
         self._work = StepWork(seen, kv_bytes_per_token=sum(bytes_of_groups))
         self._next_seq_id, self._stride = place.first_seq_id, place.seq_id_stride
         self._num_records = self._num_steps = self._num_unfinished = 0
@@ -156,7 +157,9 @@ class SimulatedInstance:
         if self._records is not None:
             self._batch = [_entry(*item) for item in self._scheduled]
         self.cache.take_moves()  # dropped: there are no tensors
-        return self._cost.seconds(shape_of(self._scheduled, after_idle))
+        return self._cost.seconds(
+            shape_of([(start, count) for _, start, count in self._scheduled], self._windows, after_idle)
+        )
 
     def end_step(self, at: float, took: float = 0.0) -> list[Running]:
         """End the step and return the sequences that got a token. `took`: its seconds, for the record."""

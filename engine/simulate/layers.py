@@ -11,7 +11,7 @@ Host time between steps is not included.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from engine.accounting.layer_times import LayerTimes
 from engine.accounting.memory import stored_bytes_per_token
@@ -44,7 +44,7 @@ class Card(NamedTuple):
         """Source of the layer times."""
         return "; ".join(dict.fromkeys(one.source for one in self._measured.values() if one.source))
 
-    def cost(self, tensor_parallel: int = 1) -> Linear:
+    def cost(self, tensor_parallel: int = 1, kv_cache_dtype: str = "auto") -> Linear:
         """Return the cost model of a step.
 
         Raises:
@@ -52,12 +52,12 @@ class Card(NamedTuple):
         """
         measured = self._measured
         if tensor_parallel in measured:
-            return _linear(measured[tensor_parallel], self.model, self.gpu)
+            return _linear(measured[tensor_parallel], self.model, self.gpu, kv_cache_dtype)
         degrees, others = ", ".join(map(str, self.degrees)), ", ".join(self.measured_on)
         known = f"; measured were {degrees} GPUs" if degrees else f"; there are some on {others}" if others else ""
         raise ValueError(f"no layer times of {self.model.id} on {tensor_parallel} × {self.gpu.id}{known}")
 
-    def room_tokens(self, tensor_parallel: int = 1, stages: int = 1, **more: int) -> int:
+    def room_tokens(self, tensor_parallel: int = 1, stages: int = 1, **more: Any) -> int:
         """Return the token capacity (`engine.accounting.token_capacity`)."""
         return room_tokens(self.model, self.gpu, tensor_parallel, stages, **more)
 
@@ -77,7 +77,7 @@ def card_of(model: str, gpu: str, known: Presets | None = None) -> Card:
     return Card(known.models[model], known.gpus[gpu], known.layers)
 
 
-def _linear(layer: LayerTimes, model: ModelPreset, gpu: GpuPreset) -> Linear:
+def _linear(layer: LayerTimes, model: ModelPreset, gpu: GpuPreset, kv_cache_dtype: str) -> Linear:
     tp = layer.tensor_parallel
     exchanges = layer.all_reduce or [0.0] * len(layer.tokens)
     peak, width = gpu.fp16_flops_per_second * tp, gpu.bytes_per_second * tp
@@ -88,7 +88,9 @@ def _linear(layer: LayerTimes, model: ModelPreset, gpu: GpuPreset) -> Linear:
         for matrices, exchange in zip(layer.milliseconds, exchanges, strict=True)
     ]
     measured = f"{layer.layers_of} × {layer.scaled:g} in place of {model.name}'s" if layer.layers_of else model.name
-    kv_bytes = stored_bytes_per_token(model) / min(1, model.num_kv_heads / tp)  # a head is on one GPU at least
+    kv_bytes = stored_bytes_per_token(model, kv_cache_dtype) / min(
+        1, model.num_kv_heads / tp
+    )  # a head is on one GPU at least
     return Linear(
         token_knots=layer.tokens,
         token_seconds=layers,

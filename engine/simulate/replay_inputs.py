@@ -108,7 +108,7 @@ def check_replayable(header: Header) -> None:
     if header.observed is not None:
         raise ReplayError(f"{UNSAID}, so there is nothing to replay")
     if header.engine.get("private"):
-        raise ReplayError("a private log does not hold what was asked, so it cannot be replayed")
+        raise ReplayError("a private log does not contain the prompts, so it cannot be replayed")
     if header.instances:
         raise ReplayError("the log is of several instances: what each of them would do depends on the others")
     if header.engine.get("fault"):
@@ -161,9 +161,8 @@ class _Reading:
                     requests[id(one)] = one
                 case Fork():
                     if op.reason == "beam":
-                        raise ReplayError(
-                            f"record {record.index} is of beams of {op.request_id!r}: which go on only a model says"
-                        )
+                        where = f"record {record.index} forks a beam of {op.request_id!r}"
+                        raise ReplayError(f"{where}: only the model decides which continue")
                     one, _ = self.of_seq[op.parent_seq_id]
                     one.sequences.append(LoggedSequence())
                     self.of_seq[op.seq_id] = (one, one.sequences[-1])
@@ -211,7 +210,7 @@ def _key(tokens: array[int]) -> bytes:
 def _logged(op: Submit) -> LoggedRequest:
     sampling = op.sampling
     if sampling.get("use_beam_search"):
-        raise ReplayError(f"request {op.request_id!r} is a beam search, and which of them go on only a model says")
+        raise ReplayError(f"request {op.request_id!r} is a beam search: only the model decides which beams continue")
     count = sampling.get("best_of") or sampling.get("n", SamplingParams().n)
     return LoggedRequest(
         request_id=op.request_id,

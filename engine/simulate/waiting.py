@@ -117,4 +117,4 @@ def _check(rate: float, service: float) -> None:
 
 def _check_share(share: float) -> None:
     if not 0 < share < 1:
-        raise ValueError(f"a share of requests lies between 0 and 1, not at {share:g}")
+        raise ValueError(f"a share of requests must be between 0 and 1, not {share:g}")

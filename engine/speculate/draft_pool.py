@@ -13,8 +13,8 @@ BLOCK_SIZE = 4
 
 
 def draft_pool(config: EngineConfig) -> tuple[int, int]:
-    """Return the blocks of a shipped draft model's pool, which lies beside the engine's own, and the most bytes that it
-    takes; 0, 0 without one.
+    """Return the number of blocks of a shipped draft model's pool, beside the engine's own, and its maximum bytes; 0, 0
+    without a draft model.
 
     From its config.json alone; the cache stores 4 bytes a number at most.
     """
@@ -29,7 +29,7 @@ def draft_pool(config: EngineConfig) -> tuple[int, int]:
 
 
 def num_draft_blocks(speculative: Speculative, config: EngineConfig) -> int:
-    """Return the blocks of the draft model's pool: room for what the engine's own holds, and for drafts."""
+    """Return the number of blocks of the draft model's pool: as many tokens as the engine's pool holds, and drafts."""
     assert config.num_blocks is not None
     drafts = config.max_num_seqs * -(-speculative.num_speculative_tokens // BLOCK_SIZE)
     return -(-config.num_blocks * config.block_size // BLOCK_SIZE) + drafts

@@ -1,4 +1,4 @@
-"""Prompt lookup: what followed the last tokens when they occurred before. Needs no model."""
+"""Prompt lookup: proposes the tokens that followed an earlier occurrence of the last tokens. Needs no model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NgramDrafter:
 
 
 def _find(text: bytes, length: int) -> int | None:
-    """Return the first place before the end at which the last `length` tokens stand; tokens are 8 bytes."""
+    """Return the first earlier position of the last `length` tokens, encoded in 8 bytes each."""
     suffix, at = text[-8 * length :], -1
     while (at := text.find(suffix, at + 1, -8)) >= 0:
         if at % 8 == 0:

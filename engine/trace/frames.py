@@ -16,14 +16,14 @@ MAX_REMEMBERED = 4  # cached files
 
 
 class RecordFrames:
-    """Frames of records, by index."""
+    """Frames of records, by index. Other threads may read while one appends."""
 
     def __init__(self) -> None:
         self._offsets, self._lengths, self._checksums = array("Q"), array("I"), array("I")
         self.num_bytes = 0  # of all record frames, without captures and keyframes
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return len(self._checksums)  # the last of the three to grow
 
     def __getitem__(self, index: int) -> Frame:
         """Raises IndexError: no such record."""
@@ -44,8 +44,8 @@ class RecordFrames:
         """Append the frame of the next record."""
         self._offsets.append(frame.offset)
         self._lengths.append(frame.length)
-        self._checksums.append(frame.checksum)
         self.num_bytes += frame.length
+        self._checksums.append(frame.checksum)
 
     def take(self, fd: int, offset: int, size: int) -> int:
         """Add the consecutive records from byte `offset` of a file of `size` bytes on, by their frame heads.
@@ -60,8 +60,8 @@ class RecordFrames:
                 break
             add_offset(start)
             add_length(length)
-            add_checksum(checksum)
             self.num_bytes += length
+            add_checksum(checksum)
             offset = start + length
         return offset
 

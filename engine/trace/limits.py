@@ -16,7 +16,7 @@ MAX_LAYERS = 1 << 12
 MAX_HEADS = 1 << 12
 MAX_DIMENSIONS = 1 << 16  # of a head's vectors
 MAX_GROUPS = 16  # of layers that share their blocks; each sequence has a table for each
-MAX_BLOCKS = 1 << 18  # of one pool, and of the CPU store; places outside the pools of a watched server
+MAX_BLOCKS = 1 << 18  # of one pool, and of the CPU store; places outside the pools of a monitored server
 MAX_ALL_BLOCKS = 3 << 18  # of all pools together: a state with a content at each place still fits into a keyframe
 MAX_BLOCK_SIZE = 1 << 24  # tokens
 

@@ -123,7 +123,7 @@ class TraceReader:
         """
         if not -1 <= index < len(self._records):
             raise IndexError(f"state {index} of {len(self._records)} records")
-        key = max((k for k in self._keyframes if k <= index), default=None)
+        key = max((k for k in tuple(self._keyframes) if k <= index), default=None)
         if key is None:
             state = initial_state(self.header)
         else:

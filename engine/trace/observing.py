@@ -10,7 +10,7 @@ from engine.trace.operations import Removed, Stored
 from engine.trace.state import Block, OutsideBlock, State
 from engine.trace.tables import block_of, expect, group_of
 
-UNSAID = "a watched server does not say its requests, tokens, steps or who holds a block"
+UNSAID = "a monitored server reports no requests, tokens, steps or owners of blocks"
 
 
 def put(state: State, instance: int, op: Stored, index: int, budget: Budget) -> None:

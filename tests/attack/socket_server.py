@@ -45,7 +45,7 @@ def frame(opcode: int, payload: bytes = b"", final: bool = True) -> bytes:
 
 
 class AttackedServer:
-    """The process."""
+    """Process of the server."""
 
     def __init__(
         self, folder: Path, step_seconds: float = 0.0, token: str = "", capture_width: int = 4, **limits: Any
@@ -68,12 +68,12 @@ class AttackedServer:
 
     @property
     def memory(self) -> int:
-        """Resident MiB, at most so far."""
+        """Return the peak of resident memory in MiB."""
         return self._status("VmHWM") // 1024
 
     @property
     def resident(self) -> int:
-        """Resident MiB now."""
+        """Return the current resident memory in MiB."""
         return self._status("VmRSS") // 1024
 
     @property
@@ -91,5 +91,5 @@ class AttackedServer:
 
 
 def event(name: str, fields: dict[str, Any], number: int | None = None) -> bytes:
-    """A Socket.IO event, as its bytes travel."""
+    """Return a Socket.IO event as bytes on the wire."""
     return msgspec.msgpack.encode({"type": 2, "nsp": "/", "id": number, "data": [name, fields]})

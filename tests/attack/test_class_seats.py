@@ -1,4 +1,4 @@
-"""A machine that takes seat after seat of a class: others behind the same address still get in."""
+"""Others behind the same address still enter a class whose seats a machine takes one after another."""
 
 import contextlib
 import threading
@@ -15,7 +15,7 @@ from tests.server.conftest import Server, wait_for
 
 
 def take_a_seat(room: Room) -> bool:
-    """Come in with a new pass, enter the class, and leave. Returns whether there was a seat."""
+    """Enter the class with a new pass, and leave. Returns whether there was a seat."""
     address = f"ws://127.0.0.1:{room.server.port}/socket.io/?EIO=4&transport=websocket"
     guest = websocket.create_connection(address, cookie=room.ticket(), timeout=20)
     try:
@@ -36,7 +36,7 @@ def take_a_seat(room: Room) -> bool:
 def test_a_class_of_40_comes_in_from_the_address_of_a_flood_of_seats(
     make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """700 passes were taken, then twice as many seats as a class has, and more are while the class comes in."""
+    """The flood takes 700 passes and twice the seats of a class before, and more while the class enters."""
     monkeypatch.setattr(admission, "MAX_SEATS", 120)
     monkeypatch.setattr(admission, "MAX_UNCONFIRMED", 80)
     room = Room(make_server(token=TOKEN))

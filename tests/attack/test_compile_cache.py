@@ -60,7 +60,7 @@ def no_json(entry: CacheEntry) -> None:
 
 
 def of_another_key(entry: CacheEntry) -> None:
-    """Copy the entry of another version to this one's place."""
+    """Copy the entry of another version to this version's path."""
     text = (entry.folder / "entry.json").read_text(encoding="utf-8")
     (entry.folder / "entry.json").write_text(text.replace("torch 1", "torch 0"))
 

@@ -31,7 +31,7 @@ assert _compile(graph, options)(torch.tensor([1.0, -1.0, 3.0]))[0].tolist() == [
 
 
 def test_compiled_code_is_neither_read_from_nor_written_to_the_folder_that_others_can_make(tmp_path: Path) -> None:
-    """TorchInductor's usual folder is there already, everybody's: it stays empty."""
+    """TorchInductor's default folder exists and is writable by all users; it stays empty."""
     home, temporary = tmp_path / "home", tmp_path / "tmp"
     planted = temporary / f"torchinductor_{getpass.getuser()}"
     home.mkdir()
@@ -124,7 +124,9 @@ def test_folders_that_the_user_chose_are_left(cache_home: Path, monkeypatch: pyt
 
 
 def test_code_for_other_instructions_lies_elsewhere(cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a home on several machines, or torch limited below AVX-512, one machine's code is not loaded by another."""
+    """Code compiled on one machine is not loaded on another with other instructions: a shared home, or torch limited
+    below AVX-512.
+    """
     from engine.model.compiler_cache import use_own_cache
 
     found = []

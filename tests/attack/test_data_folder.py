@@ -22,7 +22,7 @@ Fault = Callable[[Path], None]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seconds for which a lock is waited for, and after which a fault is looked at again."""
+    """Shorten the timeout of locks and the interval of checks after a fault."""
     monkeypatch.setattr(index, "LOCK_SECONDS", 0.1)
     monkeypatch.setattr("app.recordings.rows.RETRY_SECONDS", 0.0)
 
@@ -74,7 +74,7 @@ def file_of(folder: Path) -> Path:
 
 @pytest.fixture
 def locked(folder: Path) -> Iterator[Callable[[], sqlite3.Connection]]:
-    """Locks the index as another program would; closed is unlocked."""
+    """Yield a function that locks the index as another program would; closing the returned connection unlocks it."""
     connections: list[sqlite3.Connection] = []
 
     def lock() -> sqlite3.Connection:

@@ -21,7 +21,7 @@ PATIENCE = 2.0  # seconds that another client may wait for an answer
 
 
 def listen(guest: socket.socket) -> None:
-    """Read and forget what the server says."""
+    """Read and discard the server's messages."""
     with contextlib.suppress(OSError):
         while guest.recv(65536):
             pass
@@ -119,7 +119,7 @@ PAYLOADS = {
 
 
 def attacked(server: AttackedServer, floods: Sequence[Callable[[float], object]]) -> list[object]:
-    """Run all floods for a while; another client waits for nothing. Returns the floods' results."""
+    """Run all floods for a while, during which another client must not be delayed. Returns the floods' results."""
     until, memory = time.monotonic() + SECONDS, server.memory
     with ThreadPoolExecutor(len(floods)) as pool:
         guests = [pool.submit(one, until) for one in floods]
@@ -133,8 +133,8 @@ def attacked(server: AttackedServer, floods: Sequence[Callable[[float], object]]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*FLOODS, ALL_AT_ONCE])
-def test_nobody_waits_for_who_sends_frames_without_end(server: AttackedServer, kind: str) -> None:
-    """Each closed socket is reopened at once. Too many frames end the connection, whatever is in them."""
+def test_a_flood_of_frames_delays_no_other_client(server: AttackedServer, kind: str) -> None:
+    """Each closed socket is reopened at once. Too many frames end the connection, whatever their content."""
     kinds = list(FLOODS) if kind == ALL_AT_ONCE else [kind]
     ended = attacked(server, [partial(flood, server.port, *FLOODS[one]) for one in kinds])
     assert all(ended) or kind in (*SLOWED, ALL_AT_ONCE)
@@ -142,13 +142,13 @@ def test_nobody_waits_for_who_sends_frames_without_end(server: AttackedServer, k
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*PAYLOADS, ALL_AT_ONCE])
-def test_nobody_waits_for_who_posts_payloads_without_end(server: AttackedServer, kind: str) -> None:
+def test_a_flood_of_payloads_delays_no_other_client(server: AttackedServer, kind: str) -> None:
     kinds = list(PAYLOADS) if kind == ALL_AT_ONCE else [kind]
     assert all(attacked(server, [partial(polled, server.port, PAYLOADS[one]) for one in kinds]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["/socket.io/?EIO=4&transport=polling&sid=x", "/api/health"])
-def test_nobody_waits_for_who_sends_requests_without_waiting_for_answers(server: AttackedServer, path: str) -> None:
+def test_a_flood_of_pipelined_requests_delays_no_other_client(server: AttackedServer, path: str) -> None:
     head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
     attacked(server, [partial(pipelined, server.port, head)])

@@ -1,4 +1,4 @@
-"""With a full temporary folder clients get one sentence with the remedy, and the server continues."""
+"""The server continues with a full temporary folder, and clients get one sentence with the remedy."""
 
 import subprocess
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def errors(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(tmp_path: Path, errors: Path) -> Iterator[Process]:
-    """Its temporary folder is a file system of 256 KiB, 64 of them taken by something else."""
+    """Start a server whose temporary folder is a file system of 256 KiB, 64 KiB of them occupied."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     ballast = f"head -c 65536 /dev/zero > '{temporary}/ballast'"

@@ -39,7 +39,7 @@ for paths in json.loads(sys.argv[1]):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """All of them, as files."""
+    """Write all hostile traces as files."""
     folder = tmp_path_factory.mktemp("hostile")
     found = {}
     for number, (name, data, _) in enumerate(make_all()):
@@ -67,7 +67,7 @@ def test_both_readers_say_the_same(name: str, files: dict[str, Path], node: Node
 
 
 def test_each_is_checked_in_bounded_memory(files: dict[str, Path]) -> None:
-    """By the command itself: a finding is status 1, and nothing is a stack trace. Not one of them is sound."""
+    """The command exits with status 1 on every file and prints no stack trace. No file is sound."""
     large = [path for path in files.values() if path.stat().st_size > 100_000]
     small = [path for path in files.values() if path not in large]
     done = subprocess.run(
@@ -90,7 +90,9 @@ def test_what_is_refused_is_refused_by_all_that_read_it(name: str, files: dict[s
 
 @pytest.mark.parametrize("name", TRACES)
 def test_whatever_reads_it_ends(name: str, files: dict[str, Path]) -> None:
-    """With an answer or with one of the two errors; the memory is that of this process, so only by its hanging."""
+    """Each reader returns or raises one of its two errors. It shares this process's memory, so only its time is
+    bounded.
+    """
     try:
         summarize(files[name])
     except TraceFormatError:
@@ -104,7 +106,9 @@ def test_whatever_reads_it_ends(name: str, files: dict[str, Path]) -> None:
 
 
 def test_forks_of_a_long_prompt_are_not_compared(files: dict[str, Path]) -> None:
-    """3,000 forks of 60,000 tokens are 180,000,000 tokens; the file pays for 4,194,304 + 16 · 387,000 at most."""
+    """The forks, 3,000 of 60,000 tokens, are 180,000,000 tokens; a file of this size allows 4,194,304 + 16 ·
+    387,000.
+    """
     with TraceReader(files["3,000 forks of 60,000 tokens"]) as log:
         with pytest.raises(TraceStateError, match="would copy"):
             compare(log, log)

@@ -28,7 +28,7 @@ MAX_AFTER = 384  # MiB: malloc returns memory late after several frees at once
 
 
 class Watched:
-    """The most resident memory of a process above what it had."""
+    """Growth of a process's resident memory."""
 
     def __init__(self, server: AttackedServer) -> None:
         self._server, self.before, self.most, self._over = server, server.resident, 0, threading.Event()
@@ -59,7 +59,7 @@ def attacked(tmp_path: Path) -> Iterator[AttackedServer]:
 
 
 def come_in(server: AttackedServer, join: str) -> websocket.WebSocket:
-    """A follower's web socket, with a pass and without the token."""
+    """Open a follower's web socket, with a pass and without the token."""
     answer = requests.get(server.url + join, allow_redirects=False, timeout=20)
     cookie = answer.headers["Set-Cookie"].partition(";")[0]
     address = f"ws://127.0.0.1:{server.port}/socket.io/?EIO=4&transport=websocket"
@@ -72,7 +72,7 @@ def come_in(server: AttackedServer, join: str) -> websocket.WebSocket:
 
 
 def answers(guest: websocket.WebSocket, count: int) -> list[dict[str, Any]]:
-    """Read so many acknowledgements, and what comes between them."""
+    """Read that many acknowledgements, and the messages between them."""
     found: list[dict[str, Any]] = []
     while len(found) < count:
         data = guest.recv()
@@ -86,7 +86,7 @@ def answers(guest: websocket.WebSocket, count: int) -> list[dict[str, Any]]:
 
 
 def test_reads_count_as_unread_before_they_are_answered() -> None:
-    """Sixteen concurrent reads: of a guest's, two fit into its 4 MiB each; an owner's all go through."""
+    """Only two of a guest's sixteen concurrent reads fit into its 4 MiB; an owner's are all answered."""
     limits = Limits()
     intake, ledger = Intake(limits), Ledger(limits)
     guest, owner = Client(Outbox(ledger), set()), Client(Outbox(ledger))
@@ -98,7 +98,7 @@ def test_reads_count_as_unread_before_they_are_answered() -> None:
 
 @pytest.mark.slow
 def test_sixteen_followers_that_read_in_rounds_fill_no_memory(attacked: AttackedServer) -> None:
-    """Each asks 16 times at once and takes the answers a second later: 1 GiB a round if all were answered."""
+    """Each sends 16 reads at once and reads the answers a second later: 1 GiB a round if all were answered."""
     owner = Member(attacked.url, headers=OWNER)
     presenting = owner.do("class_open", title="", names="none", base=attacked.url)["presenting"]
     theater = owner.do("create", captures=False)["theater"]

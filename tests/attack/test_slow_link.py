@@ -17,7 +17,7 @@ from tests.server.waiting import wait_for
 
 
 class Sends:
-    """A sender of a megabyte."""
+    """Sender of a megabyte."""
 
     def read(self, transfer: str, wanted: object) -> list[bytes]:
         return [bytes(1_000_000)]

@@ -50,7 +50,7 @@ def is_well(server: AttackedServer) -> None:
 
 
 def ended(guest: socket.socket) -> bool:
-    """Whether the server ends the connection, after at most a word why, before the socket's timeout."""
+    """Whether the server ends the connection before the socket's timeout, after at most a short reason."""
     with contextlib.suppress(ConnectionResetError):
         while guest.recv(1000):
             pass
@@ -58,7 +58,7 @@ def ended(guest: socket.socket) -> bool:
 
 
 def raw(server: AttackedServer) -> websocket.WebSocket:
-    """A web socket that was greeted, by Socket.IO and with the `model` event, and reads nothing more."""
+    """Open a web socket that has received the greetings of Socket.IO and the `model` event, and reads nothing more."""
     found = websocket.create_connection(f"ws://127.0.0.1:{server.port}{ADDRESS}", timeout=20)
     found.recv()
     found.send_binary(msgspec.msgpack.encode({"type": 0, "nsp": "/"}))
@@ -67,7 +67,7 @@ def raw(server: AttackedServer) -> websocket.WebSocket:
 
 
 def received_packet(guest: websocket.WebSocket) -> dict[str, Any]:
-    """The next packet."""
+    """Return the next packet."""
     data = guest.recv()
     assert isinstance(data, bytes), data
     found: dict[str, Any] = msgspec.msgpack.decode(data)
@@ -75,7 +75,7 @@ def received_packet(guest: websocket.WebSocket) -> dict[str, Any]:
 
 
 def test_fragments_end_at_the_bound_of_a_message(attacked: Callable[..., AttackedServer]) -> None:
-    """64 MiB in one message of 64 KiB fragments: after 1 MiB the connection ends with 1009, too big."""
+    """The message has 64 MiB in fragments of 64 KiB; after 1 MiB the connection ends with 1009, too big."""
     server = attacked()
     is_well(server)
     guest, before = raw(server), server.memory
@@ -90,7 +90,7 @@ def test_fragments_end_at_the_bound_of_a_message(attacked: Callable[..., Attacke
 
 
 def test_compression_is_declined_and_not_undone(attacked: Callable[..., AttackedServer]) -> None:
-    """A compressed frame, which was not negotiated (64 KiB for 64 MiB of zeros), is a breach of the protocol."""
+    """A compressed frame (64 KiB for 64 MiB of zeros) is a protocol error, since compression was not negotiated."""
     server = attacked()
     is_well(server)
     before = server.memory
@@ -111,7 +111,7 @@ def test_compression_is_declined_and_not_undone(attacked: Callable[..., Attacked
 
 
 def test_a_message_of_a_million_empty_lists_is_not_unpacked(attacked: Callable[..., AttackedServer]) -> None:
-    """1,000,000 bytes that would be 56 MB of lists, and a map of 200,000 entries."""
+    """The messages are 1,000,000 bytes that would be 56 MB of lists, and a map of 200,000 entries."""
     server = attacked()
     is_well(server)
     before = server.memory
@@ -128,7 +128,7 @@ def test_a_message_of_a_million_empty_lists_is_not_unpacked(attacked: Callable[.
 
 
 def test_sessions_that_poll_make_room_for_others(attacked: Callable[..., AttackedServer]) -> None:
-    """With 40 abandoned sessions, 10 remain: the oldest is unknown, the newest is not."""
+    """Only 10 of 40 abandoned sessions remain: the oldest is unknown, the newest is not."""
     server = attacked(sessions=10)
     address = f"{server.url}/socket.io/?EIO=4&transport=polling"
     sids = [json.loads(requests.get(address, timeout=10).text[1:])["sid"] for _ in range(40)]
@@ -137,8 +137,12 @@ def test_sessions_that_poll_make_room_for_others(attacked: Callable[..., Attacke
     is_well(server)
 
 
-def test_who_asks_and_does_not_read_is_told_busy_and_then_disconnected(attacked: Callable[..., AttackedServer]) -> None:
-    """400 answers of more than 1 MiB: 4 MiB wait to be read, then it is `busy`; after 256 of these there is an end."""
+def test_a_client_that_does_not_read_is_answered_busy_and_then_disconnected(
+    attacked: Callable[..., AttackedServer],
+) -> None:
+    """Each of 400 answers has over 1 MiB: beyond 4 MiB unread the reply is `busy`; after 256 of these the client is
+    disconnected.
+    """
     server = attacked()
     owner = Client(server.url)
     theater = owner.do("create", captures=False)["theater"]
@@ -167,8 +171,10 @@ def test_who_asks_and_does_not_read_is_told_busy_and_then_disconnected(attacked:
     owner.io.disconnect()
 
 
-def test_who_is_silent_stays_and_who_takes_nothing_goes(attacked: Callable[..., AttackedServer]) -> None:
-    """Half a second in which something must be taken: 1.5 of silence are nothing, 1.5 of unread answers the end."""
+def test_a_silent_client_stays_and_one_that_reads_nothing_is_disconnected(
+    attacked: Callable[..., AttackedServer],
+) -> None:
+    """Data must be accepted within 0.5 s: 1.5 s of silence are allowed, 1.5 s of unread answers end the connection."""
     server = attacked(stall_seconds=0.5)
     owner = Client(server.url)
     theater = owner.do("create", captures=False)["theater"]
@@ -188,7 +194,9 @@ def test_who_is_silent_stays_and_who_takes_nothing_goes(attacked: Callable[..., 
 
 
 def test_events_without_end_make_no_threads(attacked: Callable[..., AttackedServer]) -> None:
-    """4,000 events of one client that wait for slow steps: 16 at a time are under way, no thread waits for them."""
+    """A client sends 4,000 events that wait for slow steps: 16 at a time are in progress, and no thread waits
+    for them.
+    """
     server = attacked(busy_answers=10**6, step_seconds=0.05)
     owner = Client(server.url)
     theater = owner.do("create")["theater"]
@@ -208,8 +216,8 @@ def test_events_without_end_make_no_threads(attacked: Callable[..., AttackedServ
     owner.io.disconnect()
 
 
-def test_heads_that_never_end_hold_nobody_up(attacked: Callable[..., AttackedServer]) -> None:
-    """With 60 connections with half a head, 20 may wait: the 40 oldest are closed, the others after 2 seconds."""
+def test_unfinished_heads_delay_no_other_request(attacked: Callable[..., AttackedServer]) -> None:
+    """Only 20 connections may wait with half a head: of 60, 40 are closed at once, the others after 2 seconds."""
     server = attacked(waiting_heads=20, head_seconds=2.0)
     is_well(server)
     threads = server.threads
@@ -238,7 +246,7 @@ def test_a_head_over_its_bound_is_refused(attacked: Callable[..., AttackedServer
 
 
 def test_bodies_that_never_come_hold_no_thread(attacked: Callable[..., AttackedServer]) -> None:
-    """Three times as many as there are threads for requests, with a body that fits memory and one that does not."""
+    """Requests are three times as many as threads, with a body that fits memory and one that does not."""
     server = attacked(http_threads=6)
     is_well(server)
     threads = server.threads
@@ -272,8 +280,8 @@ def test_one_connection_too_many_waits_for_its_turn(attacked: Callable[..., Atta
         guest.close()
 
 
-def test_who_speaks_nonsense_is_put_out_without_a_word(attacked: Callable[..., AttackedServer]) -> None:
-    """Also of what no client should ever acknowledge; nothing of it is written to the terminal."""
+def test_invalid_packets_end_the_connection_silently(attacked: Callable[..., AttackedServer]) -> None:
+    """Invalid packets end the connection and invalid acknowledgements have no effect; the terminal stays clean."""
     server = attacked()
     for message in (b"\xc1", b"\x93\x01", b"\x80", event("", {})[:-1], msgspec.msgpack.encode({"type": 2, "nsp": "/"})):
         guest = raw(server)
@@ -306,7 +314,7 @@ def test_text_that_is_no_packet_ends_the_connection_without_a_stack_trace(
 
 
 def test_a_payload_that_is_none_is_refused_without_a_stack_trace(attacked: Callable[..., AttackedServer]) -> None:
-    """By polling, from a session that has received its id."""
+    """The payload is polled by a session that has received its id."""
     server = attacked()
     address = f"{server.url}/socket.io/?EIO=4&transport=polling"
     sid = json.loads(requests.get(address, timeout=10).text[1:])["sid"]

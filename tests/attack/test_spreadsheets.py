@@ -1,4 +1,4 @@
-"""A prompt, a model's word or a file's text in a CSV cell is text to a spreadsheet, whatever it begins with."""
+"""Prompts, outputs and texts of files are text to a spreadsheet that opens a CSV, whatever their first character."""
 
 import csv
 import io
@@ -21,8 +21,9 @@ COMMAND = "{}cmd|' /C calc'!A0"
 
 @pytest.fixture
 def hostile(make_server: Callable[..., Server], tmp_path: Path) -> tuple[Server, str]:
-    """A server that keeps a trace whose outputs and findings begin as formulas do, a record for each beginning; its
-    clock goes backwards, so that there are negative numbers too."""
+    """Serve a trace whose outputs and findings begin as formulas do, one record for each; its clock runs backwards, so
+    that there are negative numbers too.
+    """
     server = make_server(data_dir=tmp_path / "data")
     client = server.client()
     theater = client.do("create")["theater"]
@@ -48,7 +49,7 @@ def hostile(make_server: Callable[..., Server], tmp_path: Path) -> tuple[Server,
 
 
 def check(steps: str, events: str) -> None:
-    """Both tables as text."""
+    """Check that both tables have only text."""
     rows = list(csv.DictReader(io.StringIO(steps, newline="")))[1:]
     assert [row["text"] for row in rows] == [f"'{COMMAND.format(start)}" for start in STARTS]
     assert [row["integrity"] for row in rows] == [f"'{COMMAND.format(start)}" for start in STARTS]

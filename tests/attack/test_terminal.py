@@ -22,7 +22,7 @@ COMMANDS = [
 
 @pytest.fixture
 def traces(tmp_path: Path) -> tuple[Path, Path]:
-    """The hostile one, and one that differs from it in everything."""
+    """Write the hostile trace, and one that differs from it in everything."""
     hostile, other = tmp_path / "a.kvtrace", tmp_path / "b.kvtrace"
     hostile.write_bytes(TRACES["control characters"].make())
     other.write_bytes(TRACES["a keyframe of nothing"].make())
@@ -79,7 +79,7 @@ def test_a_file_whose_name_is_a_command_is_logged_and_printed_with_escapes(
 
 
 def test_the_command_line_prints_by_say_alone() -> None:
-    """`print` would give a terminal what a file's name or text says; without text it ends a line of progress."""
+    """`print` would pass a file's control characters to the terminal; without text it ends a line of progress."""
     folder = Path(main.__code__.co_filename).parent
     calls = [
         f"{path.name}:{call.lineno}"

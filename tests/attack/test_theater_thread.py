@@ -12,7 +12,7 @@ TINY = [1e-10, 5e-324, 1e-300, 1e-4]
 
 
 def begun(client: Client, max_tokens: int = 900) -> str:
-    """A theater with a sequence to compute."""
+    """Create a session with a sequence to compute."""
     theater = str(client.do("create")["theater"])
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": max_tokens})
     return theater
@@ -34,7 +34,7 @@ def test_the_slowest_speed_waits_in_pieces_and_is_ended_at_once(server, client):
 
 
 def test_a_wait_that_no_clock_can_do_is_done_in_pieces(server, client):
-    """Whatever the pace came from: the queue's wait is bounded by itself."""
+    """The queue bounds each single wait, whatever the pace."""
     theater = begun(client)
     server.theaters.get(theater).play(1e-10)
     wait_for(lambda: len(server.theaters.get(theater).run.log) == 2)
@@ -70,7 +70,7 @@ def test_a_thread_that_fails_before_it_is_on_stage_leaves_nothing_there(make_ser
     assert client.do("create")["ok"]
 
 
-def test_who_joins_a_theater_that_is_closing_is_told_so(server, client, theater):
+def test_joining_a_closing_session_is_refused(server, client, theater):
     closing = server.theaters.get(theater)
     closing.close(Closing("unused"))
     assert "it had no viewers for a while" in client.refused("join", theater=theater)["message"]

@@ -24,7 +24,7 @@ from tests.server.fake import FakeModel
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A sound trace of one record."""
+    """Return a sound trace of one record."""
     path = tmp_path_factory.mktemp("trace") / "a.kvtrace"
     engine = FakeModel().build(EngineConfig(block_size=4, num_blocks=16), path)
     engine.submit([SubmittedPrompt(text="abc")], SamplingParams(max_tokens=5))
@@ -61,7 +61,7 @@ def test_so_many_are_kept_and_no_more(make_server: Callable[..., Server], tmp_pa
 
 
 def test_so_many_bytes_are_kept_and_no_more(make_server: Callable[..., Server], tmp_path: Path, trace: bytes) -> None:
-    """There is room for two and a half: two are stored, and the half is still free for a recording that fits."""
+    """The limit is two and a half uploads: two are stored, and the remaining half accepts a recording that fits."""
     server = make_server(data_dir=tmp_path, max_library_bytes=len(trace) * 5 // 2)
     assert [upload(server, trace).status_code for _ in range(4)] == [201, 201, 422, 422]
     message = upload(server, trace).json()["error"]["message"]
@@ -79,8 +79,8 @@ def test_uploads_at_once_do_not_share_the_last_place(
 
 
 def test_a_file_that_was_just_renamed_is_one_file(tmp_path: Path) -> None:
-    """Between its renaming and the end of its claim an upload is in the folder and among the claims: two places for
-    two files of 10 bytes, and not a byte more.
+    """An upload that is renamed and still claimed counts once: two places for two files of 10 bytes, and no
+    byte more.
     """
     room = Quota(tmp_path, max_files=2, max_bytes=20)
     with room.claimed("rec-1.part", 10):
@@ -119,7 +119,7 @@ def test_a_recording_ends_where_the_room_ends_and_the_run_goes_on(
 def test_a_header_of_long_texts_is_not_sent_with_every_list(
     make_server: Callable[..., Server], tmp_path: Path, trace: bytes
 ) -> None:
-    """Everything a header says in words, 100,000 characters each: the entry stays under 8 KiB."""
+    """Each text of the header has 100,000 characters, and the list entry stays under 8 KiB."""
     header = header_of(trace, tmp_path / "a")
     long = "x" * 100_000
     hostile = replace(

@@ -1,4 +1,4 @@
-"""The page under axe-core."""
+"""Checks of the page with axe-core."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""From click on Step to painted, in a real browser over loopback with the bundled model.
+"""Measure the time from a click on Step to the painted page, in a real browser over loopback with the bundled model.
 
     python -m tests.browser.bench_click [--steps N]
 

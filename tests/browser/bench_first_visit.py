@@ -40,7 +40,7 @@ FRAMES = """(seconds) => new Promise((done) => {
 
 
 def first(page: Page, address: str) -> dict[str, float | None]:
-    """Milliseconds to the first paint, and to an opening that plays and can be clicked."""
+    """Return the milliseconds to the first paint, and to an opening that plays and can be clicked."""
     began = time.monotonic()
     page.goto(address, wait_until="commit")  # the load event waits for what comes while the opening plays
     page.wait_for_selector("#opening[data-ready=true]")
@@ -49,7 +49,7 @@ def first(page: Page, address: str) -> dict[str, float | None]:
 
 
 def frames(page: Page, moment: float, seconds: float) -> dict[str, float]:
-    """Frames while the opening plays from `moment`."""
+    """Return the frames of the opening from `moment` on."""
     page.evaluate(
         "(t) => { const e = document.querySelector('#opening-time'); e.value = t;"
         " e.dispatchEvent(new Event('input', {bubbles: true})) }",
@@ -64,7 +64,7 @@ def frames(page: Page, moment: float, seconds: float) -> dict[str, float]:
 
 
 def newcomer(browser: Browser, address: str) -> float:
-    """Seconds of the whole path, the opening watched to its end."""
+    """Return the seconds of the whole path, with the whole opening."""
     began = time.monotonic()
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(address)
@@ -80,7 +80,7 @@ def newcomer(browser: Browser, address: str) -> float:
 
 
 def alone(browser: Browser, address: str, slow: bool = False) -> dict[str, float | None]:
-    """The median of five first visits, each while no other page plays; `slow`: on a slow phone."""
+    """Return the median of five first visits, one at a time; `slow`: on a slow phone."""
     found = []
     for _ in range(5):
         page = browser.new_page(viewport=PHONE) if slow else browser.new_page()  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ class Packed(http.server.SimpleHTTPRequestHandler):
         return None
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextlib.contextmanager

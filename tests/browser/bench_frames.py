@@ -1,4 +1,4 @@
-"""How smoothly the page draws, how soon it is there, and what it keeps, in a real browser over loopback.
+"""Measure frame times, the time to the first picture, and the page's memory, in a real browser over loopback.
 
     python -m tests.browser.bench_frames [--steps N] [--long N] [--profile]
 
@@ -101,7 +101,7 @@ def open_page(browser: Browser, address: str) -> Page:
 
 
 def first_picture(browser: Browser, url: str, runs: int = 5) -> dict[str, float]:
-    """Medians over fresh contexts, after one visit that is not counted."""
+    """Return medians over fresh contexts, after one visit that is not counted."""
     paints, arrivals = [], []
     for _ in range(runs + 1):
         page = open_page(browser, url)
@@ -116,7 +116,7 @@ def first_picture(browser: Browser, url: str, runs: int = 5) -> dict[str, float]
 
 
 def frames(browser: Browser, url: str, steps: int, profile: bool) -> dict[str, Any]:
-    """Frame times of a walk over `steps` decode records, and back."""
+    """Return the frame times of a walk over `steps` decode records, and back."""
     page = open_page(browser, f"{url}?{SETTINGS}&max_tokens={steps + 1}&speed=0")
     submit(page, PROMPT)
     page.click("#btn-run")
@@ -149,7 +149,7 @@ def frames(browser: Browser, url: str, steps: int, profile: bool) -> dict[str, A
 
 
 def memory(browser: Browser, url: str, steps: int) -> dict[str, float]:
-    """MiB of the page's heap and of its array buffers, before and after `steps` engine steps."""
+    """Return the MiB of the page's heap and of its array buffers, before and after `steps` engine steps."""
     page = open_page(browser, f"{url}?{SETTINGS}&max_tokens=500&speed=0")
     devtools = page.context.new_cdp_session(page)
     before = heap(devtools)
@@ -188,7 +188,7 @@ def walk(page: Page, count: int, *, back: bool) -> list[float]:
 
 
 def heap(devtools: CDPSession) -> tuple[float, float]:
-    """MiB in use after garbage collection: objects, and what their buffers hold."""
+    """Return the MiB in use after garbage collection: objects, and their buffers."""
     devtools.send("HeapProfiler.collectGarbage")
     usage = devtools.send("Runtime.getHeapUsage")
     return round(usage["usedSize"] / 2**20, 1), round(usage.get("backingStorageSize", 0) / 2**20, 1)
@@ -214,7 +214,7 @@ def stop_tracing(devtools: CDPSession, page: Page, events: list[dict[str, Any]])
 
 
 def animation_frames(events: list[dict[str, Any]]) -> tuple[list[float], int]:
-    """Milliseconds that scripts ran in each animation frame; how many of them had a layout inside."""
+    """Return the milliseconds of scripts in each animation frame, and the number of frames with a layout inside."""
     fired = [e for e in events if e.get("name") == "FireAnimationFrame" and e.get("ph") == "X"]
     layouts = [e for e in events if e.get("name") == "Layout" and e.get("ph") == "X"]
     forced = sum(
@@ -224,7 +224,7 @@ def animation_frames(events: list[dict[str, Any]]) -> tuple[list[float], int]:
 
 
 def spread(times: list[float]) -> dict[str, float]:
-    """Count, median, 95th percentile, the largest, and the share below 20 ms."""
+    """Return count, median, 95th percentile, maximum, and the share below 20 ms."""
     cuts = statistics.quantiles(times, n=20) if len(times) > 1 else [0.0]
     return {
         "count": len(times),
@@ -236,7 +236,7 @@ def spread(times: list[float]) -> dict[str, float]:
 
 
 def busiest(profile: dict[str, Any], count: int = 25) -> list[str]:
-    """The functions with most time of their own."""
+    """Return the functions with the most self time."""
     names = {
         node["id"]: f"{node['callFrame']['functionName'] or '(anonymous)'} {node['callFrame']['url'].split('/js/')[-1]}"
         f":{node['callFrame']['lineNumber'] + 1}"

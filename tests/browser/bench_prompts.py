@@ -1,4 +1,4 @@
-"""Measure how smoothly the report of an agent's day draws in a real browser.
+"""Measure how smoothly the report of an agent's day is drawn in a real browser.
 
 Usage: python -m tests.browser.bench_prompts [FILE.html] [--requests 1000] [--tokens 100000]
 Without a file the report is made of the day of `tests.load.prompts`. The page is scrolled through from top to bottom;

@@ -62,7 +62,9 @@ def main() -> None:
 
 
 def engine_steps(path: Path, steps: int) -> dict[str, Any]:
-    """Median milliseconds of a decode step with captures and without, by turns in one run, and the captures' bytes."""
+    """Return the median milliseconds of a decode step with captures and without, alternating in one run, and the
+    captures' bytes.
+    """
     model = load_model(str(path), telling=lambda stage: None)
     times: dict[bool, list[float]] = {True: [], False: []}
     sizes = []
@@ -96,7 +98,7 @@ def engine_steps(path: Path, steps: int) -> dict[str, Any]:
 
 
 def page_steps(path: Path, clicks: int) -> dict[str, Any]:
-    """From a click on Step to the painted page with each picture of the heads, and the page's memory."""
+    """Measure from a click on Step to the painted page for each picture of the heads, and the page's memory."""
     with own_server(str(path), "--enforce-eager") as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 800}, bypass_csp=True)

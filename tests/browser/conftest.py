@@ -1,4 +1,4 @@
-"""A real Chromium over the real server."""
+"""Fixtures of a real Chromium over the real server."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ ARGUMENTS = [
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Debian's chromium, or the one playwright keeps."""
+    """Start Debian's chromium, or playwright's."""
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         if CHROMIUM is None and not os.path.exists(playwright.chromium.executable_path):
@@ -51,7 +51,7 @@ def contexts(browser: Browser) -> Contexts:
 
 @pytest.fixture
 def lent(contexts: Contexts) -> Iterator[Lent]:
-    """Contexts for this test, as empty as new ones."""
+    """Yield contexts for this test, as empty as new ones."""
     with contexts.lent() as lent:
         yield lent
 

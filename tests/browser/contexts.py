@@ -31,7 +31,7 @@ class _Kept:
 
 
 class Contexts:
-    """All of a browser; `lent` is a test's share."""
+    """Contexts of a browser; `lent` is a test's share."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -66,7 +66,7 @@ class Contexts:
             self._free.pop(0).context.close()
 
     def _clean(self, kept: _Kept) -> None:
-        """Remove everything by which a page could distinguish it from a new context, and request handlers."""
+        """Remove everything that distinguishes the context from a new one, and request handlers."""
         for page in kept.context.pages:
             if page is not kept.keeper:
                 kept.hosts.add(_host(page.url))
@@ -90,14 +90,14 @@ class Contexts:
 
 
 class Lent:
-    """Contexts that no two callers share, until the test ends."""
+    """Contexts that are not shared until the test ends."""
 
     def __init__(self, contexts: Contexts) -> None:
         self._contexts = contexts
         self.kept: list[_Kept] = []
 
     def page(self, address: str, size: ViewportSize, options: dict[str, Any]) -> Page:
-        """A page in a context of its own, not yet at `address`, where it will go first.
+        """Open a page in a context of its own, not yet at `address`, its first destination.
 
         What is to run before each page of it is the page's `add_init_script`: a context's would stay. Its size, and
         what the system says of movement and colours, are the page's alone.
@@ -115,9 +115,7 @@ class Lent:
 
 
 def _new_page(kept: _Kept) -> Page:
-    """Opened by the page that lies open, it begins in that one's process: otherwise one is made for the empty page that
-    it is at first, and left at once.
-    """
+    """Open the page from an open page of the same site, so that it shares that one's process."""
     if kept.keeper is None:
         return kept.context.new_page()
     with kept.context.expect_page() as opened:

@@ -17,7 +17,7 @@ def shows(page: Page, index: int) -> None:
 
 
 def wait_until(page: Page, condition: str) -> None:
-    """Ask again until `condition` holds (the page's policy rules out playwright's own way, which needs eval)."""
+    """Poll until `condition` holds (the page's policy forbids playwright's own way, which needs eval)."""
     for _ in range(400):
         if page.evaluate(condition):
             return
@@ -26,7 +26,7 @@ def wait_until(page: Page, condition: str) -> None:
 
 
 def rests(page: Page, index: int) -> None:
-    """Wait until record `index` is painted and nothing moves any more."""
+    """Wait until record `index` is painted and no motion is in progress."""
     shows(page, index)
     expect(page.locator("html")).to_have_attribute("data-moving", "false")
 
@@ -39,7 +39,7 @@ def prefill(page: Page, prompt: str = POEM) -> None:
 
 
 def add(page: Page, prompt: str) -> None:
-    """Submit `prompt` beside what is there: one record."""
+    """Submit `prompt` beside the existing ones: one record."""
     before = page.evaluate(SHOWN)
     page.fill("#prompt", prompt)
     page.click("#btn-add")

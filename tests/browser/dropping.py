@@ -1,4 +1,4 @@
-"""Files dropped on the stage, as a reader drops them."""
+"""Files dropped on the stage."""
 
 import base64
 import re
@@ -21,7 +21,7 @@ def drop(page: Page, content: bytes, name: str) -> None:
 
 
 def drop_recording(page: Page, file: Path) -> None:
-    """Drop a recording on the page, wait until it is there from its first record to its last, and go to that one."""
+    """Drop a recording on the page, wait until it is loaded, and go to its last record."""
     drop(page, file.read_bytes(), file.name)
     expect(page.locator("#connection")).to_have_class(re.compile("replay"))
     with TraceReader(file) as trace:  # the page's word of how many there are comes with the next frame

@@ -1,4 +1,4 @@
-"""Walking through a lesson: what there is to do is decided when the lesson stands still."""
+"""Walking through a lesson: the next action is chosen once the lesson has settled."""
 
 import re
 
@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 
 def stands_at(page: Page, *places: str) -> str:
-    """The first of `places` that is there, once the lesson waits for its reader and one of them is to be seen.
+    """Return the first of `places` that is visible, once the lesson waits for its reader.
 
     Straight after a press a button of before may still be there, and what comes instead of it not yet.
     """
@@ -17,7 +17,7 @@ def stands_at(page: Page, *places: str) -> str:
 
 
 def unsurely_to(page: Page, place: str) -> None:
-    """Go on, unsure of everything, until there is a `place`."""
+    """Continue, answering "not sure", until there is a `place`."""
     for _ in range(30):
         at = stands_at(page, place, "#lesson-answer", "#lesson-go:enabled")
         if at == place:
@@ -31,7 +31,7 @@ def unsurely_to(page: Page, place: str) -> None:
 
 
 def give(page: Page, text: str) -> None:
-    """Answer the open question with the option that says `text`."""
+    """Answer the open question with the option `text`."""
     question = page.locator(".question[data-over=false]").last
     question.locator(".answer", has_text=re.compile(rf"^\s*{re.escape(text)}\s*$")).click()
     page.click("#lesson-answer")

@@ -1,4 +1,4 @@
-"""A server in a process of its own that does the next thing when the test says so."""
+"""Server in a process of its own that takes commands from the test."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from tests.preloaded import PreloadedPopen
 
 
 class CommandedServer:
-    """Runs `program`, which prints its port and then reads words, a line each."""
+    """Process of `program`, which prints its port and then reads commands, one per line."""
 
     def __init__(self, program: str) -> None:
         self.process = PreloadedPopen(

@@ -1,4 +1,4 @@
-"""A server in a process of its own that is killed and started again on the same port."""
+"""Server in a process of its own that is killed and restarted on the same port."""
 
 import os
 import signal
@@ -34,10 +34,10 @@ listener.close()
 
 
 class Mortal:
-    """A server in a process of its own, on one port for all its lives."""
+    """Server in a process of its own, on the same port after each restart."""
 
     def __init__(self, token: str = "", data: Path | None = None, served: bool = False) -> None:
-        """`served`: the program itself with the bundled model, in place of a small server with none."""
+        """`served`: run the program itself with the bundled model, instead of a small server without a model."""
         self.token, self.data, self._served = token, data, served
         bound = bind("127.0.0.1", 0)
         self.port = bound.getsockname()[1]

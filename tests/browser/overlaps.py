@@ -1,4 +1,4 @@
-"""Texts of the page that are printed over each other, found by where their lines lie."""
+"""Search for texts of the page that overlap, by the positions of their lines."""
 
 from playwright.sync_api import Page
 
@@ -46,6 +46,6 @@ OVERLAPS = """(selector) => {
 
 
 def overlapping(page: Page, selector: str) -> list[str]:
-    """Pairs of visible texts of an element of which one is printed over the other, by their first letters."""
+    """Return the pairs of visible texts within an element that overlap, by their first letters."""
     found: list[str] = page.evaluate(OVERLAPS, selector)
     return found

@@ -12,7 +12,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "cache.kvtrace"
 
 
 def recorded(path: Path, num_prompt_tokens: int, fault: FaultName | None) -> Path:
-    """A recorded prefill of the tiny model, with every array."""
+    """Record a prefill of the tiny model, with every array."""
     model = from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
     config = EngineConfig(block_size=4, num_blocks=16, fault=fault)
     with make_engine(model, config, log_path=path, capture=CaptureRequest(layers=None, heads=None)) as engine:

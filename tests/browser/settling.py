@@ -1,4 +1,4 @@
-"""Waiting for what the page comes to, where it settles a moment after what a test did."""
+"""Waiting for states of the page that settle shortly after an action."""
 
 import re
 from typing import Any
@@ -16,7 +16,7 @@ MOVES = """document.getAnimations().some((animation) =>
 
 
 def comes_to(page: Page, expression: str, expected: Any) -> None:
-    """Ask again until the expression has this value."""
+    """Poll until the expression has this value."""
     found: Any = None
     for _ in range(400):
         found = page.evaluate(expression)
@@ -27,7 +27,7 @@ def comes_to(page: Page, expression: str, expected: Any) -> None:
 
 
 def settled(page: Page, expression: str) -> Any:
-    """The expression's value when it has stayed the same for a while: what is drawn, say, or where something lies."""
+    """Return the expression's value once it has been constant for a while, such as a drawing or a position."""
     found: Any = object()
     for _ in range(200):
         before, found = found, page.evaluate(expression)
@@ -38,29 +38,29 @@ def settled(page: Page, expression: str) -> Any:
 
 
 def address(page: Page) -> str:
-    """The address's query as soon as it says what the page shows: it follows a moment later."""
+    """Return the address's query once it describes the page's state, which it follows with a delay."""
     comes_to(page, SAYS_THE_SETTINGS, True)
     return str(page.evaluate("location.search"))
 
 
 def in_address(page: Page) -> dict[str, str]:
-    """The settings that the address names."""
+    """Return the settings in the address."""
     return {name: values[0] for name, values in parse_qs(urlparse(address(page)).query).items()}
 
 
 def theater_of(page: Page) -> str:
-    """The theater that the page follows, as its address says."""
+    """Return the session that the page follows, from its address."""
     expect(page).to_have_url(re.compile("[?&]theater="))
     return str(page.evaluate("new URLSearchParams(location.search).get('theater')"))
 
 
 def resized(page: Page, width: int, height: int) -> None:
-    """Give the window another size, and wait until everything has its place there."""
+    """Resize the window, and wait until the layout has settled."""
     page.set_viewport_size({"width": width, "height": height})
     still(page)
 
 
 def still(page: Page) -> None:
-    """Wait until no transition of the page is under way: nothing glides, nothing fades."""
+    """Wait until no transition of the page is in progress."""
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     comes_to(page, MOVES, False)

@@ -1,4 +1,4 @@
-"""The page under axe-core, and what axe cannot see: focus, zoom, targets, names of what is drawn."""
+"""Accessibility of the page by axe-core, and beyond it: focus, zoom, targets, names of drawings."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -51,7 +51,7 @@ def test_no_serious_violation_on_a_phone(open_page: OpenPage, scheme: str, local
 
 
 def inside(page: Page, selector: str) -> bool:
-    """Whether all of the element lies in the window."""
+    """Whether the element is entirely in the window."""
     inner: bool = page.evaluate(
         """(selector) => {
           const b = document.querySelector(selector).getBoundingClientRect();
@@ -137,7 +137,7 @@ def test_the_skip_link_every_canvas_beside_words_and_the_language_of_texts(open_
 
 
 def test_everything_focusable_shows_its_focus_and_follows_the_order_on_screen(open_page: OpenPage) -> None:
-    """Tab once through the page: an outline each time, regions in the order of their columns."""
+    """A pass with Tab shows an outline at each stop, with regions in the order of their columns."""
     page = open_page()
     prefill_and_step(page, 1)
     regions: list[str] = []
@@ -167,7 +167,7 @@ def test_everything_focusable_shows_its_focus_and_follows_the_order_on_screen(op
 
 
 def test_nothing_scrolls_sideways_when_the_page_is_narrow_or_zoomed(open_page: OpenPage) -> None:
-    """640 × 400 is what a zoom of 200 % leaves of 1280 × 800."""
+    """A window of 1280 × 800 at a zoom of 200 % has 640 × 400."""
     page = open_page(width=820, height=1180)
     prefill_and_step(page, 1)
     for width, height in ((820, 1180), (640, 400), (390, 844), (320, 568)):

@@ -50,7 +50,7 @@ TEXT, STEPS = "the moon over the sea", 5
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Start `kvtheater serve` over small random models of all of them; each is read when it is first asked for."""
+    """Start `kvtheater serve` over small random models of all of them; each is loaded on first use."""
     folder = tmp_path_factory.mktemp("models")
     for name, model_type in ARCHITECTURES.items():
         own = hybrid_types.SERVED.get(model_type, {})

@@ -30,7 +30,7 @@ PAINTED_ROWS = """() => {
 
 
 def painted_rows(page: Page) -> float:
-    """Painted rows once all are: they are read for a few milliseconds of each frame."""
+    """Return the painted rows once all are painted, which takes several frames."""
     seen = [-1.0]
     while len(seen) < 4 or len(set(seen[-3:])) > 1:
         seen.append(page.evaluate(PAINTED_ROWS))
@@ -39,19 +39,19 @@ def painted_rows(page: Page) -> float:
 
 
 def number(text: str) -> float:
-    """A figure of the page: thin spaces group it, a real minus sign stands before it."""
+    """Parse a number of the page, with thin spaces and a real minus sign."""
     return float(text.replace("\u2009", "").replace("−", "-").strip())
 
 
 def rows_of(page: Page) -> int:
-    """Rows of the matrix: the tokens computed so far."""
+    """Return the rows of the matrix: the tokens computed so far."""
     found = re.search(r"(\d+) rows", page.locator(".matrix .panel-canvas").get_attribute("aria-label") or "")
     assert found
     return int(found[1])
 
 
 def prove(page: Page) -> dict[str, float]:
-    """Recompute without the cache; the differences by name, and how many weights were compared."""
+    """Recompute without the cache; return the differences by name, and the number of compared weights."""
     page.click(".proof-run")
     expect(page.locator(".proof-list")).to_be_visible(timeout=20_000)
     names = page.locator(".proof-list dt").all_inner_texts()
@@ -63,7 +63,7 @@ def prove(page: Page) -> dict[str, float]:
 
 
 def test_old_rows_are_the_recomputed_ones(open_page: OpenPage) -> None:
-    """n tokens computed: 8 heads, n(n + 1)/2 weights each, captured over one prefill and five steps."""
+    """Each of 8 heads has n(n + 1)/2 weights for n tokens, captured over one prefill and five steps."""
     page = open_page("/?layer=2")
     prefill(page)
     step(page, 5)
@@ -89,7 +89,7 @@ def test_old_rows_are_the_recomputed_ones(open_page: OpenPage) -> None:
 
 
 def test_a_fault_shows_in_the_first_layer_that_it_reaches(open_page: OpenPage) -> None:
-    """Keys one slot off: each query of the run read its neighbour's key. K itself is the same, its reader is not."""
+    """The fault shifts keys by one slot, so each query reads its neighbour's key; K itself is unchanged."""
     page = open_page("/?fault=slot_off_by_one&layer=2")
     prefill(page)
     step(page, 2)
@@ -99,7 +99,9 @@ def test_a_fault_shows_in_the_first_layer_that_it_reaches(open_page: OpenPage) -
 
 
 def test_the_values_times_their_weights_add_up_to_what_the_engine_had(open_page: OpenPage) -> None:
-    """In every layer, for heads of both KV heads, after a prefill and after a decode: within float32's rounding."""
+    """The sums agree within float32's rounding in every layer, for heads of both KV heads, after a prefill and a
+    decode.
+    """
     page = open_page("/?answer=output&detail_large=1", height=1000)
     expect(page.locator(".output .hint")).to_contain_text("times its weight")
     prefill(page)
@@ -153,8 +155,8 @@ def test_a_comparison_that_comes_late_does_not_take_the_place_of_the_next(open_p
     expect(page.locator(".proof-list")).to_be_visible()
 
 
-def test_who_joins_late_compares_every_row_too(open_page: OpenPage) -> None:
-    """Captures travel with the newest records only: those of older ones are fetched."""
+def test_a_late_viewer_compares_every_row_too(open_page: OpenPage) -> None:
+    """Captures are sent with the newest records only; those of older ones are fetched."""
     page = open_page()
     prefill(page)
     page.select_option("#speed", "0")
@@ -218,7 +220,7 @@ def test_a_weight_is_reached_by_keyboard_and_held(open_page: OpenPage) -> None:
 
 
 def test_the_keyboards_place_in_the_matrix_is_of_rows_that_are_there(open_page: OpenPage) -> None:
-    """Going back with a cursor on a later row: what was said of it is not said any more, and nothing breaks."""
+    """Going back with the cursor on a later row clears its description and causes no error."""
     page = open_page()
     prefill(page)
     step(page, 4)
@@ -276,7 +278,7 @@ def test_the_softmax_worked_out_here_is_the_captured_one(open_page: OpenPage) ->
 
 @pytest.mark.parametrize(("height", "lines"), [(720, 4), (800, 5), (1000, 6)])
 def test_the_next_token_and_all_others_make_one(open_page: OpenPage, height: int, lines: int) -> None:
-    """As many lines as can be read; what is not listed is among the others."""
+    """The page lists as many tokens as can be read, and sums up the rest in one line."""
     page = open_page(height=height)
     prefill(page, POEM)
     listed = page.locator(".candidate .num").all_inner_texts()
@@ -325,7 +327,7 @@ def test_pictures_of_a_run_do_not_stay_for_another_of_the_same_second(
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (1440, 900), (1920, 1080)])
 def test_more_room_is_more_room_for_the_layers(open_page: OpenPage, width: int, height: int) -> None:
-    """The larger panel stands in rows: its overview of layers must not become lower than it was in columns."""
+    """The larger panel is laid out in rows; its overview of layers must not be lower than in columns."""
     page = open_page(width=width, height=height)
     prefill(page)
     high = "document.querySelector('.overview .panel-canvas').clientHeight"

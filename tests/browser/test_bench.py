@@ -49,7 +49,7 @@ def guard() -> dict[str, Any]:
 
 
 def other_machine(factor: float) -> str:
-    """The shipped record as if of a machine that is slower by `factor` and on which one variant cannot run."""
+    """Return the shipped record as of a machine that is slower by `factor` and lacks one variant."""
     record = guard()
     record["environment"]["machine"]["processor"] = "Another Processor"
     for point in record["points"]:
@@ -73,7 +73,7 @@ def drop(page: Page, name: str, text: str) -> None:
 
 
 def highest_tick(page: Page) -> list[float]:
-    """The largest label of each chart's y axis."""
+    """Return the largest label of each chart's y axis."""
     found: list[float] = page.evaluate(
         """() => [...document.querySelectorAll('.bench-chart')].map((chart) =>
           Math.max(...[...chart.querySelectorAll('.ytick text')]
@@ -155,7 +155,7 @@ def test_a_scenario_that_cannot_run_here_says_why_and_offers_no_button(
 
 
 def test_a_point_tells_its_interval_and_a_record_of_another_machine_shares_the_chart(open_bench: OpenBench) -> None:
-    """Five times the seconds: a fifth of the speed, said so in the table below; nothing where one machine has none."""
+    """Five times the seconds are a fifth of the speed in the table below; a missing variant has no entry."""
     page = open_bench("?scenario=guard&metric=seconds")
     drawn(page, 2)
     point = page.locator(".bench-chart .scatterlayer .trace .point").first.bounding_box()
@@ -265,7 +265,7 @@ def test_no_page_is_wider_than_a_phone(lent: Lent, live_server: str, path: str, 
 
 
 def without_waiting(route: Route) -> None:
-    """The page's module that asks for a run, which asks here for one that does not wait for a quiet machine."""
+    """Serve a page module that starts a run without the wait for a quiet machine."""
     answer = route.fetch()
     asks = "{ scenario, rounds: wanted }"
     assert asks in answer.text()
@@ -274,7 +274,7 @@ def without_waiting(route: Route) -> None:
 
 @contextmanager
 def the_run_waits() -> Iterator[None]:
-    """The benchmark's process, which the live server has started, stands still."""
+    """Suspend the benchmark's process that the live server has started."""
     (run,) = (one for one in psutil.Process().children(recursive=True) if "app.bench.worker" in one.cmdline())
     run.suspend()
     try:

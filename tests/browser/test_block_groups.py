@@ -1,4 +1,6 @@
-"""A hybrid run in a real browser: every second layer sees all keys, the others a window; each kind has own blocks."""
+"""A hybrid run in a real browser: every second layer sees all keys, the others a window; each kind has its own
+blocks.
+"""
 
 import re
 
@@ -14,20 +16,20 @@ FULL, WINDOWED = 0, 1  # groups, the one that sees most first: layers 1 and 3, l
 
 
 def held(page: Page) -> list[int]:
-    """Blocks held in each group, as its title says."""
+    """Return the blocks held in each group, from its title."""
     wait_until(page, "document.documentElement.dataset.moving === 'false'")
     return [int(title.get_attribute("data-held") or -1) for title in page.locator(".group-held").all()]
 
 
 def blocks_of(page: Page) -> list[list[int]]:
-    """The ids of each group's blocks, from the log's header."""
+    """Return the block ids of each group, from the log's header."""
     found: list[list[int]] = page.evaluate("""() => import('/static/js/state/store.js').then(({ log }) =>
       log.value.groups.map((g) => Array.from({ length: g.num_blocks }, (_, i) => g.first_block + i)))""")
     return found
 
 
 def lit(page: Page, group: int) -> list[int]:
-    """Blocks whose entries are lit in the tables of `group`."""
+    """Return the highlighted blocks in the tables of `group`."""
     entries = page.locator(f'.table-row[data-group="{group}"] .entry.pointed').all()
     return [int(entry.get_attribute("data-to") or -1) for entry in entries]
 
@@ -37,7 +39,7 @@ def look_at_layer(page: Page, layer: int) -> None:
 
 
 def slot_block(page: Page) -> int:
-    """The block that the provenance panel's slot lies in."""
+    """Return the block of the slot in the provenance panel."""
     text = page.locator(f'{PANEL} [data-kind="slot"]').first.inner_text()
     found = re.search(r"= (\d+) · 4 \+ \d+ = \d+", text)
     assert found, text

@@ -38,6 +38,20 @@ def seconds(text: str) -> float:
     return float(value) / (1000 if unit == "ms" else 1)
 
 
+TEXT_MIDDLES = """() => [...document.querySelectorAll('.chart-choice')].map((choice) => {
+  const range = document.createRange();
+  range.selectNodeContents(choice);
+  const [text, box] = [range.getBoundingClientRect(), choice.getBoundingClientRect()];
+  return Math.abs(text.top + text.bottom - box.top - box.bottom);
+})"""
+
+
+def test_the_choices_of_a_phones_time_panel_have_their_texts_in_their_middles(open_page: OpenPage) -> None:
+    page = open_page("/?detail=time&region=detail", width=390, height=844)
+    expect(page.locator(".chart-choice[href]")).to_be_visible()
+    assert max(page.evaluate(TEXT_MIDDLES)) <= 2
+
+
 def test_an_empty_chart_teaches_and_takes_its_room(open_page: OpenPage) -> None:
     page = open_page("/?detail=time&chart=roofline")
     expect(page.locator(".chart")).to_contain_text("Each step becomes a point")

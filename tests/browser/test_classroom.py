@@ -26,7 +26,7 @@ Follow = OpenPage
 
 
 def teach(open_page: OpenPage, path: str = "/", **options: Any) -> Page:
-    """A presenter's page with a class, whose door is closed again."""
+    """Open a presenter's page with a class whose dialog is closed."""
     page = open_page(path, **options)
     page.click("#btn-teach")
     page.fill("#class-title", "Pages")
@@ -46,7 +46,7 @@ def wall(open_page: OpenPage) -> Page:
 
 @pytest.fixture
 def follow(open_page: OpenPage, wall: Page) -> Follow:
-    """Open the page of one more follower, on a phone by default."""
+    """Open the page of another follower, on a phone by default."""
 
     def opened(**options: Any) -> Page:
         return open_page(wall.evaluate(JOIN), until="#class-bar", **{**PHONE, **options})
@@ -55,7 +55,7 @@ def follow(open_page: OpenPage, wall: Page) -> Follow:
 
 
 def open_lesson(wall: Page, lesson: str = "pages") -> None:
-    """A lesson on the wall, before its first question."""
+    """Open a lesson on the wall, before its first question."""
     wall.evaluate(
         f"{SETTINGS}.then(({{ settings }}) => {{"
         f" settings.lesson.value = '{lesson}'; settings.viewMode.value = 'lesson' }})"
@@ -90,7 +90,7 @@ def show(wall: Page, right: str = "") -> None:
     wall.click("#class-show-sure")
 
 
-def test_who_comes_in_sees_what_is_on_the_wall_goes_along_and_holds_no_secret(wall: Page, follow: Follow) -> None:
+def test_a_follower_sees_the_wall_follows_it_and_has_no_secret(wall: Page, follow: Follow) -> None:
     phone = follow()
     shows(phone, 1)
     step(wall)
@@ -109,7 +109,7 @@ def test_who_comes_in_sees_what_is_on_the_wall_goes_along_and_holds_no_secret(wa
 
 
 def test_a_follower_of_a_lesson_asks_for_no_list_of_lessons(wall: Page, follow: Follow) -> None:
-    """It has no right to it, also while a page that was loaded anew enters the class again."""
+    """Followers have no right to the list, also while a reloaded page enters the class again."""
     phone = follow()
     open_lesson(wall)
     expect(phone.locator("#lesson")).to_be_visible()
@@ -122,7 +122,7 @@ def test_a_follower_of_a_lesson_asks_for_no_list_of_lessons(wall: Page, follow: 
 
 
 def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Follow) -> None:
-    """The presenter may hold all, and take back what they hand over: to a page, or to a phone that is the remote."""
+    """The presenter may hold everyone, and take back the control given to a page or to a phone as remote."""
     page = follow(width=1280, height=800, has_touch=False)
     step(wall, 2)
     shows(page, 3)
@@ -179,7 +179,7 @@ def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Fol
 
 @pytest.fixture
 def come_in(open_page: OpenPage, wall: Page) -> Follow:
-    """Open the page of a newcomer, by the address of the QR code or with the code typed."""
+    """Open a newcomer's page, by the address of the QR code or with the typed code."""
 
     def opened(typed: bool = False, **options: Any) -> Page:
         way = wall.evaluate(JOIN)
@@ -196,13 +196,13 @@ def come_in(open_page: OpenPage, wall: Page) -> Follow:
 
 
 def follows(page: Page) -> None:
-    """The page is in the class, where the class is, and neither the film nor the tour is over it."""
+    """Check that the page is in the class at its current view, without the film or the tour over it."""
     expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "false")
     expect(page.locator("#opening, #tour")).to_have_count(0)
 
 
 def is_on_top(page: Page, selector: str) -> bool:
-    """Whether an element is what one sees and touches, in its middle and near its corners."""
+    """Whether an element is the topmost one at its middle and near its corners."""
     found: bool = page.locator(selector).first.evaluate(
         """(element) => {
           const { left, top, width, height } = element.getBoundingClientRect();
@@ -213,8 +213,8 @@ def is_on_top(page: Page, selector: str) -> bool:
     return found
 
 
-def test_whoever_comes_for_the_first_time_is_in_the_class_and_a_question_is_on_top(wall: Page, come_in: Follow) -> None:
-    """By the link or by the code, on a phone or a laptop, before the question or while it is open, or wandered off."""
+def test_a_newcomer_is_in_the_class_with_its_question_on_top(wall: Page, come_in: Follow) -> None:
+    """Followers join by link or code, on a phone or a laptop, before or during the question, or from another view."""
     early = [come_in(), come_in(typed=True), come_in(width=1366, height=768, has_touch=False)]
     for page in early:
         follows(page)
@@ -234,8 +234,8 @@ def test_whoever_comes_for_the_first_time_is_in_the_class_and_a_question_is_on_t
     expect(wall.locator(".class-counted")).to_have_text("4 of 4 have answered")
 
 
-def test_who_has_wandered_off_has_the_lessons_question_too(wall: Page, come_in: Follow) -> None:
-    """With its answers, though the page left before the lesson was there."""
+def test_a_follower_in_another_view_has_the_lessons_question_too(wall: Page, come_in: Follow) -> None:
+    """The question has its options although the page left before the lesson was loaded."""
     phone = come_in()
     phone.click("#class-self")
     phone.click("#class-seat-wander")
@@ -317,7 +317,7 @@ def test_the_class_stands_beside_the_page_and_covers_nothing_of_it(
 
 
 def test_the_teachers_first_page_is_the_start_of_a_class(open_page: OpenPage) -> None:
-    """As `serve --class --help` has it, in a browser that has never been here."""
+    """The first page offers the class that `serve --class --help` describes, in a browser without any stored state."""
     page = open_page("/?teach=1", opening=True, until="#class-start, #opening")
     expect(page.locator("#class-open")).to_be_visible()
     expect(page.locator("#opening, #tour")).to_have_count(0)
@@ -328,9 +328,7 @@ def test_the_teachers_first_page_is_the_start_of_a_class(open_page: OpenPage) ->
     expect(page.locator("#opening, #tour")).to_have_count(0)
 
 
-def test_the_doors_are_closed_from_the_desk_and_who_is_inside_comes_back(
-    wall: Page, follow: Follow, open_page: OpenPage
-) -> None:
+def test_closed_doors_refuse_newcomers_and_admit_members_again(wall: Page, follow: Follow, open_page: OpenPage) -> None:
     phone = follow()
     desk = open_desk(wall)
     desk.click(".class-origins summary")
@@ -348,7 +346,7 @@ def test_the_doors_are_closed_from_the_desk_and_who_is_inside_comes_back(
 
 
 def open_desk(wall: Page) -> Page:
-    """The presenter's own screen, in a second window of the same browser."""
+    """Open the presenter's own screen in a second window of the same browser."""
     with wall.context.expect_page() as opened:
         wall.click("#class-teacher-open")
     desk = opened.value
@@ -395,8 +393,8 @@ def test_two_votes_a_number_and_a_slot_and_what_everybody_said(wall: Page, follo
 
 @pytest.mark.parametrize("kind", ["choice", "lesson"])
 def test_a_second_vote_is_a_vote_of_its_own_for_everybody(wall: Page, come_in: Follow, kind: str) -> None:
-    """Every follower, on a phone or a laptop or away from the view, is asked again; the same answer counts again, and a
-    question not answered the second time is not shown as answered.
+    """Every follower must answer again, on a phone, a laptop, or away from the view; the same answer counts again, and
+    an unanswered question is not shown as answered.
     """
     phone, laptop, away, idle = come_in(), come_in(width=1366, height=768, has_touch=False), come_in(), come_in()
     away.evaluate(ROAM)
@@ -446,9 +444,9 @@ def test_a_second_vote_is_a_vote_of_its_own_for_everybody(wall: Page, come_in: F
 
 
 def test_a_class_of_eight_goes_through_a_lesson_and_every_count_is_right(wall: Page, come_in: Follow) -> None:
-    """From the desk a lesson is chosen and its question asked; its counts are visible there before the class sees them.
-    A
-    third of the phones reload between the votes, half repeat their answer, one has left the view, one does not answer.
+    """The presenter chooses a lesson and asks its question on the desk, and sees the counts there before the class
+    does. A third of the phones reload between the votes, half repeat their answer, one has left the view, one does not
+    answer.
     """
     phones = [come_in(typed=n % 2 == 1) for n in range(8)]
     phones[7].evaluate(ROAM)
@@ -508,7 +506,7 @@ def test_a_class_of_eight_goes_through_a_lesson_and_every_count_is_right(wall: P
 
 
 def counts(page: Page, round_: int) -> list[int]:
-    """How many gave each option, as the table has it."""
+    """Return the number of answers for each option in the table."""
     return [int(text.split()[0]) for text in page.locator(f"[data-round='{round_}'] .num").all_inner_texts()]
 
 
@@ -518,7 +516,7 @@ def is_in_the_window(page: Page, selector: str) -> bool:
 
 
 def taken(desk: Page, name: str) -> str:
-    """A file that the presenter takes along."""
+    """Return a file that the presenter downloads."""
     with desk.expect_download() as download:
         desk.click(f"[data-file='{name}']")
     return download.value.path().read_text(encoding="utf-8-sig")
@@ -663,7 +661,7 @@ def code_of(page: Page) -> str:
 
 
 def test_a_class_begins_at_the_address_of_serve_class_until_the_server_does_not_know_it(open_page: OpenPage) -> None:
-    """After a server's restart the explanation is shown to the presenter, not to a follower looking for a seat."""
+    """The explanation after a server's restart is shown to the presenter, not to a follower looking for a seat."""
     page = open_page("/?teach=1")
     expect(page.locator("#class-open")).to_be_visible()
     page.click("#class-open")
@@ -704,7 +702,7 @@ def test_the_lesson_on_the_wall_is_asked_and_the_log_decides(wall: Page, follow:
     expect(wall.locator("#class-projector")).to_have_count(0)  # the answers do not cover what comes next
 
 
-def test_from_the_desk_one_sees_who_is_lost_takes_along_what_came_of_it_and_ends_it(wall: Page, follow: Follow) -> None:
+def test_the_desk_shows_lost_followers_exports_results_and_ends_the_class(wall: Page, follow: Follow) -> None:
     """Results of a class are stored only on request; removed members, and those present at its end, are notified."""
     phone = follow()
     phone.click("#class-lost")
@@ -741,7 +739,81 @@ def test_from_the_desk_one_sees_who_is_lost_takes_along_what_came_of_it_and_ends
     expect(phone.locator("#class-bar")).to_have_count(0)
 
 
-def test_the_film_is_shown_to_all_at_once_and_to_who_comes_later(open_page: OpenPage) -> None:
+def test_next_alone_leads_a_class_through_a_lesson_and_on_to_the_next_one(wall: Page, follow: Follow) -> None:
+    """Next asks each question, ends the lesson at its free part, and opens the next. Phones read in their languages."""
+    phone, late = follow(), follow(locale="zh-CN", color_scheme="dark")
+    desk = open_desk(wall)
+    desk.select_option("#class-lesson", "asked-once")
+    expect(wall.locator(".lesson-title")).to_have_text("Queries are asked once")
+    expect(late.locator(".lesson-title")).to_have_text("查询只问一次")
+    num_questions = 0
+    while wall.locator(".lesson-sandbox").count() == 0:
+        before = desk.locator(".class-teacher-now").inner_text()
+        desk.click("#class-teacher-next")
+        if "a question" in before:
+            expect(wall.locator("#class-projector")).to_be_visible()
+            expect(desk.locator("#class-teacher-next")).to_be_disabled()  # the answers lead on
+            phone.click(f".class-option >> nth={num_questions % 2}")
+            show(desk)
+            num_questions += 1
+            expect(phone.locator("#class-sheet .class-tally")).to_be_visible()
+        expect(desk.locator(".class-teacher-now")).not_to_have_text(before, use_inner_text=True)
+    assert num_questions == 3
+    own = phone.locator(".question .answer[data-given=true]")
+    expect(own).to_have_count(num_questions)
+    expect(phone.locator("#class-sheet")).to_be_visible()
+    desk.click("#class-teacher-next")
+    expect(wall.locator(".lesson-over")).to_be_visible()
+    for page in (phone, late):
+        expect(page.locator("#class-sheet, #class-question")).to_have_count(0)  # the class has gone on
+        expect(page.locator(".lesson-over")).to_be_visible()
+        expect(page.locator(".lesson-over button")).to_have_count(0)
+    assert wall.locator(".toast.error").count() == 0
+    expect(desk.locator(".class-notes-next")).to_have_text("The lesson is over. Next: Compute or bandwidth")
+    phone.reload()
+    expect(own).to_have_count(num_questions)
+    desk.click("#class-teacher-next")
+    expect(wall.locator(".lesson-title")).to_have_text("Compute or bandwidth")
+    expect(late.locator(".lesson-title")).to_have_text("等计算，还是等内存")
+
+
+def test_what_a_phone_has_put_aside_covers_no_button(wall: Page, follow: Follow) -> None:
+    phone = follow()
+    phone.evaluate(ROAM)
+    ask(wall)
+    phone.click("#class-aside")
+    for view_mode in ("workspace", "intro", "present"):
+        phone.evaluate(f"{SETTINGS}.then(({{ settings }}) => {{ settings.viewMode.value = '{view_mode}' }})")
+        still(phone)
+        for button in phone.locator(":is(.commands, .intro-controls, .class-bar) button:visible").all():
+            name = button.get_attribute("id")
+            assert name == "class-self" or is_on_top(phone, f"#{name}"), (view_mode, name)  # which is round
+        assert overlapping(phone, "#class-bar") == []
+    phone.click("#class-question")
+    expect(phone.locator("#class-sheet")).to_be_visible()
+
+
+def test_a_guest_who_leaves_a_class_asks_for_nothing_that_is_refused(open_page: OpenPage, tmp_path: Path) -> None:
+    """The guest comes to the page where the code of the next class is typed."""
+    server = Mortal(TOKENS[0], tmp_path)
+    try:
+        wall = teach(open_page, f"{server.url}/?token={TOKENS[0]}")
+        phone = open_page(server.url + wall.evaluate(JOIN), until="#class-bar", **PHONE)
+        wall.evaluate(f"{SETTINGS}.then(({{ settings }}) => {{ settings.viewMode.value = 'lesson' }})")
+        expect(phone.locator("#lesson")).to_be_visible()
+        refused: list[str] = []
+        phone.on("response", lambda response: refused.append(response.url) if response.status >= 400 else None)
+        desk = open_desk(wall)
+        desk.click("#class-end")
+        desk.click("#class-end-sure")
+        phone.click("#class-leave")
+        expect(phone.locator("#code")).to_be_visible()
+        assert refused == []
+    finally:
+        server.kill()
+
+
+def test_the_film_is_shown_to_all_at_once_and_to_latecomers(open_page: OpenPage) -> None:
     wall = open_page("/")
     wall.click("#btn-teach")
     wall.click("#class-open")
@@ -816,7 +888,7 @@ def test_all_of_it_by_keyboard(wall: Page, follow: Follow) -> None:
 
 
 def test_the_last_row_can_read_a_question_and_nothing_overlaps(open_page: OpenPage) -> None:
-    """On a wall of 1280 x 720 what matters is 24 px and more, and its contrast 7:1 and more."""
+    """Important text is at least 24 px high on a wall of 1280 x 720, and its contrast at least 7:1."""
     wall = teach(open_page, width=1280, height=720)
     prefill(wall)
     ask(wall)

@@ -16,7 +16,7 @@ from tests.tiny_models import tiny_model, tiny_tokenizer
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """alice's two requests come and make a step; bob's, which had waited an hour for its turn, comes after it."""
+    """Serve two requests of alice, which make a step, and then one of bob, which had waited an hour for its turn."""
     path = tmp_path_factory.mktemp("shared") / "shared.kvtrace"
     model = from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
     params = SamplingParams(max_tokens=3, ignore_eos=True)

@@ -1,4 +1,4 @@
-"""Forking time and comparing two runs on the page, held against what the server says of both."""
+"""Forks and comparisons of two runs on the page, against the server's comparison."""
 
 import re
 from typing import Any
@@ -27,7 +27,7 @@ def text_of(token: dict[str, Any]) -> str:
 
 
 def perform(page: Page, steps: int) -> None:
-    """A poem of 16 tokens, prefilled in record 1, then a token in each record."""
+    """Prefill a poem of 16 tokens in record 1, then generate a token in each record."""
     expect(page.locator("#btn-prefill")).to_be_enabled()
     page.evaluate("(text) => import('/static/js/state/prompts.js').then((prompts) => prompts.writeDraft(text))", POEM)
     page.click("#btn-prefill")
@@ -43,7 +43,7 @@ def take_the_second(page: Page) -> None:
 
 
 def test_vllm_stands_beside_ours_and_what_it_does_not_say_is_unknown(open_page: OpenPage) -> None:
-    """The two recordings of one run beside another: no operation differs, and work is no zero."""
+    """No operation differs between the two recordings of one run, and vLLM's unreported work is not shown as zero."""
     page = open_page()
     runs = "recording=rec-beside-vllm&run_a=rec-beside-ours&run_b=rec-beside-vllm"
     page.goto(f"{page.url.split('?')[0]}?{runs}&detail=compare&distance=bench")
@@ -114,7 +114,7 @@ def test_taking_another_candidate_shows_both_futures(open_page: OpenPage) -> Non
 
 
 def test_every_change_of_the_form_makes_a_fork(open_page: OpenPage) -> None:
-    """12 tokens after a prompt of 16: 27 slots in blocks of 4 are 7 blocks, and in blocks of 8 they are 4."""
+    """A prompt of 16 and 12 tokens take 27 slots: 7 blocks of 4, or 4 blocks of 8."""
     page = open_page("/?max_tokens=12&ignore_eos=1")
     perform(page, 11)
     page.click("#btn-fork")
@@ -240,7 +240,7 @@ def test_no_serious_violation(open_page: OpenPage, scheme: str, locale: str, wid
 
 
 def test_two_recordings_are_compared_without_a_live_run(open_page: OpenPage) -> None:
-    """The run on stage is A, the lists have one's own runs first, and a sentence says what it comes to."""
+    """The run on stage is A, own recordings come first in the lists, and a sentence states the result."""
     page = open_page("/?recording=rec-preemption&detail=compare", connection="replay")
     shipped = page.locator("#compare-b optgroup[label='Recordings that come along'] option")
     expect(shipped.filter(has_text="on stage")).to_have_count(1)

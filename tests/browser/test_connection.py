@@ -1,4 +1,4 @@
-"""A missing connection, run or array is announced, and heals."""
+"""A missing connection, run or array is announced, and recovers."""
 
 import re
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def test_a_viewer_far_behind_says_how_far_and_a_language_that_does_not_come_leav
     expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
 
 
-def test_a_reset_by_someone_else_is_told_and_who_left_for_a_recording_is_not_disturbed(open_page: OpenPage) -> None:
+def test_a_reset_by_another_page_is_announced_but_not_to_viewers_of_a_recording(open_page: OpenPage) -> None:
     """A page's own reset is not announced to it."""
     page = open_page()
     wait_until(page, "location.search.includes('theater=')")
@@ -131,7 +131,7 @@ def mortal() -> Iterator[Mortal]:
 
 
 def test_a_server_that_comes_back_with_another_token_is_said_to_ask_for_it(open_page: OpenPage, mortal: Mortal) -> None:
-    """The log stays; opening the new address in the same browser brings the page back."""
+    """The log stays visible; opening the new address in the same browser reconnects the page."""
     mortal.kill()
     mortal.token = "the-first-of-two-tokens"
     mortal.start()
@@ -192,7 +192,7 @@ def test_a_killed_server_leaves_a_log_to_read_and_a_way_to_start_again(open_page
         ("zh-CN", "服务器已停止。这次运行已不在服务器上。", "一恢复就会开始新的运行。"),
     ],
 )
-def test_who_starts_again_before_the_server_is_back_is_told_so_and_gets_a_run_when_it_is(
+def test_a_restart_while_the_server_is_away_is_announced_and_gets_a_run_later(
     open_page: OpenPage, mortal: Mortal, locale: str, stopped: str, awaited: str
 ) -> None:
     page = open_page(f"{mortal.url}/?num_blocks=64", locale=locale)
@@ -211,7 +211,7 @@ def test_who_starts_again_before_the_server_is_back_is_told_so_and_gets_a_run_wh
 
 
 def test_a_page_whose_words_do_not_come_says_so_and_goes_on_when_they_do(browser: Browser, live_server: str) -> None:
-    """Nothing of the page can be drawn without words: what is said then lies in the page itself."""
+    """The page cannot be drawn without its words, so the message for this case is part of the page itself."""
     for path in ("/", "/bench"):
         with browser.new_context(locale="zh-CN", reduced_motion="reduce") as context:
             page = context.new_page()
@@ -224,7 +224,7 @@ def test_a_page_whose_words_do_not_come_says_so_and_goes_on_when_they_do(browser
 
 
 def test_a_lesson_goes_on_where_it_was_when_a_stopped_server_is_back(open_page: OpenPage, tmp_path: Path) -> None:
-    """The server that is about to leave is not asked for the lesson's run."""
+    """The stopping server receives no request for the lesson's run."""
     server = Mortal(data=tmp_path, served=True)
     try:
         page = open_page(f"{server.url}/?distance=learn&lesson=not-yet", until="#lesson .lesson-title")

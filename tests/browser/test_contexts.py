@@ -1,4 +1,4 @@
-"""A context that comes back is lent again as empty as a new one."""
+"""A returned context is as empty as a new one when it is reused."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def found(page: Page, address: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("options", [{"locale": "en-US"}, {"locale": "zh-CN", "has_touch": True}])
 def test_nothing_of_a_visit_is_there_at_the_next(contexts: Contexts, live_server: str, options: dict[str, Any]) -> None:
-    """In four visits in a row, the second leaves everything that a page and a test can leave."""
+    """The second of four visits leaves behind everything that a page and a test can leave."""
     seen, used = [], []
     for visit in range(4):
         with contexts.lent() as lent:

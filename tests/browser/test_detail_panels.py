@@ -1,4 +1,4 @@
-"""A detail panel is a folder and one line of `page/detail_panels.js`: tab, link and loading follow."""
+"""A detail panel is a folder and one line of `page/detail_panels.js`: tab, link and loading follow from it."""
 
 import re
 
@@ -93,7 +93,7 @@ TALL = """() => {
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
 def test_what_is_taller_than_its_region_stays_in_it(open_page: OpenPage, width: int, height: int) -> None:
-    """A panel with more rows than there is room for is scrolled; nothing of it is painted over the transport."""
+    """A panel with too many rows is scrolled; nothing is painted over the transport."""
     page = open_page("/?lang=en", width=width, height=height)
     prefill(page)
     for tab in page.get_by_role("tab").all():

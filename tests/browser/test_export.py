@@ -30,7 +30,7 @@ def prepared(open_page: OpenPage, steps: int = 2, **options: Any) -> Page:
 
 
 def taken(page: Page, panel: str, kind: str) -> bytes:
-    """The file that the button hands out."""
+    """Return the file that the button downloads."""
     page.select_option("#export-panel", panel)
     with page.expect_download() as download:
         page.click(f"#export-{kind}")
@@ -38,7 +38,7 @@ def taken(page: Page, panel: str, kind: str) -> bytes:
 
 
 def pixels(page: Page, png: bytes) -> dict[str, float]:
-    """Size, number of different colours, and the share of the commonest one, as the browser decodes the picture."""
+    """Return size, number of colours, and the share of the most frequent one, as the browser decodes the picture."""
     found: dict[str, float] = page.evaluate(
         """async (text) => {
           const image = new Image();
@@ -92,7 +92,9 @@ def test_an_svg_has_text_as_text_tensors_as_images_and_says_which_record_it_show
 
 
 def test_what_is_painted_is_as_sharp_as_the_png(open_page: OpenPage) -> None:
-    """On a screen with one pixel for each CSS pixel, the canvases in a picture have two; afterwards one again."""
+    """Canvases in a picture have two pixels for each CSS pixel, also on a screen that has one, and one again
+    afterwards.
+    """
     page = prepared(open_page, device_scale_factor=1)
     root = ElementTree.fromstring(taken(page, "matrix", "svg"))
     image = next(root.iter(f"{SVG}image"))

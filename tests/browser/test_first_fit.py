@@ -1,4 +1,4 @@
-"""With one piece per sequence, a request waits although enough blocks are free, and the page shows the numbers."""
+"""A request waits for one piece of adjacent blocks although enough blocks are free, and the page shows the numbers."""
 
 import pytest
 from playwright.sync_api import expect

@@ -1,4 +1,4 @@
-"""The panel of forgotten tokens in a real browser: a policy is chosen, a gone key asked about, kept in a fork."""
+"""Panel of forgotten tokens in a real browser: choosing a policy, inspecting a forgotten key, keeping it in a fork."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of many layers and heads: one map of them all, one layer alone, and the head that the page opens on."""
+"""Models of many layers and heads: one map of all heads, one layer alone, and the initial head."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ WHOLE = "(log) => log?.arrivals.some((one) => one.layer === null)"
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A prefill of 24 tokens and four decode steps of a random model, one of whose heads looks at itself."""
+    """Compute a prefill of 24 tokens and four decode steps of a random model, one of whose heads attends to itself."""
     module = tiny_model(
         "llama", num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=KV_HEADS, head_dim=DIM
     )
@@ -107,7 +107,7 @@ def test_the_newest_row_of_every_head_and_nothing_changes_by_itself(open_page: O
 
 
 def test_the_arrays_of_a_record_come_in_one_request(open_page: OpenPage, large: Path, live_server: str) -> None:
-    """A recording of the server has them fetched when they are looked at: 30 layers are not 30 requests."""
+    """The server's recordings are fetched as needed: 30 layers do not take 30 requests."""
     page = open_page("/?detail=attention&overview=row")
     address, headers = f"{live_server}/api/recordings?name=large", {"Content-Type": "application/octet-stream"}
     kept = page.request.post(address, data=large.read_bytes(), headers=headers).json()

@@ -1,4 +1,6 @@
-"""A log of several instances on the page: every panel shows it, whose what is can be read, and bytes are counted."""
+"""A log of several instances on the page: every panel shows it, with the instance of each item, and bytes are
+counted.
+"""
 
 from pathlib import Path
 
@@ -31,7 +33,7 @@ def go_to(page: Page, index: int) -> None:
 
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
 def test_every_panel_shows_every_record(open_page: OpenPage, size: tuple[int, int]) -> None:
-    """An error of any of them fails the test: `open_page` collects what the page throws."""
+    """An error of any panel fails the test, since `open_page` collects the page's errors."""
     page = open_page(width=size[0], height=size[1])
     drop_recording(page, GOLDEN)
     interesting = {0, first(Hold), first(Receive), *(one.index for one in records() if one.kind == "lost"), 54}
@@ -51,7 +53,7 @@ def test_every_panel_shows_every_record(open_page: OpenPage, size: tuple[int, in
         expect(page.locator("#sentence")).to_contain_text(f"{name}: ")
 
 
-def test_bytes_moved_and_who_waits_for_blocks_and_who_keeps_them_are_said(open_page: OpenPage) -> None:
+def test_moved_bytes_and_sequences_that_wait_for_or_hold_blocks_are_shown(open_page: OpenPage) -> None:
     page = open_page()
     drop_recording(page, GOLDEN)
     moved = 0
@@ -74,7 +76,7 @@ def test_bytes_moved_and_who_waits_for_blocks_and_who_keeps_them_are_said(open_p
 
 def test_keys_requests_and_pools_say_whose_they_are(open_page: OpenPage) -> None:
     """A received key leads to the instance that computed it; a request of two instances is one row; each pool has its
-    name, and a lost one says so.
+    name, and a lost one is marked.
     """
     page = open_page("/?detail=requests", width=1920, height=1080)
     drop_recording(page, GOLDEN)
@@ -107,7 +109,7 @@ def test_keys_requests_and_pools_say_whose_they_are(open_page: OpenPage) -> None
 
 
 def test_blocks_travel_from_pool_to_pool(open_page: OpenPage) -> None:
-    """The motion is a function of the record and the time: half of it, half of the way."""
+    """The motion is a function of record and time: half the time, half the way."""
     page = open_page(motion=True)
     drop_recording(page, GOLDEN)
     index = first(Receive)

@@ -1,4 +1,4 @@
-"""On a first visit by keyboard alone, the focus stays where a key was pressed."""
+"""Keyboard focus on a first visit stays where a key was pressed."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -8,7 +8,7 @@ from tests.browser.driving import OpenPage, prefill, shows, step
 FOCUSED = "((e) => (e === document.body ? '' : e.id || e.className))(document.activeElement)"
 
 
-def test_who_skips_the_tour_goes_on_at_the_first_thing_to_do(open_page: OpenPage) -> None:
+def test_skipping_the_tour_focuses_the_first_thing_to_do(open_page: OpenPage) -> None:
     page = open_page(tour=True)
     expect(page.locator("#tour")).to_be_visible()
     expect(page.locator(".tour-ring")).to_be_visible()  # what it speaks of was brought into sight
@@ -56,7 +56,7 @@ STOP = """(() => {
 
 
 def walk(page: Page, most: int) -> list[tuple[str, str, str]]:
-    """Every stop of the Tab key from the beginning of the page until it leaves: its name, where and what it is."""
+    """Return every stop of the Tab key from the beginning of the page until it leaves: name, position and kind."""
     page.evaluate("(b) => ((b = document.body), (b.tabIndex = -1), b.focus(), b.removeAttribute('tabindex'))")
     stops: list[tuple[str, str, str]] = []
     for _ in range(most):
@@ -77,7 +77,7 @@ def test_the_transport_is_within_the_first_fifteen_stops(open_page: OpenPage) ->
 
 
 def test_the_marks_of_what_a_value_is_are_one_stop(open_page: OpenPage) -> None:
-    """Arrow keys go through the others, and Tab comes back to the one that was left."""
+    """Arrow keys move between the marks, and Tab returns to the last one."""
     page = open_page()
     prefill(page)
     step(page, 2)
@@ -150,6 +150,35 @@ def test_a_lesson_that_is_opened_has_the_focus_and_gives_it_back_to_its_card(ope
     expect(page.locator("#path-apart")).to_be_in_viewport(ratio=1)  # far down the list
     page.locator("#lesson-leave").press("Enter")
     expect(page.locator("#region-stage")).to_be_focused()
+
+
+def test_after_a_wrong_answer_the_focus_is_at_the_answers_that_are_left(open_page: OpenPage) -> None:
+    page = open_page("/?distance=learn&lesson=asked-once", until="#lesson-go")
+    page.locator("#lesson-go").press("Enter")
+    answers = page.locator(".question input")
+    answers.nth(1).press("Space")
+    page.locator("#lesson-answer").press("Enter")
+    expect(page.locator(".verdict")).to_be_visible()
+    expect(answers.nth(0)).to_be_focused()
+    page.keyboard.press("Space")
+    page.keyboard.press("Tab")
+    expect(page.locator("#lesson-answer")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".verdict")).to_be_focused()
+
+
+def test_a_button_that_is_disabled_as_its_answer_comes_gives_the_focus_away(open_page: OpenPage) -> None:
+    """An answer may come before the frame in which the browser takes the focus from the button."""
+    page = open_page("/?distance=learn&lesson=asked-once", until="#lesson-go")
+    page.evaluate(
+        """import('/static/js/panels/lesson/follow.js').then(({ follow }) => {
+          const [button, part] = [document.querySelector('#lesson-go'), document.querySelector('.lesson-part')];
+          button.focus();
+          button.disabled = true;
+          follow(part, part);
+        })"""
+    )
+    expect(page.locator(".lesson-part").first).to_be_focused()
 
 
 @pytest.mark.parametrize("chosen", [False, True], ids=["skipped", "a word chosen"])

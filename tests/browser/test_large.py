@@ -39,7 +39,7 @@ COLUMNS = """() => import('/static/js/net/log_index.js').then(({ shown }) => {
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of three clients in which blocks are evicted and sequences preempted."""
+    """Write a run of three clients in which blocks are evicted and sequences preempted."""
     folder = tmp_path_factory.mktemp("large")
     write(folder / "nobodys.kvtrace", Shape(blocks=700, requests=60, steps=600))
     path = folder / "pressed.kvtrace"
@@ -53,7 +53,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def served(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A server on it, to which every log is a long one."""
+    """Serve this log with a limit that makes every log a long one."""
     monkeypatch.setattr(app.session.run, "MAX_RECORDS", 10)
     monkeypatch.setattr(app.log_index.questions, "LONG", 0)
     made = create_app(Models(ModelEntry(None)), ServerSettings(data_dir=tmp_path), [log, OBSERVED])
@@ -70,7 +70,7 @@ def opened(open_page: OpenPage, served: str, **options: Any) -> Page:
 
 
 def shows(page: Page, index: int, state: State) -> None:
-    """Whether the pool is the log's after record `index`."""
+    """Whether the page shows the pool as it is after record `index` of the log."""
     expect(page.locator("#large-record")).to_have_value(str(index))
     found = page.evaluate(COLUMNS)
     assert found["at"] == index and found["refs"] == [block.ref_count for block in state.blocks]
@@ -78,8 +78,8 @@ def shows(page: Page, index: int, state: State) -> None:
 
 
 def test_any_record_is_the_logs_and_strip_pool_and_prefix_tree_answer(open_page, served, log):
-    """A click on the strip finds the preemption. The tree is of what is cached there, by how it begins; it follows
-    where one goes.
+    """A click on the strip finds the preemption. The tree shows the cached content at the current record, by its
+    prefixes.
     """
     page = opened(open_page, served)
     with TraceReader(log) as reader:
@@ -133,7 +133,7 @@ def test_any_record_is_the_logs_and_strip_pool_and_prefix_tree_answer(open_page,
 
 
 def test_its_requests_are_sorted_chosen_and_opened(open_page, served, log):
-    """As the survey says them, and the link says which; the keyboard goes from turn to turn."""
+    """Rows are those of the log index; the link has order and filter; arrow keys move between requests."""
     with TraceReader(log) as reader:
         make(reader, log.with_suffix(".survey"))
         table = sequence_table(LogIndex(log.with_suffix(".survey"), reader), reader.header)
@@ -197,7 +197,7 @@ def test_its_requests_are_sorted_chosen_and_opened(open_page, served, log):
 
 
 def test_questions_are_asked_of_a_log_of_any_length_and_one_comes_to_another_and_back(open_page, served, log):
-    """Its tables are made while one waits; a record in an answer is gone to."""
+    """The tables are built while the page waits; a record in an answer is a link to that record."""
     page = opened(open_page, served)
     ask = page.locator("#ask-log")
     ask.locator("[data-question=prefixes_worth_pinning]").click()
@@ -275,15 +275,15 @@ def test_it_can_be_read_by_everybody_and_so_can_another_pool_and_requests_by_cla
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    """A server for which a run of more than five records is long."""
+    """Start a server for which a run of more than five records is long."""
     monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
     server = Server(data_dir=tmp_path)
     yield server
     server.close()
 
 
-def test_who_comes_late_to_a_long_live_run_sees_it_in_windows(open_page, short):
-    """And it grows; after a reset the page is whole again."""
+def test_a_late_viewer_sees_a_long_live_run_in_windows(open_page, short):
+    """The view grows with the run; after a reset the whole run is loaded again."""
     client = short.client()
     theater = client.do("create", name="long")["theater"]
     client.do("submit", theater=theater, prompts=[{"text": "a b c"}], sampling={"max_tokens": 60})
@@ -306,7 +306,7 @@ def test_who_comes_late_to_a_long_live_run_sees_it_in_windows(open_page, short):
 
 
 def test_a_run_that_becomes_long_is_shown_in_windows_where_it_was_looked_at(open_page, short):
-    """And nothing of it stays here."""
+    """The record on view stays, and no record of the run is left in memory."""
     client = short.client()
     theater = client.do("create", name="growing")["theater"]
     client.do("submit", theater=theater, prompts=[{"text": "a b c"}], sampling={"max_tokens": 60})

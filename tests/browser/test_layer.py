@@ -1,4 +1,4 @@
-"""The panel of one layer in a real browser: its parts and the logit lens of the token that was chosen."""
+"""Panel of one layer in a real browser: its parts and the logit lens of the chosen token."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_fork_without_the_head_says_what_is_off(open_page: OpenPage) -> None:
 
 
 def test_the_lens_row_after_the_last_layer_is_what_the_model_chose(open_page: OpenPage) -> None:
-    """Greedy: from the prompt's last token on each column's guess is the token of the next one, also of new tokens."""
+    """Sampling is greedy: from the prompt's last token on, each column's guess is the next token, new ones included."""
     page = open_page("/?temperature=0&layer=3")
     prefill(page, "The moon rose")
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""At every point of every lesson the stage shows the lesson's current run, and no other."""
+"""The stage shows the lesson's current run, and no other, at every point of every lesson."""
 
 import re
 from pathlib import Path
@@ -39,8 +39,8 @@ ANSWERING = {"run_at_once": "#contiguous-fit", "bytes_per_token": ".formula"}
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_the_stage_has_the_run_that_the_lesson_has_come_to(open_page: OpenPage, lesson: str) -> None:
-    """Also beyond the sandbox, where the run was the learner's, and after a race, which is another run. No figure says
-    what the lesson has still to ask.
+    """This holds also after the sandbox, where the run was the learner's, and after a race, which is another run. No
+    figure reveals the answer to a later question.
     """
     page = open_page(f"/?distance=learn&lesson={lesson}", until=".article, .path-card")
     expect(page.locator(".article")).to_be_visible()
@@ -59,7 +59,7 @@ def test_the_stage_has_the_run_that_the_lesson_has_come_to(open_page: OpenPage, 
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (1280, 800)])
 def test_a_prompt_that_has_just_come_is_seen_from_its_first_token(open_page: OpenPage, width: int, height: int) -> None:
-    """No token is hidden where a part of the token row is empty: the subject of the question is visible."""
+    """No token is hidden while the token row has empty space, so the subject of the question is visible."""
     page = open_page("/?distance=learn&lesson=not-yet", until="#lesson-go", width=width, height=height)
     page.click("#lesson-go")
     expect(page.locator(".question")).to_have_count(1)
@@ -128,7 +128,7 @@ WITH_WAITING = [
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 844)])
 @pytest.mark.parametrize("lesson", WITH_WAITING)
-def test_who_waits_by_the_text_is_seen_beside_it(open_page: OpenPage, lesson: str, width: int, height: int) -> None:
+def test_waiting_sequences_are_shown_beside_the_text(open_page: OpenPage, lesson: str, width: int, height: int) -> None:
     page = open_page(f"/?distance=learn&lesson={lesson}", until=".article", width=width, height=height)
     checked = 0
     for _ in range(MOST):
@@ -144,3 +144,28 @@ def test_who_waits_by_the_text_is_seen_beside_it(open_page: OpenPage, lesson: st
             page.locator(".question[data-over=false] .unsure").last.click()
         page.click(at)
     assert checked
+
+
+@pytest.mark.parametrize("height", [844, 664])
+def test_on_a_phone_the_stage_shows_keys_values_and_queries(open_page: OpenPage, height: int) -> None:
+    page = open_page("/?distance=learn&lesson=asked-once", width=390, height=height, until="#lesson-go")
+    page.click("#lesson-go")
+    expect(page.locator(".question")).to_be_visible()
+    page.locator(".question input").first.check()
+    page.click("#lesson-answer")
+    for kind in ("attention", "k", "v", "q"):
+        expect(page.locator(f".gutter-row.of-{kind}")).to_be_visible()
+    assert page.locator(".token-row").evaluate(
+        "(row) => row.getBoundingClientRect().bottom <= row.closest('.lesson-stage').getBoundingClientRect().bottom"
+    )
+
+
+def test_in_landscape_a_phones_stage_lies_over_no_text(open_page: OpenPage) -> None:
+    page = open_page("/?distance=learn&lesson=asked-once", width=700, height=390, until="#lesson-go")
+    page.click("#lesson-go")
+    expect(page.locator(".question")).to_be_visible()
+    stage = page.locator(".lesson-stage")
+    assert stage.evaluate("(stage) => getComputedStyle(stage).overflow") == "hidden"
+    assert page.locator(".lesson").evaluate(
+        "(lesson) => lesson.contains(document.elementFromPoint(350, lesson.getBoundingClientRect().top + 4))"
+    )

@@ -1,4 +1,4 @@
-"""Lessons in the page: read, predicted, answered, shown; resumed after a reload; in both languages."""
+"""Lessons on the page: reading, predicting, answering, watching; resuming after a reload; both languages."""
 
 import re
 
@@ -21,7 +21,7 @@ def open_lesson(open_page: OpenPage, path: str = TWO, **options: object) -> Page
 
 
 def open_two(open_page: OpenPage, **options: object) -> Page:
-    """The second lesson, before its second question."""
+    """Open the second lesson before its second question."""
     page = open_lesson(open_page, TWO, **options)
     to_the_second(page)
     return page
@@ -34,7 +34,9 @@ def to_the_second(page: Page) -> None:
 
 
 def test_a_lesson_from_its_list_and_one_is_back_where_one_was(open_page: OpenPage) -> None:
-    """After a reload, when the run is gone, and in another language, which is another run."""
+    """The position is restored after a reload, after the run has gone, and in another language, which is
+    another run.
+    """
     page = open_page()
     page.click("#btn-learn")
     expect(page.locator(".path-card")).to_have_count(len(lesson_files(shipped_folder())) + 1)  # and the tour
@@ -85,7 +87,9 @@ def test_a_lesson_from_its_list_and_one_is_back_where_one_was(open_page: OpenPag
 
 
 def test_a_prediction_is_made_on_the_stage_and_in_the_end_the_run_is_the_learners(open_page: OpenPage) -> None:
-    """Until then the transport is read-only, and a remote's key advances; the prediction stays beside the outcome."""
+    """The transport is read-only until the end, and a remote's key advances; the prediction stays beside the
+    outcome.
+    """
     page = open_two(open_page)
     expect(page.locator("#btn-step")).to_be_hidden()
     give(page, "1")
@@ -127,7 +131,7 @@ def test_a_prediction_is_made_on_the_stage_and_in_the_end_the_run_is_the_learner
 
 
 @pytest.mark.parametrize(("width", "height", "theme"), [(390, 844, "dark"), (1280, 800, "light")])
-def test_nothing_stands_in_the_way_of_anybody(open_page: OpenPage, width: int, height: int, theme: str) -> None:
+def test_nothing_blocks_a_learner(open_page: OpenPage, width: int, height: int, theme: str) -> None:
     page = open_with_axe(open_page, f"{TWO}&theme={theme}", width=width, height=height, until=".article")
     to_the_second(page)
     give(page, "15")
@@ -145,7 +149,7 @@ def test_nothing_stands_in_the_way_of_anybody(open_page: OpenPage, width: int, h
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (360, 640), (1280, 800)])
 def test_what_is_new_is_read_from_its_beginning(open_page: OpenPage, width: int, height: int) -> None:
-    """It begins in sight, also where it is longer than the window; the keyboard is there, not at the page's top."""
+    """The beginning is visible even if the item is higher than the window, and has the keyboard focus."""
     page = open_lesson(open_page, width=width, height=height)
     for _ in range(12):
         to_do = stands_at(page, "#lesson-answer", "#lesson-go:enabled")
@@ -215,7 +219,7 @@ def test_what_was_learned_is_told_at_the_end_beside_what_one_knew_before(open_pa
 
 
 def test_lanes_race_in_the_figure_when_the_questions_are_answered(open_page: OpenPage) -> None:
-    """Until then none is computed: what they show may be what a question asks."""
+    """No lane is computed before, since its result may be the answer to a question."""
     page = open_lesson(open_page, "/?distance=learn&lesson=computed-twice")
     others = lanes(page)  # of races of other tests on this server
     unsurely_to(page, "#lesson-go:has-text('race')")
@@ -285,13 +289,13 @@ def test_what_no_later_lesson_asked_is_asked_once_more_on_its_own_run(open_page:
 
 
 def lanes(page: Page) -> set[str]:
-    """Theaters on the server that are lanes of a race, anybody's."""
+    """Return the sessions on the server that are lanes of a race."""
     theaters = page.evaluate("fetch('api/theaters').then((answer) => answer.json())")["theaters"]
     return {theater["theater"] for theater in theaters if theater["name"].startswith("race: ")}
 
 
 def answer_all(page: Page, option: int | None) -> None:
-    """To the end of a test, each question answered once; nothing is said of the answers on the way."""
+    """Answer each question once up to the end of a test; no answer gets feedback before the end."""
     for _ in range(30):
         at = stands_at(page, ".lesson-over", "#lesson-answer", "#lesson-go:enabled")
         if at == ".lesson-over":
@@ -306,7 +310,7 @@ def answer_all(page: Page, option: int | None) -> None:
     pytest.fail("the test does not end")
 
 
-def test_on_a_phone_too_the_slot_of_a_question_is_shown_and_who_returns_is_where_they_were(open_page: OpenPage) -> None:
+def test_on_a_phone_the_slot_of_a_question_is_shown_and_the_position_is_restored(open_page: OpenPage) -> None:
     page = open_two(open_page, width=390, height=844)
     give(page, "1")
     page.click("#lesson-go")
@@ -321,8 +325,8 @@ def test_on_a_phone_too_the_slot_of_a_question_is_shown_and_who_returns_is_where
 
 
 def test_a_lesson_about_the_pool_shows_it_whole_and_goes_from_model_to_model(open_page: OpenPage) -> None:
-    """Apart from the figures in low and narrow windows. MHA, GQA, MQA: each restart is another model's run, and the
-    question is answered by what it holds.
+    """The pool is shown without its figures in low and narrow windows. Each restart with MHA, GQA or MQA is another
+    model's run, and its held blocks answer the question.
     """
     page = open_page("/?distance=learn&lesson=what-it-costs", width=390, height=844, until=".article")
     name = "import('/static/js/state/run.js').then(({ own }) => own.log.value?.header.model.name)"
@@ -354,10 +358,9 @@ def test_a_lesson_about_the_pool_shows_it_whole_and_goes_from_model_to_model(ope
         expect(page.locator(".lesson-regions .figures")).to_contain_text(held)
 
 
-def test_a_knob_a_sandbox_and_for_who_has_time_the_allocators_work(open_page: OpenPage) -> None:
-    """After the sandbox comes a run of its own. In these steps each sequence needs a block: one is dragged, one tapped,
-    the
-    others are taken by keys.
+def test_a_knob_a_sandbox_and_the_optional_allocator_exercise(open_page: OpenPage) -> None:
+    """The sandbox is followed by another run, in whose steps each sequence needs a block: one is dragged, one tapped,
+    the others are chosen by keys.
     """
     page = open_lesson(open_page, "/?distance=learn&lesson=pages")
     knob = page.locator(".lesson-knob")
@@ -418,7 +421,7 @@ def test_a_knob_a_sandbox_and_for_who_has_time_the_allocators_work(open_page: Op
     expect(page.locator(".work-result")).to_have_count(3)
 
 
-def test_the_allocators_desk_stands_in_nobodys_way(open_page: OpenPage) -> None:
+def test_the_allocators_desk_covers_nothing(open_page: OpenPage) -> None:
     page = open_with_axe(open_page, "/?distance=learn&lesson=pages", width=390, height=844, until=".article")
     unsurely_to(page, ".desk")
     page.locator('.desk-chip[data-head="true"]').click()

@@ -1,4 +1,4 @@
-"""The library of recordings in a real browser: opening, recording, naming, adding, deleting, and the way back."""
+"""Library of recordings in a real browser: opening, recording, naming, adding, deleting, and going back."""
 
 import base64
 import os
@@ -50,6 +50,26 @@ def test_a_shipped_recording_is_opened_and_the_live_run_comes_back(open_page: Op
     assert in_address(page)["theater"] == live
 
 
+BROKEN_DATES = """() => [...document.querySelectorAll('.library-facts')].filter(({ firstChild, textContent }) => {
+  const walker = document.createTreeWalker(firstChild.parentNode, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const at = node.data.search(/\\d{4}-\\d\\d-\\d\\d/);
+    if (at < 0) continue;
+    const range = document.createRange();
+    range.setStart(node, at);
+    range.setEnd(node, at + 10);
+    return range.getClientRects().length > 1;
+  }
+  return true; // each has its date
+}).length"""
+
+
+def test_dates_of_recordings_stay_on_one_line_on_a_phone(open_page: OpenPage) -> None:
+    page = open_page("/?detail=library&region=detail", width=390, height=844, locale="zh-CN")
+    expect(page.locator(".library-facts").first).to_be_visible()
+    assert page.evaluate(BROKEN_DATES) == 0
+
+
 def test_a_link_opens_a_recording_at_its_step_with_its_arrays(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-moon&step=9&block_size=8&telling=expert", connection="replay")
     shows(page, 9)
@@ -65,7 +85,9 @@ def test_a_link_opens_a_recording_at_its_step_with_its_arrays(open_page: OpenPag
 
 
 def test_earlier_keys_and_values_of_a_recording_come_too(open_page: OpenPage) -> None:
-    """They travel without their records; the token row asks for those of every column in sight."""
+    """Keys and values are fetched separately from their records; the token row requests those of every visible
+    column.
+    """
     page = open_page("/?recording=rec-moon&step=20", connection="replay")
     shows(page, 20)
     missing = """
@@ -165,7 +187,9 @@ def test_what_is_no_trace_is_refused_in_a_sentence_and_the_run_stays(open_page: 
 
 
 def test_a_recording_that_contradicts_itself_is_shown_as_far_as_it_goes(open_page: OpenPage) -> None:
-    """Sound checksums around a sixth record that takes a block which no pool has: it is said once, five are shown."""
+    """The sixth record, with a valid checksum, takes a block that the pool lacks: one notice, and five records are
+    shown.
+    """
     with TraceReader(GOLDEN) as reader:
         records = [replace(reader.record(i), has_capture=False) for i in range(12)]
         head = codec.MAGIC + codec.frame("header", reader.header_bytes)

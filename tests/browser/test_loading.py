@@ -1,5 +1,5 @@
-"""The page of a server whose model is still on its way: the opening plays, what the server does is said, and it goes
-on live by itself.
+"""The page while its server loads the model: the opening plays, the loading status is shown, and the page goes live by
+itself.
 """
 
 import re
@@ -47,14 +47,14 @@ listener.close()
 
 @pytest.fixture
 def held() -> Iterator[CommandedServer]:
-    """A server whose model comes when the test says so."""
+    """Start a server whose model is loaded when the test allows it."""
     server = CommandedServer(SERVE)
     yield server
     server.end()
 
 
 def opened(open_page: OpenPage, url: str, **options: Any) -> Page:
-    """A page of that server, whatever it says of its model."""
+    """Open a page of that server, whatever the status of its model."""
     return open_page(url, until="#connection, #intro, #model-way", **options)
 
 
@@ -127,7 +127,7 @@ def test_the_opening_moves_meanwhile_and_says_when_the_live_model_is_there(
 
 
 def test_words_written_meanwhile_wait_for_the_model(open_page: OpenPage, held: CommandedServer) -> None:
-    """However long that takes: longer here than a word of the fan would wait for it."""
+    """The wait may be long: here longer than a word of the fan would wait."""
     page = open_page(opening=True)
     page.evaluate("localStorage.clear()")
     page.clock.install()

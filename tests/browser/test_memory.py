@@ -1,4 +1,4 @@
-"""The memory region in a real browser: the map of the pool, the free queue, the tables, the figures."""
+"""Memory region in a real browser: map of the pool, free queue, tables, figures."""
 
 import re
 
@@ -48,7 +48,7 @@ def test_a_pool_of_thousands_is_a_map_that_arrow_keys_walk(open_page: OpenPage) 
 
 
 def queue_comes_to(page: Page, chips: list[str]) -> None:
-    """The free queue as it is written, once nothing moves."""
+    """Wait until the displayed free queue is this one."""
     wait_until(page, "document.documentElement.dataset.moving === 'false'")
     expect(page.locator("#free-queue .chip")).to_have_text(chips)
 
@@ -140,7 +140,7 @@ def test_two_samples_share_blocks_until_one_writes(open_page: OpenPage) -> None:
 
 
 def test_the_live_tokens_as_another_model(open_page: OpenPage) -> None:
-    """16 tokens of a prompt: 0.5 MiB each as Llama 2 7B, 4.5 MiB each as GPT-3; the formula opens with the numbers."""
+    """The prompt's 16 tokens take 0.5 MiB each as Llama 2 7B, 4.5 MiB each as GPT-3; the formula has these numbers."""
     page = open_page()
     prefill(page)
     bytes_now = page.locator("#as-model .figure-bytes")

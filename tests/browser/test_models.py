@@ -1,4 +1,4 @@
-"""The choice of a model on the page: by mouse, keyboard and thumb; links hold it; each choice is a new run."""
+"""Choice of a model on the page: by mouse, keyboard and touch; links contain it; each choice is a new run."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -130,14 +130,16 @@ threading.Event().wait()
 
 @pytest.fixture
 def slow() -> Iterator[CommandedServer]:
-    """A server whose other models are read when the test says so."""
+    """Start a server whose other models are loaded when the test allows it."""
     server = CommandedServer(SERVE)
     yield server
     server.end()
 
 
 def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, slow: CommandedServer) -> None:
-    """By a link, and by choice beside the running run; a model that cannot be loaded leaves the run unchanged."""
+    """The model is opened by a link, or chosen beside the current run; a model that fails to load leaves the run
+    unchanged.
+    """
     page = open_page(f"{slow.url}/?model=second", until="#model-way")
     expect(page.locator("#model-way")).to_contain_text("second is getting ready:")
     slow.say("ready")
@@ -159,7 +161,7 @@ def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, s
 
 
 def test_the_memory_figures_lead_to_what_lies_on_the_device(open_page: OpenPage) -> None:
-    """Each part is the server's own figure, and they are refreshed while the panel is open."""
+    """Each part is the server's own figure, refreshed while the panel is open."""
     page = open_page("/")
     prefill(page, "Who has seen the wind?")
     page.click("#btn-device")

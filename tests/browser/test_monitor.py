@@ -1,4 +1,4 @@
-"""A watched server on the page: what it said, what is unknown and why, and nothing that would change it."""
+"""A monitored server on the page: its reports, unknown values with the reason, and no controls that would change it."""
 
 from pathlib import Path
 from typing import Any, NoReturn
@@ -94,7 +94,7 @@ def test_it_says_why_nothing_hits_what_a_prompt_has_and_what_a_cleared_cache_lea
 def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
     open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Word for word, of the record that is looked at; and what comes then, its gaps and restarts, is said too."""
+    """The texts for a record are the same in windows; new reports, gaps and restarts appear too."""
     monkeypatch.setattr(attachment, "LOOK_SECONDS", 0.05)
     with (
         MetricsServer(metrics_page(0, queries=10)) as metrics,

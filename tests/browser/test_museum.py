@@ -1,4 +1,4 @@
-"""The fault museum on the page: an exhibit runs beside its healthy twin, and both can go on the stage."""
+"""Fault museum on the page: an exhibit runs beside its healthy twin, and either can go on the stage."""
 
 import re
 from typing import Any
@@ -25,7 +25,7 @@ def run_to_the_end(page: Page) -> None:
 
 
 def record_of(page: Page, step: int) -> int:
-    """The record of a step of the run on the stage."""
+    """Return the record of a step of the run on the stage."""
     script = """([at]) => import('/static/js/state/store.js').then(({ log }) =>
       log.value.records.findIndex((record) => record.kind === 'step' && record.step === at))"""
     return int(page.evaluate(script, [step]))
@@ -40,7 +40,7 @@ def look(page: Page, step: int) -> None:
 
 
 def theaters_of(page: Page) -> list[dict[str, Any]]:
-    """The newest theaters of the museum, the healthy one and the faulty one."""
+    """Return the newest sessions of the museum, the healthy one and the faulty one."""
     theaters = page.evaluate("fetch('/api/theaters').then((r) => r.json())")["theaters"]
     return [next(t for t in reversed(theaters) if t["name"] == f"museum: {lane}") for lane in ("healthy", "faulty")]
 

@@ -1,4 +1,4 @@
-"""An opened trace as a notebook shows it: its page in a frame, which has no server and an origin of its own."""
+"""An opened trace in a notebook: a page in a frame without a server, in an origin of its own."""
 
 import re
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ MOST = 3_000_000  # bytes, with a whole poem and every array of it
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The demo run, exported by the command line: 16 tokens of prompt, 40 of output, all arrays in float32."""
+    """Export the demo run by the command line: 16 tokens of prompt, 40 of output, all arrays in float32."""
     folder = tmp_path_factory.mktemp("onefile")
     trace, page = folder / "run.kvtrace", folder / "run.html"
     command = [sys.executable, "-m", "app"]
@@ -29,7 +29,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def open_file(browser: Browser) -> Iterator[OpenPage]:
-    """Open a file offline. At the end there may be no other request, and the console must be empty."""
+    """Open a file offline. There may be no other request, and the console must be empty at the end."""
     contexts = []
     problems: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The film of a first visit and the first look after it: words of one's own, other words, and the doors from there."""
+"""Film of a first visit and the first look after it: own words, other words, and links to the other pages."""
 
 import re
 
@@ -73,7 +73,7 @@ TIMES = """Promise.all(['opening_panel', 'paint_race', 'time'].map((name) =>
 
 
 def test_what_is_said_of_the_race_is_what_its_counters_say(open_page: OpenPage) -> None:
-    """At each moment, and in the end of the whole text."""
+    """The text agrees with the counters at each moment and at the end of the whole text."""
     page = open_page(opening=True, motion=True)
     ready(page)
     factors = []
@@ -114,7 +114,7 @@ def test_skipped_it_leads_to_the_first_look_and_does_not_come_again(open_page: O
 
 
 def test_a_word_that_is_clicked_is_a_run_of_ones_own(open_page: OpenPage) -> None:
-    """The second word of the fan is forced in a live run, which continues step by step; its link shows it to others."""
+    """The second word of the fan is forced in a live run, which continues step by step and has a link."""
     page = open_page(opening=True)
     to_the_fan(page)
     word = page.locator(".opening-fan li:nth-child(2) b").inner_text()
@@ -150,7 +150,7 @@ def test_nothing_lies_over_what_can_be_pressed_in_the_first_look(open_page: Open
 
 @pytest.mark.parametrize(("locale", "words"), [("en-US", "My name is Kim"), ("zh-CN", "春眠不觉晓")])
 def test_words_of_ones_own_take_the_stage_at_once(open_page: OpenPage, locale: str, words: str) -> None:
-    """At the end of the film and in the first look: a click into the field, and Enter."""
+    """A visitor enters words at the end of the film and in the first look, by a click into the field and Enter."""
     page = open_page(opening=True, locale=locale)
     to_the_fan(page)
     page.wait_for_url("**/?theater=*")  # its own session, which is built meanwhile
@@ -237,7 +237,7 @@ KEYS = """Promise.all(['state/store', 'panels/intro/paint_record', 'core/sequenc
 
 
 def test_another_word_leaves_the_past_as_it_was(open_page: OpenPage) -> None:
-    """The head that the picture shows stays, in a run as it grows and over forks, and so do the keys of what was."""
+    """The head in the picture stays the same while the run grows and is forked, and so do earlier keys."""
     page = open_page("/?distance=look", until="#intro")
     label = page.locator("#intro-head")
     expect(label).to_have_text(re.compile(r"^Layer \d, head \d: one of 32 heads"))

@@ -22,7 +22,7 @@ SHELF = '#tiers [data-medium="cpu"]'
 
 @pytest.fixture(scope="module")
 def offloading() -> Iterator[str]:
-    """A server that keeps full blocks in CPU memory."""
+    """Start a server that stores full blocks in CPU memory."""
     tiers = Tiers(cpu_bytes=1 << 20)
     settings = ServerSettings(config=EngineConfig(block_size=4, num_blocks=48, enforce_eager=True))
     live = LiveModel(load_model("bundled"), True, settings, tiers)
@@ -33,7 +33,7 @@ def offloading() -> Iterator[str]:
 
 
 def opened(open_page: OpenPage, url: str, **options: bool | int) -> Page:
-    """A page of that server; the fixture has opened another one, which is left."""
+    """Open a page of that server in place of the fixture's page."""
     page = open_page(**options)
     page.goto(f"{url}/?distance=bench&region=setup")
     page.wait_for_selector("#connection.live")
@@ -43,7 +43,9 @@ def opened(open_page: OpenPage, url: str, **options: bool | int) -> Page:
 def test_a_prompt_of_an_earlier_run_is_loaded_and_the_page_says_from_where(
     open_page: OpenPage, offloading: str
 ) -> None:
-    """16 tokens in blocks of 4: all four are stored; three can be loaded, because the last token is computed."""
+    """The prompt has four blocks of 4 tokens: all are stored, and three can be loaded because the last token is
+    computed.
+    """
     page = opened(open_page, offloading)
     prefill(page)
     step(page)

@@ -62,8 +62,10 @@ def test_going_back_shows_what_was_and_live_comes_back(open_page: OpenPage) -> N
     shows(page, 5)
 
 
-def test_who_comes_by_a_shared_link_is_asked_before_driving_the_owners_run(open_page: OpenPage) -> None:
-    """In each view a run of one's own leaves the other in place, and taking it over makes the visitor its driver."""
+def test_a_shared_link_asks_before_its_visitor_drives_the_owners_run(open_page: OpenPage) -> None:
+    """A run of the visitor's own leaves the owner's run in place in each view; taking it over makes the visitor its
+    driver.
+    """
     owner = open_page()
     prefill(owner)
     step(owner)
@@ -210,7 +212,7 @@ def test_a_desktop_page_does_not_scroll(open_page: OpenPage, width: int, height:
 
 
 def test_from_click_to_painted_is_quick(open_page: OpenPage) -> None:
-    """Three of eleven steps are painted at once: other tests take the processors from some, a slow page slows each."""
+    """Only the fastest three of eleven steps are checked: other tests slow some of them, a slow page all of them."""
     page = open_page(motion=True)
     prefill(page)
     click = """() => new Promise((done) => {

@@ -1,4 +1,4 @@
-"""Newcomers' ways, counted in clicks, and that no page moves under its reader while it comes."""
+"""Number of clicks on newcomers' paths, and stable layout while a page loads."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def _late(route: Route) -> None:
 def test_nothing_moves_under_the_reader_while_a_page_comes(
     open_page: OpenPage, width: int, height: int, locale: str
 ) -> None:
-    """The last size is a small laptop's window at 200 % zoom. Data comes after a page's first picture, as from afar."""
+    """The last size is a small laptop's window at 200 % zoom. Data arrive after a page's first picture, as over a slow
+    network.
+    """
     page = open_page(width=width, height=height, locale=locale)
     page.add_init_script(WATCH)
     page.route("**/api/**", _late)

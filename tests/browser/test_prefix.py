@@ -18,7 +18,7 @@ from tests.tiny_models import tiny_model, tiny_tokenizer
 
 @pytest.fixture(scope="module")
 def forked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sixty prompts of two beginnings, one after the other, in a pool that has room for all."""
+    """Submit sixty prompts with two prefixes, one after the other, in a pool with room for all."""
     path = tmp_path_factory.mktemp("forked") / "forked.kvtrace"
     model = from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
     with Engine(model, EngineConfig(block_size=4, num_blocks=400, max_num_seqs=4), log_path=path) as engine:
@@ -32,7 +32,7 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(page: Page) -> list[tuple[str, str]]:
-    """(level, text) of the rows in the document."""
+    """Return (level, text) of the rows in the document."""
     found = page.locator("[role=treeitem]").evaluate_all(
         "(all) => all.map((row) => [row.ariaLevel, row.querySelector('.prefix-text').innerText])"
     )

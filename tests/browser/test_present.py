@@ -1,4 +1,4 @@
-"""Presenting to a room: stage, pool and sentence alone, in proportion to the screen; a remote advances by scenes."""
+"""Presenting in a room: stage, pool and sentence alone, scaled to the screen; a remote advances by scenes."""
 
 import re
 

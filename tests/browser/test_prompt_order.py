@@ -1,4 +1,4 @@
-"""A session is mended in the page: parts are dragged, or moved by keys, and what was made is run."""
+"""Mending a session on the page: parts are dragged, or moved by keys, and the result is run."""
 
 from playwright.sync_api import Locator, Page, expect
 

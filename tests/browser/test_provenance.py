@@ -1,4 +1,4 @@
-"""The provenance panel in a real browser: whatever is selected, its chain in words, its links, the way back."""
+"""Provenance panel in a real browser: for each selection its chain in words, its links, the way back."""
 
 import re
 
@@ -70,7 +70,7 @@ def test_links_walk_through_the_run_and_back_and_forward_again(open_page: OpenPa
     shows(page, 1)
 
 
-def test_a_reused_block_names_who_wrote_it(open_page: OpenPage) -> None:
+def test_a_reused_block_names_its_writer(open_page: OpenPage) -> None:
     page = open_page("/?max_tokens=4&speed=0")
     prefill(page)
     page.click("#btn-run")

@@ -1,4 +1,4 @@
-"""The page behind proxies, and where scripts or sockets are missing."""
+"""The page behind proxies, and without scripts or sockets."""
 
 from playwright.sync_api import Browser, expect
 

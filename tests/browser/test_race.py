@@ -1,4 +1,4 @@
-"""With and without a cache: three strategies in step on the page, held against the server's own records."""
+"""The race of three strategies in lockstep, with and without a cache, agrees with the server's records."""
 
 import re
 from typing import Any
@@ -45,7 +45,9 @@ def figure(page: Page, strategy: str, name: str) -> str:
 
 
 def records_of(page: Page, strategy: str, like: str) -> list[dict[str, Any]]:
-    """The newest race's records of this strategy, as the server has them; `like`: the first token of its prompt."""
+    """Return the records of the newest race with this strategy, from the server; `like`: the first token of its
+    prompt.
+    """
     theaters = page.evaluate("fetch('/api/theaters').then((r) => r.json())")["theaters"]
     for theater in reversed(theaters):
         if theater["name"] != f"race: {strategy}":
@@ -60,7 +62,9 @@ def records_of(page: Page, strategy: str, like: str) -> list[dict[str, Any]]:
 
 
 def test_the_figures_are_those_of_the_servers_records(open_page: OpenPage) -> None:
-    """Two pages race at once, with chance: each in its own theaters, and the same for all three strategies."""
+    """Two pages race at once with random sampling, each in its own sessions, with the same tokens for all
+    strategies.
+    """
     other, page = (open_page("/?detail=race&max_tokens=12&ignore_eos=1&temperature=1.2&seed=11") for _ in range(2))
     page.fill("#prompt", "空山新雨后，天气晚来秋。")
     expect(page.locator("#sentence")).to_contain_text("the prompt: 12 tokens")  # updated after a pause in typing
@@ -87,7 +91,7 @@ def test_the_figures_are_those_of_the_servers_records(open_page: OpenPage) -> No
 
 
 def test_caches_race_and_what_they_copied_is_that_of_the_servers_records(open_page: OpenPage) -> None:
-    """transformers' caches beside pages: the same tokens, and the copies that were counted on the tensors."""
+    """transformers' caches beside pages give the same tokens, and the copies counted on the tensors."""
     page = open_page("/?detail=race&max_tokens=10&ignore_eos=1")
     expect(page.locator("#race")).to_have_attribute("data-phase", "ready")
     page.fill("#prompt", "霜叶红于二月花")
@@ -110,7 +114,9 @@ def test_caches_race_and_what_they_copied_is_that_of_the_servers_records(open_pa
 
 
 def test_models_race_and_what_they_hold_is_that_of_the_servers_records(open_page: OpenPage) -> None:
-    """The siblings on one prompt: as many blocks, an eighth of the bytes, one state, and a text of each one's own."""
+    """The sibling models run one prompt: equal numbers of blocks, an eighth of the bytes, one state, different
+    texts.
+    """
     page = open_page("/?detail=race&lanes=models&max_tokens=10&ignore_eos=1")
     expect(page.locator("#race")).to_have_attribute("data-phase", "ready", timeout=60_000)
     page.fill("#prompt", "Xanadu had a river")

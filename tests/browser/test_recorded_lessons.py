@@ -1,4 +1,4 @@
-"""A lesson without a model: as one file from `file://`, on a site of plain files, and from a server that holds back."""
+"""Lessons without a model: as one file from `file://`, on a static site, and from a server that withholds answers."""
 
 import functools
 import http.server
@@ -23,7 +23,7 @@ from tests.browser.lesson_walk import give, stands_at
 
 
 def is_problem(message: ConsoleMessage) -> bool:
-    """Errors and warnings, but for one that only says that the machine is slow: a preload is used late."""
+    """Return whether a console message is an error or a warning, other than a late preload on a slow machine."""
     late = "not used within a few seconds" in message.text
     return message.type in ("error", "warning") and not late
 
@@ -82,7 +82,9 @@ def server(recorded: Path) -> Iterator[str]:
 
 @pytest.fixture
 def open_at(browser: Browser) -> Iterator[OpenAt]:
-    """At the end there may be no request to another host, and the console must be empty."""
+    """Open a recorded lesson. The page may send no request to another host, and its console must be empty at
+    the end.
+    """
     contexts, problems = [], list[str]()
 
     def opened(address: str, more: str = "", **options: object) -> Page:
@@ -110,7 +112,7 @@ def open_at(browser: Browser) -> Iterator[OpenAt]:
 
 
 def to_the_second(page: Page) -> None:
-    """To the second question: the first, of an earlier lesson, is not sure."""
+    """Go to the second question; the first one, from an earlier lesson, is answered with "not sure"."""
     if stands_at(page, "#lesson-answer", "#lesson-go:enabled") != "#lesson-answer":
         page.click("#lesson-go")
     page.click(".answer.unsure")
@@ -119,7 +121,9 @@ def to_the_second(page: Page) -> None:
 
 
 def walk(page: Page, until: str = ".lesson-over") -> int:
-    """To the lesson's end, or until there is something else, always unsure. How many questions there were."""
+    """Go to the lesson's end, or to an item of another kind, always answering "not sure". Return the number of
+    questions.
+    """
     over = page.locator(".question[data-over=true]").count()
     num_answered = 0
     while True:
@@ -144,7 +148,7 @@ def walk(page: Page, until: str = ".lesson-over") -> int:
 def test_a_file_asks_before_it_shows_and_plays_to_its_end(file: str, open_at: OpenAt) -> None:
     page = open_at(file, offline=True)
     expect(page.locator("#lesson-title")).to_have_text("From one piece to pages")
-    expect(page.locator("#lesson-recorded")).to_contain_text("the answers lie in the files of this page")
+    expect(page.locator("#lesson-recorded")).to_contain_text("the answers are in the files of this page")
     expect(page.locator("#lesson-export")).to_have_count(0)
     to_the_second(page)
     give(page, "3")

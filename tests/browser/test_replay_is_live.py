@@ -1,4 +1,4 @@
-"""A recording shows what the live page showed: every element of the stage and its panels stands where it stood."""
+"""A recording shows what the live page showed: every element of the stage and its panels at the same position."""
 
 from playwright.sync_api import expect
 

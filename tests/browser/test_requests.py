@@ -23,7 +23,7 @@ REQUESTS = 40
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty requests of three clients, two at a time, nothing captured."""
+    """Compute forty requests of three clients, two at a time, without captures."""
     path = tmp_path_factory.mktemp("many") / "many.kvtrace"
     model = from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
     with Engine(model, EngineConfig(block_size=4, num_blocks=32, max_num_seqs=2), log_path=path) as engine:
@@ -40,7 +40,9 @@ def names(page: Page) -> list[str]:
 
 
 def finished_victim() -> tuple[int, int]:
-    """A sequence of the shipped recording that was preempted and has ended before its last record, and that record."""
+    """Return a sequence of the shipped recording that was preempted and has ended before the last record, and that
+    record.
+    """
     path = ROOT / "static" / "recordings" / "preemption.kvtrace"
     with TraceReader(path) as log:
         for story in timelines(log):
@@ -179,8 +181,8 @@ def test_without_the_outliers_beside_it_the_table_has_every_figure(open_page: Op
     expect(page.locator(".request-timeline")).to_be_visible()
 
 
-def test_goodput_under_an_objective_of_ones_own_and_who_missed_it(open_page: OpenPage) -> None:
-    """The recording's times are what they are, so a very wide and a very narrow objective are sure."""
+def test_goodput_under_a_chosen_objective_and_the_requests_that_missed_it(open_page: OpenPage) -> None:
+    """The recorded times vary, so a very wide and a very narrow objective are used."""
     page = open_page("/?recording=rec-preemption&detail=requests&lang=en", connection="replay", width=1920, height=1080)
     goodput = page.locator(".goodput-said")
     page.select_option("#slo", "summarising")
@@ -261,4 +263,9 @@ def test_a_question_over_the_whole_log_leads_to_its_record(open_page: OpenPage) 
     page.click("#ask-log form button")
     expect(page.locator("#ask-log [role=alert]")).to_have_text(
         "queries are read-only: use SELECT or WITH on steps, events, requests and contents"
+    )
+    page.evaluate("import('/static/js/state/settings.js').then(({ settings }) => { settings.lang.value = 'zh' })")
+    page.click("#ask-log form button")
+    expect(page.locator("#ask-log [role=alert]")).to_have_text(
+        "查询只读：请对 steps、events、requests、contents 用 SELECT 或 WITH"
     )

@@ -151,7 +151,9 @@ def test_a_slider_by_keyboard_and_the_plots_with_their_numbers(page: Page) -> No
 
 
 def test_a_slider_moves_the_numbers_and_stays_in_the_link(browser: Browser, live_server: str) -> None:
-    """R · D = 3 · 0.25 < 0.936: splitting is faster. At R = 5 one GPU is refused in a sentence, the others go on."""
+    """Splitting is faster at R · D = 3 · 0.25 < 0.936. At R = 5 one GPU is refused with a sentence, the others are
+    shown.
+    """
     page = browser.new_page(locale="en-US", viewport={"width": 390, "height": 800})
     page.goto(f"{live_server}/scale?q_rate=3")
     numbers = page.locator("#scale-ttft [data-number]")
@@ -174,7 +176,9 @@ def test_a_slider_moves_the_numbers_and_stays_in_the_link(browser: Browser, live
 
 
 def test_a_step_is_drawn_under_the_roofs_of_this_machine_and_of_a_card(browser: Browser, live_server: str) -> None:
-    """A100 80 GB: 312e12 / 2039e9 = 153.0 operations a byte. What is expected there is the bound times an error."""
+    """The ridge of an A100 80 GB is 312e12 / 2039e9 = 153.0 operations a byte. The expected time is the bound times an
+    error.
+    """
     page = browser.new_page(locale="en-US", viewport={"width": 390, "height": 800})
     page.goto(f"{live_server}/scale?r_model=llama-3.1-8b&r_gpu=a100-80gb&r_batch=64&r_context=4096")
     section = page.locator("#roofline")
@@ -190,7 +194,7 @@ def test_a_step_is_drawn_under_the_roofs_of_this_machine_and_of_a_card(browser: 
     expect(decode.locator("[data-number=step_seconds] .scale-formula")).to_contain_text("max(F / P, M / W)")
     expect(section.locator("#scale-crossings > li")).to_have_count(3)
     page.select_option("#scale-r_model", "gpt2")
-    expect(section.locator(".scale-problem")).to_contain_text("context lies from 1 to 1024")
+    expect(section.locator(".scale-problem")).to_contain_text("context must be from 1 to 1024")
     page.locator("#scale-r_context").fill("1024")
     expect(section.locator("#scale-crossings > li").first).to_have_attribute("data-batch", "never")
     page.wait_for_url("**r_model=gpt2**")
@@ -267,7 +271,7 @@ def test_a_papers_figures_are_made_when_one_asks_and_stay_in_the_link(browser: B
 
 
 def test_a_link_to_a_section_leads_there_and_keeps_its_name(browser: Browser, live_server: str) -> None:
-    """The sections before it are empty at first, and grow for as long as the server answers."""
+    """The sections above it are empty at first and grow while the server answers."""
     page = browser.new_page(locale="en-US", viewport={"width": 390, "height": 800})
     page.goto(f"{live_server}/scale#placement")
     expect(page.locator("[data-way=apart] .scale-total")).to_be_visible()
@@ -289,7 +293,7 @@ PLOTS = ("size-terms", "size-requests", "roofline-roofs", "roofline-decode", "ro
 
 
 def test_all_sections_pass_axe_and_every_plot_can_be_taken_along(browser: Browser, live_server: str) -> None:
-    """In Chinese, whose words no table may lack: a head that is an id has an underscore or is a bare English word."""
+    """No Chinese table lacks a translation: an untranslated head has an underscore or is a single English word."""
     context = browser.new_context(bypass_csp=True, locale="zh-CN", color_scheme="dark", accept_downloads=True)
     page = context.new_page()
     page.goto(f"{live_server}/scale?r_model=llama-3.1-8b&r_gpu=a100-80gb&max_model_len=262144&model=gpt2")

@@ -1,4 +1,4 @@
-"""The scheduler's panel in a real browser: tracks, budgets, decisions."""
+"""Scheduler panel in a real browser: tracks, budgets, decisions."""
 
 import re
 
@@ -14,7 +14,7 @@ def open_tracks(page: Page) -> None:
 
 
 def cell(page: Page, record: int, track: int) -> tuple[float, float]:
-    """The middle of a cell on the screen, from the button that travels over the cells."""
+    """Return the middle of a cell on the screen, from the button that moves over the cells."""
     page.locator(".tracks-cursor").focus()
     page.keyboard.press("Home")
     for _ in range(record):
@@ -94,7 +94,7 @@ def test_many_records_scroll_and_the_record_shown_stays_in_view(open_page: OpenP
 
 
 def test_on_a_phone_the_legend_names_all_marks_in_sight(open_page: OpenPage) -> None:
-    """Four samples of one prompt: three tracks begin with a fork. Nothing tells that more could be scrolled to."""
+    """Three of the four samples' tracks begin with a fork, and there is no hint of content to scroll to."""
     page = open_page("/?detail=scheduler&n=4&temperature=1", width=390, height=844, has_touch=True)
     page.click("#btn-prefill")
     shows(page, 1)

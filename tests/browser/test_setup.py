@@ -1,4 +1,4 @@
-"""The setup: scenes, settings of cache and scheduler, and a list of sequences that stays usable."""
+"""Setup region: scenes, settings of cache and scheduler, and a list of sequences that stays usable."""
 
 import re
 
@@ -15,7 +15,7 @@ HEADER = "import('/static/js/state/store.js').then((store) => ({ ...store.log.va
 
 
 def play(page: Page, scene: str) -> None:
-    """Set the scene: a new log whose first record is the submission."""
+    """Start the scene: a new log whose first record is the submission."""
     page.select_option("#scene", scene)
     before = page.evaluate(LOG)
     page.click("#btn-scene")
@@ -95,7 +95,7 @@ def test_a_language_is_remembered_and_has_prompts_of_its_own_until_one_is_sent(o
     expect(page.locator("#prompt")).to_have_value("空山新雨后，")
 
 
-def test_one_key_tells_the_same_for_who_knows_the_words(open_page: OpenPage) -> None:
+def test_one_key_switches_to_the_sentences_for_experts(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     expect(page.locator("#sentence")).to_contain_text("The model read the whole prompt at once: 16 tokens")
@@ -188,7 +188,7 @@ def test_a_link_carries_what_differs_from_the_server_and_nothing_else(open_page:
     wait_until(page, f"{SHOWN} >= 2")  # 16 tokens in two chunks of 8
 
 
-def test_who_joins_sees_the_settings_of_the_run(open_page: OpenPage) -> None:
+def test_a_second_page_shows_the_settings_of_the_run(open_page: OpenPage) -> None:
     page = open_page("/?max_num_seqs=5&scheduling_policy=priority")
     theater = theater_of(page)
     other = open_page(f"/?theater={theater}")
@@ -212,7 +212,7 @@ def test_a_lower_number_goes_first_under_the_priority_policy(open_page: OpenPage
 
 
 def test_a_sequence_that_a_link_names_is_in_sight(open_page: OpenPage) -> None:
-    """In the list, which has room for eight."""
+    """The list, which shows eight sequences at a time, is scrolled to the one in the link."""
     page = open_page("/?max_tokens=12&seq=30&detail=scheduler")
     page.evaluate(SUBMIT, [POEM[: 4 + i % 12] for i in range(40)])
     shows(page, 0)
@@ -312,7 +312,7 @@ def test_a_prompt_can_come_in_the_middle_of_a_run(open_page: OpenPage) -> None:
 
 
 def test_a_new_prompt_takes_the_stage(open_page: OpenPage) -> None:
-    """Also while another one still runs: what was written last is what one wants to see."""
+    """The stage shows the newest prompt, also while another one runs."""
     page = open_page()
     prefill(page, "Who has seen the wind?")
     step(page)
@@ -328,7 +328,7 @@ NUMBERS = """() => [...document.querySelectorAll('#sampling input[type=number], 
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
 def test_a_number_out_of_range_is_never_taken_and_its_bounds_are_said(open_page: OpenPage, locale: str) -> None:
-    """Neither typed nor from a link; the last good value comes back."""
+    """A typed value or one from a link is rejected, and the last valid value is restored."""
     page = open_page("/?temperature=1e20&top_p=1.5&top_k=-5&min_p=nan&max_num_seqs=-1", locale=locale)
     for group in ("sampling", "scheduler"):
         open_settings(page, group)

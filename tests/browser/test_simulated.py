@@ -1,4 +1,4 @@
-"""A simulated log on the page: what it shows of a run that nothing computed, and that it says so."""
+"""A simulated log on the page: its content, and its mark as simulated."""
 
 from pathlib import Path
 
@@ -15,7 +15,9 @@ PANELS = ("scheduler", "prefix", "requests", "time")
 
 
 def test_a_simulated_cluster_has_its_badge_pools_lanes_and_every_record(open_page: OpenPage, tmp_path: Path) -> None:
-    """Every panel shows every tenth record of a prefill and a decode instance over a link, back from the last."""
+    """Every panel shows every tenth record of a prefill and a decode instance over a link, from the last one
+    backwards.
+    """
     file = tmp_path / "run.kvtrace"
     arguments = [
         "simulate",

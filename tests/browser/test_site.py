@@ -1,4 +1,4 @@
-"""A site in Chromium, from a server of plain files: the opening, a fork that was recorded, a race."""
+"""A site in Chromium, from a static file server: the opening, a recorded fork, a race."""
 
 import functools
 import http.server
@@ -26,7 +26,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Below a folder, as many static hosts have it."""
+    """Yield the site's address, below a folder, as on many static hosts."""
     root = tmp_path_factory.mktemp("host")
     model = load_model(BUNDLED)
     write_page(root / "kv", "")
@@ -41,9 +41,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def visit(browser: Browser, address: str) -> Iterator[Page]:
-    """Visit for the first time. At the end nothing may have failed or broken the policy, and no other host was
-    contacted.
-    """
+    """Visit for the first time. There may be no failure, no breach of the policy, and no request to another host."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US", reduced_motion="reduce")
     problems: list[str] = []
     page = context.new_page()
@@ -58,7 +56,7 @@ def visit(browser: Browser, address: str) -> Iterator[Page]:
 
 
 class Held(NamedTuple):
-    """A first visit that moves, and whose recording is on its way until `release`."""
+    """First visit with motion, whose recording is delayed until `release`."""
 
     page: Page
     release: Callable[[], None]

@@ -1,4 +1,4 @@
-"""The same page on a phone, on a tablet and in a low window: what is in sight, how much of it the transport takes."""
+"""The page on a phone, on a tablet and in a low window: visible parts, and the height of the transport."""
 
 import itertools
 
@@ -23,7 +23,7 @@ SHOWS_KEYS = """(() => { const canvas = document.querySelector('.opening-picture
 
 
 def share(page: Page) -> float:
-    """Share of the window's height that transport and narration take."""
+    """Return the share of the window's height that transport and narration take."""
     return float(page.evaluate("document.querySelector('.transport').getBoundingClientRect().height / innerHeight"))
 
 
@@ -151,7 +151,7 @@ def test_a_tablet_shows_stage_and_pool_together(open_page: OpenPage, locale: str
 def test_no_two_texts_are_printed_over_each_other(
     open_page: OpenPage, locale: str, sizes: list[tuple[int, int]]
 ) -> None:
-    """In low windows rows are dropped. A busy moment: several sequences, a shared beginning, a preemption."""
+    """Rows are dropped in low windows. The records have several sequences, a shared prefix and a preemption."""
     for path in (
         "/?recording=rec-preemption&step=20&detail=scheduler",
         "/?recording=rec-samples&step=6",

@@ -1,4 +1,4 @@
-"""Moving through a run: playing, jumping, sub-steps, links, and what is said when the connection or the run is gone."""
+"""Moving through a run: playing, jumping, sub-steps, links, and notices about a lost connection or run."""
 
 import re
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_a_recording_has_one_play_button_and_starts_over_at_its_end(open_page: O
 
 
 def test_what_is_played_is_what_is_looked_at(open_page: OpenPage) -> None:
-    """With a sub-step open, playing goes through sub-steps."""
+    """Playback goes through sub-steps if a sub-step is open."""
     page = open_page("/?speed=2", motion=True)
     prefill(page)
     step(page, 2)
@@ -263,7 +263,7 @@ def test_the_browsers_back_returns_from_a_jump_and_not_from_steps(open_page: Ope
 
 @pytest.fixture(scope="module")
 def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """5,000 records: one sequence that is admitted and preempted again and again."""
+    """Write 5,000 records of one sequence that is admitted and preempted repeatedly."""
     path = tmp_path_factory.mktemp("long") / "long.kvtrace"
     state = initial_state(HEADER)
     with TraceWriter(HEADER, path) as log:

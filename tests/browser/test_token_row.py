@@ -1,4 +1,4 @@
-"""The token row and the motion model in a real browser: sub-steps, vectors, 2,000 tokens, scrolling."""
+"""Token row and motion model in a real browser: sub-steps, vectors, 2,000 tokens, scrolling."""
 
 import math
 import re
@@ -22,7 +22,7 @@ NUM_DECODED = 12
 
 
 def positions(page: Page) -> list[int]:
-    """Positions that have a column in the document."""
+    """Return the positions that have a column in the document."""
     return [int(p) for p in page.locator(".token").evaluate_all("(all) => all.map((e) => e.dataset.position)")]
 
 
@@ -41,7 +41,7 @@ def in_sight(page: Page, position: int) -> bool:
 
 @pytest.fixture(scope="module")
 def long_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """1,990 prompt tokens in two chunks, of which only the second is captured, then 12 decode steps."""
+    """Record 1,990 prompt tokens in two chunks, of which only the second is captured, then 12 decode steps."""
     path = tmp_path_factory.mktemp("strip") / "long.kvtrace"
     model = from_module(tiny_model("llama", max_position_embeddings=2048), tiny_tokenizer(), "tiny-llama")
     config = EngineConfig(block_size=4, num_blocks=512, max_num_batched_tokens=1024)
@@ -210,7 +210,7 @@ def test_without_movement_a_step_is_there_at_once(open_page: OpenPage, motion: b
     assert moved == 0
 
 
-def test_the_strip_follows_the_newest_column_unless_somebody_scrolled_away(open_page: OpenPage) -> None:
+def test_the_token_row_follows_the_newest_column_unless_it_was_scrolled(open_page: OpenPage) -> None:
     page = open_page("/?motion=0")
     prefill(page)
     step(page, 8)
@@ -280,7 +280,7 @@ def test_nothing_of_the_stage_shifts_while_steps_come(open_page: OpenPage) -> No
 
 
 def test_a_strip_that_is_built_anew_is_scrolled_as_its_columns_are_drawn(open_page: OpenPage) -> None:
-    """Another distance has a strip of its own; the newest token stands under the newest column there too."""
+    """Another distance has another token row; there too the newest token is below the newest column."""
     page = open_page("/?recording=rec-moon&step=20&distance=bench", connection="replay", width=1280, height=720)
     page.wait_for_selector(".token")
     newest = max(positions(page))

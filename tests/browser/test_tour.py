@@ -1,4 +1,4 @@
-"""The tour of a first visit: why there is a cache, in six stops that are done by doing; gone for good afterwards."""
+"""Tour of a first visit: why there is a cache, in six stops with actions; it does not appear again afterwards."""
 
 import re
 from typing import Any
@@ -24,7 +24,7 @@ def at(page: Page, stop: str, done: bool) -> None:
 
 
 def covers(page: Page, selector: str) -> bool:
-    """Whether the card lies over the middle of an element."""
+    """Whether the card covers the middle of an element."""
     still(page)  # it glides there
     covered: bool = page.evaluate(
         """(selector) => {
@@ -75,7 +75,7 @@ def test_the_learner_does_each_stop_and_it_never_comes_again(open_page: OpenPage
 
 
 def test_its_first_head_reads_widely(open_page: OpenPage) -> None:
-    """No weight of the row shown is near one, and several are seen: the sentence says that all earlier ones answer."""
+    """No weight of the shown row is close to one, and several are visible, as the sentence says."""
     page = open_page(tour=True)
     for _ in range(8):
         page.click("#btn-step")
@@ -118,7 +118,7 @@ def test_a_reload_in_the_middle_goes_on_where_it_was(open_page: OpenPage) -> Non
     at(page, "again", False)
 
 
-def test_somebody_invited_by_a_link_is_not_taken_on_a_tour(open_page: OpenPage) -> None:
+def test_a_visit_by_link_starts_no_tour(open_page: OpenPage) -> None:
     host = open_page()
     expect(host).to_have_url(re.compile("theater="))
     page = open_page("/?" + host.url.split("?")[1], tour=True)
@@ -162,7 +162,7 @@ def test_a_notice_covers_no_button_of_the_card(open_page: OpenPage, width: int, 
 
 
 def test_it_is_lesson_nought_and_kept_as_one(open_page: OpenPage) -> None:
-    """By link and from the list it resumes where it was left; its end leads to lesson 1."""
+    """The tour resumes where it was left, by link and from the list, and ends with a link to lesson 1."""
     page = open_page("/?lesson=tour", tour=True)
     at(page, "ask", False)
     expect(page).not_to_have_url(re.compile("lesson="))

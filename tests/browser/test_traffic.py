@@ -29,7 +29,7 @@ ANSWER = json.dumps({"choices": [{"message": {"role": "assistant", "content": "Y
 
 
 class Recorded(BaseHTTPRequestHandler):
-    """Answers each request with what a server said once."""
+    """Upstream that answers each request with a recorded response."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))

@@ -10,7 +10,7 @@ MOST = 300 * 1024  # bytes, compressed
 
 
 def test_the_page_weighs_less_than_300_kib_without_charts(open_page: OpenPage) -> None:
-    """Everything that a load and a first step fetch, each file gzipped as a proxy in front would send it."""
+    """All files that a visit and a first step fetch are counted, each gzipped as by a proxy."""
     page = open_page()
     page.click("#btn-prefill")
     expect(page.locator("html")).to_have_attribute("data-painted", "1", timeout=20_000)

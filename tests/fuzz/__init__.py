@@ -1,1 +1,1 @@
-"""Hostile and damaged traces, made and given to both readers: `python -m tests.fuzz`."""
+"""Hostile and damaged traces for both readers: `python -m tests.fuzz`."""

@@ -13,7 +13,7 @@ from tests.fuzz.run import fuzz
 
 
 def main() -> int:
-    """Status 1 when something was found."""
+    """Run the fuzzer; exit status 1 if there was a finding."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=600.0, metavar="N", help="how long (default: 600)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the changes (default: 0)")

@@ -1,4 +1,4 @@
-"""Hostile traces, each for one way to make a reader work, wait or swallow more than the file is long.
+"""Hostile traces, each of which makes a reader compute, wait or allocate far more than the file's size.
 
 `TRACES` is the table of them: by name, how the file is made and whether both readers refuse it (None: they read it all,
 and quickly). No file is larger than a megabyte.
@@ -20,12 +20,12 @@ Ops = list[dict[str, Any]]
 
 
 def frame(kind: int, payload: bytes) -> bytes:
-    """The payload in a frame whose checksum holds."""
+    """Return the payload in a frame with a valid checksum."""
     return struct.pack("<BII", kind, len(payload), zlib.crc32(payload)) + payload
 
 
 def header(engine: dict[str, Any] | None = None, model: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    """A header of 4 blocks of 2 slots and one layer, with changes."""
+    """Return a header of 4 blocks of 2 slots and one layer, with changes."""
     facts = {
         "name": "tiny", "architecture": "Tiny", "num_params": 1, "num_layers": 1, "hidden_size": 4,
         "intermediate_size": 4, "num_heads": 1, "num_kv_heads": 1, "head_dim": 2, "v_head_dim": 2, "vocab_size": 300,
@@ -44,7 +44,7 @@ def header(engine: dict[str, Any] | None = None, model: dict[str, Any] | None = 
 
 
 def record(index: int, ops: Ops, **more: Any) -> dict[str, Any]:
-    """A step; its figures are all 0, which only a check minds."""
+    """Return a step whose figures are all 0, which only a check rejects."""
     names = ("num_blocks", "block_size", "blocks_held", "blocks_cached", "blocks_free", "tokens_held",
              "tokens_logical", "bytes_held", "bytes_used", "bytes_cached")  # fmt: skip
     outputs = [
@@ -59,7 +59,7 @@ def record(index: int, ops: Ops, **more: Any) -> dict[str, Any]:
 
 
 def trace(head: dict[str, Any], records: list[dict[str, Any]]) -> bytes:
-    """The file's bytes."""
+    """Return the bytes of the file."""
     frames = [frame(HEADER, _encode(head))] + [frame(RECORD, _encode(each)) for each in records]
     return MAGIC + b"".join(frames)
 
@@ -124,17 +124,17 @@ POOL = 1 << 18
 
 
 def _pool_walk(number: int) -> Ops:
-    """The head of a large queue is taken and put back."""
+    """Take the head of a large queue and put it back."""
     return [on_block("allocate", 0), free(0)]
 
 
 def _middle(number: int) -> Ops:
-    """A free block in the middle of a large queue is taken out, and goes to its end."""
+    """Take a free block from the middle of a large queue, and put it at the end."""
     return [on_block("share", 100_000 + number, revived=True), free(100_000 + number, "back")]
 
 
 def _shared_copies(number: int) -> Ops:
-    """Block 0 has two owners; one of them gets a copy of it, and gives the copy back."""
+    """Copy a block of two owners for one of them, and free the copy."""
     return [on_block("allocate", 1, seq_id=1), {"type": "copy", "seq_id": 1, "logical": 0, "src": 0, "dst": 1},
             free(1, seq_id=1), on_block("share", 0, seq_id=1, revived=False)]  # fmt: skip
 
@@ -145,12 +145,12 @@ def _swaps(number: int) -> Ops:
 
 
 def _gaps(number: int) -> Ops:
-    """A table of released entries up to the last token, then none."""
+    """Fill a table with released entries up to the last token, then free it."""
     return [on_block("share", 0, MANY, revived=True), free(0, "back")]
 
 
 def _many_records() -> bytes:
-    """Short records over a pool of 1,024 blocks, each of which could be looked through."""
+    """Write short records over a pool of 1,024 blocks, each of which could be scanned."""
     head = header({"num_blocks": 1024})
     return trace(head, [record(index, []) for index in range(4500)])
 
@@ -183,7 +183,7 @@ def _empty_but_wide() -> bytes:
 
 
 def _damaged_text(field: str) -> bytes:
-    """A text that is no UTF-8, behind a checksum that holds."""
+    """Return a text that is not UTF-8, with a valid checksum."""
     made = _encode(record(0, [submit()])).replace(b"\xaarequest_id\xa1r", b"\xaarequest_id\xa1\xff", 1)
     return trace(header(), []) + frame(RECORD, made)
 
@@ -346,7 +346,7 @@ ESCAPE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\r\n"
 
 
 def _control_characters() -> bytes:
-    """In every text that a trace has, what a terminal would obey."""
+    """Put terminal control sequences into every text of a trace."""
     head = header(
         {"strategy": ESCAPE, "seed": ESCAPE},
         {"name": ESCAPE, "architecture": ESCAPE, "dtype": ESCAPE},
@@ -363,6 +363,6 @@ def _control_characters() -> bytes:
 
 
 def make_all() -> Iterator[tuple[str, bytes, str | None]]:
-    """Every trace: its name, its bytes, and what both readers say of it."""
+    """Yield every trace: its name, its bytes, and the expected result of both readers."""
     for name, (make, refused) in TRACES.items():
         yield name, make(), refused

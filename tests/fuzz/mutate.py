@@ -1,4 +1,4 @@
-"""Mutation of traces: as disks and transfers damage them, and as an attacker who repairs the checksums."""
+"""Mutation of traces, by damage of disks and transfers, or by an attacker who repairs the checksums."""
 
 import random
 import struct
@@ -35,7 +35,7 @@ Frames = list[tuple[int, bytes]]
 
 
 def frames_of(data: bytes) -> Frames:
-    """Kind and payload of each frame of a sound file."""
+    """Return kind and payload of each frame of a sound file."""
     found, offset = [], len(MAGIC)
     while offset < len(data):
         kind, length, _ = FRAME.unpack_from(data, offset)
@@ -45,12 +45,12 @@ def frames_of(data: bytes) -> Frames:
 
 
 def joined(frames: Frames) -> bytes:
-    """The file of these frames, with checksums that hold."""
+    """Return the file of these frames, with valid checksums."""
     return MAGIC + b"".join(FRAME.pack(kind, len(p), zlib.crc32(p)) + p for kind, p in frames)
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """Mutate in one of the ways; at most a megabyte long."""
+    """Mutate in a random way; the result has at most a megabyte."""
     way = chance.choice((_damage, _change_frames, _change_values, _change_values))
     return way(data, chance)[:MAX_BYTES]
 
@@ -95,7 +95,7 @@ def _change_frames(data: bytes, chance: random.Random) -> bytes:
 
 
 def _change_values(data: bytes, chance: random.Random) -> bytes:
-    """Fields of records, headers, keyframes: other numbers, other values, fewer or more of them, in another order."""
+    """Change fields of records, headers and keyframes: numbers, values, their count and their order."""
     frames = frames_of(data)
     for _ in range(chance.choice([1, 1, 1, 2, 4])):
         place = chance.randrange(len(frames))

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz.reader`: for each path on standard input a line of JSON: all that Python makes of the file."""
+"""`python -m tests.fuzz.reader`: for each path on standard input, a line of JSON with the result of Python's reader."""
 
 import io
 import json
@@ -34,7 +34,7 @@ USES: list[Callable[[TraceReader], object]] = [
 
 
 def read_everything(path: Path) -> None:
-    """Use a foreign file as the program does: check, list, read, fold, explain, compare, export."""
+    """Process an untrusted file as the program does: check, list, read, fold, explain, compare, export."""
     for _ in check(path):
         pass
     try:
@@ -61,7 +61,7 @@ def read_everything(path: Path) -> None:
 
 
 def reading(path: Path) -> dict[str, Any]:
-    """How far Python's reader comes, and what went wrong where nothing may: `crashed`; `seconds` of checking it."""
+    """Return Python's reading and the seconds of checking; `crashed` if it raised anything but its two errors."""
     try:
         started = time.process_time()
         for _ in check(path):
@@ -74,7 +74,7 @@ def reading(path: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Reads until there are no more paths."""
+    """Read until there are no more paths."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     for line in sys.stdin:
         print(json.dumps(reading(Path(line.strip()))), flush=True)

@@ -1,4 +1,4 @@
-"""Reading of one file by Python's reader and by the page's: how far each came, and the state at that point."""
+"""Reading of one file by Python's and by the page's reader: the position that each reached, and the state there."""
 
 import json
 import math
@@ -23,7 +23,7 @@ Reading = dict[str, Any]  # records, refused, captures, state: as tests/js/read_
 
 
 class LineReader:
-    """Reader in a process of its own, which gets a path a line and answers with JSON, a line each.
+    """Reader in a process of its own, which receives one path per line and answers with one line of JSON.
 
     It is killed when a file takes more than `seconds`, and restarted for the next one.
     """
@@ -41,7 +41,7 @@ class LineReader:
         self._end()
 
     def read(self, path: Path) -> Reading:
-        """Return its reading of the file; {"crashed": why} when it ends, throws, or takes too long."""
+        """Return the reading of the file; {"crashed": reason} if the process ends, raises, or takes too long."""
         process = self._process or self._start()
         assert process.stdin and process.stdout
         process.stdin.write(f"{path}\n")
@@ -83,7 +83,7 @@ class NodeReader(LineReader):
 
 
 def python_reading(path: Path) -> Reading:
-    """The same by Python's reader, record by record, keyframes not looked at."""
+    """Return the reading of Python's reader, record by record, without looking at keyframes."""
     found: Reading = {"records": 0, "refused": None, "captures": [], "state": None}
     try:
         with TraceReader(path) as reader:
@@ -119,7 +119,7 @@ def _is_capture(reader: TraceReader, index: int) -> bool | None:
 
 
 def canonical(value: State | Any) -> Any:
-    """As JSON from JavaScript has it: bytes as lowercase hex, map keys as text, no numbers that are none."""
+    """Return a reading as JavaScript's JSON has it: bytes as lowercase hex, map keys as text, no NaN or infinity."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, msgspec.Struct):
@@ -134,7 +134,7 @@ def canonical(value: State | Any) -> Any:
 
 
 def disagreement(ours: Reading, theirs: Reading) -> str | None:
-    """In which way two readings differ, in words; None: they do not."""
+    """Return how two readings differ, in words; None if they agree."""
     if "crashed" in theirs:
         return str(theirs["crashed"])
     for name in ("records", "captures"):

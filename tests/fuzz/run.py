@@ -1,4 +1,4 @@
-"""Changed traces, one after the other, given to both readers in processes of their own."""
+"""Fuzzing of both readers, in separate processes, with one mutated trace after another."""
 
 import random
 import sys
@@ -33,7 +33,7 @@ class Done:
 
 
 def seeds() -> list[bytes]:
-    """Sound traces with every operation, with arrays, with keyframes, with groups of layers; and the hostile ones."""
+    """Return sound traces with every operation, arrays, keyframes and groups of layers, and the hostile ones."""
     files = [*(ROOT / "tests/golden").glob("*.kvtrace"), *(ROOT / "static/recordings").glob("*.kvtrace")]
     files += sorted((ROOT / "tests/js/museum").glob("*.kvtrace"))[:4]
     real = [joined(frames_of(path.read_bytes())[:FIRST_FRAMES]) for path in sorted(files)]
@@ -49,7 +49,7 @@ def fuzz(
     files: int = sys.maxsize,
     tell: Callable[[str], object] = str,
 ) -> Done:
-    """Fuzz until the time or the files run out. Files with findings are saved in the folder `keep`."""
+    """Fuzz until the time or the number of files is used up. Files with findings are saved in the folder `keep`."""
     chance, done, started, reported_at = random.Random(seed), Done(), time.monotonic(), time.monotonic()
     originals = seeds()
     python = LineReader([sys.executable, "-m", "tests.fuzz.reader"], HANG)

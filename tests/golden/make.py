@@ -1,4 +1,4 @@
-"""Generator of the golden traces: `python -m tests.golden.make FILE`. Later readers must understand them as they are.
+"""Generator of the golden traces: `python -m tests.golden.make FILE`. Later readers must understand them unchanged.
 
 The cache manager is driven by a seeded walk through what a trace can contain: shared prefixes, forks and copies,
 evictions, preemption by recompute and by swap, ends (`cache.kvtrace`); with layers that have a state
@@ -78,7 +78,7 @@ HEADER = Header(
 
 
 class Recorder(CacheRun):
-    """Writes down what `CacheRun` folds."""
+    """Records the operations that `CacheRun` folds."""
 
     def __init__(
         self, log: TraceWriter, swap_space: int = SWAP_SPACE, beside: tuple[RetentionPolicy, ...] = ()
@@ -128,7 +128,7 @@ class Recorder(CacheRun):
 
 
 def walk(log: TraceWriter, seed: int, num_moves: int, beside: tuple[RetentionPolicy, ...] = ()) -> None:
-    """A seeded walk of `num_moves` moves, each of which is one or a few records."""
+    """Take a seeded walk of `num_moves` moves, each of which is one or a few records."""
     chance, run, next_seq = random.Random(seed), Recorder(log, beside=beside), 0
     for _ in range(num_moves):
         state = run.replay.state
@@ -169,12 +169,12 @@ def admit_all(run: Recorder, seq_id: int) -> None:
 
 
 def walk_states(log: TraceWriter, seed: int, num_moves: int) -> None:
-    """The same walk with layers that keep a state beside those with keys."""
+    """Take the same walk with layers that keep a state beside those with keys."""
     walk(log, seed, num_moves, (state_retention(CHECKPOINT),))
 
 
 class Outside(Recorder):
-    """With a store outside the pool: full blocks go there, to CPU memory while it has room, then to disk."""
+    """Scheduler steps with a store outside the pool: full blocks go to CPU memory while it has room, then to disk."""
 
     BLOCK_BYTES = BLOCK_SIZE * KV_BYTES_PER_TOKEN
     LOAD: ClassVar[dict[Medium, float]] = {"cpu": 0.0002, "disk": 0.0008}  # pretended seconds, for a block
@@ -209,7 +209,7 @@ class Outside(Recorder):
             )
 
     def admit_from_outside(self, seq_id: int) -> bool:
-        """Admit all of a waiting sequence, with what the store has of it. False: there is no room."""
+        """Admit all of a waiting sequence, with the blocks that the store has. Returns False without room."""
         tokens, manager = self.tokens[seq_id], self.manager
         match = manager.lookup(seq_id, tokens, None)
         hashes, first = manager.block_hashes(seq_id, tokens, None), match.num_tokens // BLOCK_SIZE
@@ -250,7 +250,7 @@ class Outside(Recorder):
         return True
 
     def _loading(self, hashes: list[bytes], first: int, end: int) -> Loading | None:
-        """Blocks [first, end), if the store has all of them that are needed."""
+        """Return blocks [first, end) if the store has all of them that are needed."""
         sources: list[dict[int, BlockSource]] = []
         for group in range(len(self.manager.groups)):
             wanted = [i for i in self.manager.needed_blocks(group, end * BLOCK_SIZE) if i >= first]
@@ -261,7 +261,7 @@ class Outside(Recorder):
 
 
 def walk_outside(log: TraceWriter, seed: int, num_moves: int) -> None:
-    """Prompts that begin alike come and go; the pool forgets what the store still has."""
+    """Take a walk in which prompts with shared prefixes come and go, and the store keeps what the pool evicts."""
     chance, run, next_seq = random.Random(seed), Outside(log), 0
     for _ in range(num_moves):
         state = run.replay.state
@@ -298,7 +298,7 @@ def come_in(run: Outside, seq_id: int) -> None:
 
 
 def outside_header() -> Header:
-    """That of `Outside`: two layers, each a group of its own, the second with a window."""
+    """Return the header of `Outside`: two layers, each a group of its own, the second with a window."""
     groups = [
         BlockGroup(
             layers=[i],
@@ -319,7 +319,7 @@ def outside_header() -> Header:
 
 
 def states_header() -> Header:
-    """That of `walk_states`: a layer with keys, and one with a state, whose blocks form a group of their own."""
+    """Return the header of `walk_states`: a layer with keys, and one with a state, whose blocks form another group."""
     groups = [
         BlockGroup(layers=[0], first_block=0, num_blocks=NUM_BLOCKS, kv_bytes_per_token=KV_BYTES_PER_TOKEN),
         BlockGroup(

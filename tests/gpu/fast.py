@@ -1,4 +1,4 @@
-"""How fast the device decodes: benchmark records of two models' shapes, and profiles of a few steps.
+"""Measure decoding on the device: benchmark records of two models' shapes, and profiles of a few steps.
 
 Each record is the scenario `gpu-decode` at another shape, context and set of variants; what one compares is run in
 turns, as always. Records lie in OUT/records and are read as any other (`kvtheater bench report`, the page /bench).
@@ -43,7 +43,7 @@ PROFILED_STEPS = 5
 
 @dataclass(frozen=True)
 class Piece:
-    """Record to make: a model at a context length; without variants, `gpu-decode` as it is shipped."""
+    """Record to make: a model at a context length; without variants, `gpu-decode` as shipped."""
 
     model: str
     keys: int
@@ -75,7 +75,7 @@ TINY_PIECES = [Piece(TINY, 32, (1, 2), ("eager", "all of them", *PEERS), 1)]
 
 
 def run(run: Run) -> None:
-    """Steps and profiles of the first shape, then records until the time is over."""
+    """Take steps and profiles of the first shape, then records until the time is used up."""
     pieces = TINY_PIECES if run.tiny else PIECES
     device = torch.device(run.device)
     roof = measure_roofs(device, getattr(torch, dtype_of(run))).bytes_per_second
@@ -122,7 +122,7 @@ def run(run: Run) -> None:
 
 
 def steps(run: Run, models: Models, piece: Piece, roof: float) -> None:
-    """Decode steps of a model with and without graphs, and watched."""
+    """Measure decode steps of a model with and without graphs, and while observed."""
     sizes = (1, 2) if run.tiny else (64, 1)
     each(run, "steps, eager", sizes, lambda batch: stepped(run, models, piece, batch, roof))
     each(run, "steps, graphs", sizes, lambda batch: stepped(run, models, piece, batch, roof, **GRAPHS))
@@ -130,7 +130,7 @@ def steps(run: Run, models: Models, piece: Piece, roof: float) -> None:
 
 
 def compiled_steps(run: Run, models: Models, piece: Piece, sizes: tuple[int, ...], roof: float) -> None:
-    """Compiled decode steps as CUDA graphs, and a profile of the first size."""
+    """Measure compiled decode steps as CUDA graphs, and profile the first size."""
     with run.trying(f"compiling {piece.model}"):
         began = time.perf_counter()
         models.engine_model(piece.model, dtype_of(run), compiled=True)
@@ -140,13 +140,13 @@ def compiled_steps(run: Run, models: Models, piece: Piece, sizes: tuple[int, ...
 
 
 def each_compiled(run: Run, models: Models, piece: Piece, sizes: tuple[int, ...], roof: float) -> None:
-    """A line for each batch size of a compiled model."""
+    """Add a result for each batch size of a compiled model."""
     title = f"compiled {piece.model}, {piece.keys} keys"
     each(run, title, sizes, lambda size: stepped(run, models, piece, size, roof, **TOGETHER))
 
 
 def each(run: Run, title: str, sizes: tuple[int, ...], measure: Callable[[int], str]) -> None:
-    """A line for each batch size."""
+    """Add a result for each batch size."""
     for batch in sizes:
         with run.trying(f"{title}, batch {batch}"):
             run.add(f"{title}, batch {batch}", "measured", measure(batch))
@@ -162,7 +162,7 @@ def _is_past(moment: float) -> bool:
 
 
 def scenario_of(run: Run, piece: Piece, reported: set[str]) -> Scenario:
-    """`gpu-decode` for a piece, without the variants that this engine has no options for; each is said once."""
+    """Return `gpu-decode` for a piece, without variants that this engine lacks, each of which is reported once."""
     base = find_scenario("gpu-decode")
     if not piece.variants:
         return base
@@ -223,7 +223,7 @@ def scenario_of(run: Run, piece: Piece, reported: set[str]) -> Scenario:
 
 
 def tell(run: Run, record: Record) -> None:
-    """A line for each variant at each batch size."""
+    """Add a result for each variant at each batch size."""
     for point in record.points:
         name = f"{record.scenario.id.removeprefix('gpu-decode-')}, batch {point.at}, {point.variant}"
         if point.failed:
@@ -235,7 +235,7 @@ def tell(run: Run, record: Record) -> None:
 
 
 def figures_text(point: Point) -> str:
-    """Step time, share of the copy bandwidth, and throughput against the baselines."""
+    """Return step time, share of the copy bandwidth, and throughput against the baselines."""
     figures = point.figures
     parts = []
     if step := figures.get("decode_step_seconds"):
@@ -258,7 +258,7 @@ def decoding(
     capture: CaptureRequest | None = None,
     **settings: Any,
 ) -> Engine:
-    """An engine that has computed all prompts; each of the next `output` - 1 steps decodes `batch` tokens."""
+    """Return an engine that has computed all prompts; each of the next `output` - 1 steps decodes `batch` tokens."""
     model = models.engine_model(piece.model, dtype_of(run))
     output += prefill_steps(batch, piece.keys)
     blocks = batch * (-(-(piece.keys + output) // BLOCK) + 1)
@@ -276,12 +276,12 @@ def decoding(
 
 
 def prefill_steps(batch: int, prompt: int) -> int:
-    """Steps until all prompts are computed: outputs that are so much longer end after that."""
+    """Return the number of steps until all prompts are computed, by which outputs are lengthened."""
     return -(-batch * prompt // PREFILL_TOKENS)
 
 
 def stepped(run: Run, models: Models, piece: Piece, batch: int, roof: float, **settings: Any) -> str:
-    """The median decode step: whole, its forward pass on the device, and the share of a copy's bandwidth."""
+    """Return the median decode step: whole, its forward pass on the device, and the share of a copy's bandwidth."""
     taken: list[tuple[float, StepRecord]] = []
     with decoding(run, models, piece, batch, **settings) as engine:
         for _ in range(OUTPUT - 4):
@@ -302,7 +302,7 @@ def stepped(run: Run, models: Models, piece: Piece, batch: int, roof: float, **s
 
 
 def watched(run: Run, models: Models, piece: Piece, batch: int) -> str:
-    """Decode steps while the arrays and weights of one layer are recorded, in turns with steps that record nothing."""
+    """Measure decode steps that record one layer's arrays and weights, alternating with steps that record nothing."""
     layer = CaptureRequest(layers=[1], only=True, outputs=True)
     with (
         decoding(run, models, piece, batch) as plain,

@@ -32,7 +32,7 @@ class Run:
 
     @property
     def seconds_left(self) -> float:
-        """Until the part is stopped."""
+        """Return the seconds until the part is stopped."""
         return self.began + self.seconds - time.monotonic()
 
     def add(self, name: str, status: Status, text: str = "", **figures: Any) -> None:
@@ -44,8 +44,8 @@ class Run:
 
     @contextmanager
     def trying(self, name: str) -> Iterator[None]:
-        """Try a piece of the part: a missing requirement is a line, an error is a wrong result, and the part
-        continues.
+        """Try a piece of the part: a missing requirement is reported as skipped, an error as a wrong result, and the
+        part continues.
         """
         try:
             yield
@@ -67,7 +67,7 @@ class Run:
 
 
 def read(out: Path) -> list[dict[str, Any]]:
-    """Every result in a folder; a line that was cut short is left out."""
+    """Return every result in a folder, without a truncated line."""
     file = out / FILE
     found = []
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():

@@ -1,4 +1,4 @@
-"""Whether everything that computes on the device computes what it should.
+"""Check that everything computed on the device is right.
 
 Attention is compared with the plain formula in float32 on the CPU over the very numbers that the device's store holds;
 whole models with transformers' own forward pass of the same module, and the engine's tokens with `generate`.
@@ -47,7 +47,7 @@ KINDS: list[str | torch.dtype] = ["fp8", "int8", "int4"]
 
 
 def run(run: Run) -> None:
-    """Every check, in order of worth."""
+    """Run every check, most important first."""
     torch.manual_seed(0)
     kinds = (right_engine.checks, right_features.checks, stores, right_model.checks, attention)
     for name, made in itertools.chain.from_iterable(checks(run) for checks in kinds):
@@ -65,7 +65,7 @@ def dtypes(run: Run) -> list[torch.dtype]:
 
 
 def backend_of(name: str, device: torch.device, shape: LayerShape, heads: int, dtype: torch.dtype) -> AttentionBackend:
-    """The backend of that name.
+    """Return the backend of that name.
 
     Raises:
         Skipped: this device or installation does not have it.
@@ -95,7 +95,7 @@ def backend_of(name: str, device: torch.device, shape: LayerShape, heads: int, d
 
 
 def attention(run: Run) -> Iterator[Check]:
-    """Each backend on each kind of step, in the model's own dtypes."""
+    """Check each backend on each kind of step, in the model's own dtypes."""
     backends = ("triton", "varlen", "gather", "native")
     shapes = ["odd"] if run.tiny else list(SHAPES)
     steps = {"mixed": STEPS["mixed"]} if run.tiny else STEPS
@@ -123,7 +123,7 @@ def _steps(
     steps: dict[str, list[tuple[int, int]]],
     label: str,
 ) -> str:
-    """Compare on each step, without the weights and with them; the worst difference as text.
+    """Compare on each step, with and without the weights; return the worst difference as text.
 
     Raises:
         AssertionError: a difference over the tolerance, which is written with its inputs.

@@ -1,4 +1,4 @@
-"""The engine on the device: its tokens against transformers' `generate`, and against itself under other settings."""
+"""Checks of the engine on the device: its tokens against transformers' `generate`, and under other settings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Outputs = list[list[int]]
 
 
 def checks(run: Run) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Every check of the engine, in float32, where greedy tokens must be equal."""
+    """Yield every check of the engine, in float32, where greedy tokens must be equal."""
     model = load_model(dtype="float32", device=run.device)
     expected = outputs(model, EngineConfig(num_blocks=128, enforce_eager=True))
     settings: dict[str, dict[str, Any]] = {
@@ -63,7 +63,7 @@ def checks(run: Run) -> Iterator[tuple[str, Callable[[], str]]]:
 def outputs(
     model: LoadedModel, config: EngineConfig, capture: CaptureRequest | None = None, connector: Any = None
 ) -> Outputs:
-    """The greedy tokens of all prompts, served together."""
+    """Return the greedy tokens of all prompts, served together."""
     with Engine(model, config, capture=capture, connector=connector, keep_log=capture is not None) as engine:
         requests = [engine.add_request(prompt, GREEDY) for prompt in PROMPTS]
         while engine.has_unfinished():
@@ -108,7 +108,7 @@ def _variant(model: LoadedModel, expected: Outputs, name: str) -> str:
 
 
 def _hybrid(run: Run, kind: str) -> str:
-    """A small model whose layers keep states, on the device and on the CPU."""
+    """Compare a small model whose layers keep states on the device and on the CPU."""
     found = []
     for device in ("cpu", run.device):
         try:
@@ -128,7 +128,7 @@ def _hybrid(run: Run, kind: str) -> str:
 
 
 def _tiers(model: LoadedModel, expected: Outputs) -> str:
-    """Two engines one after the other: the second finds the first one's blocks."""
+    """Run two engines one after the other: the second must find the first one's blocks."""
     config = EngineConfig(num_blocks=128, block_size=4, enforce_eager=True)
     tiers = Tiers(64 << 20, None)
     try:
@@ -152,7 +152,7 @@ def _pool_by_memory(model: LoadedModel, expected: Outputs) -> str:
 
 
 def _too_large(model: LoadedModel) -> str:
-    """A sentence, and the next engine works."""
+    """Check that a pool that is too large gives one sentence, and that the next engine works."""
     if not ALLOCATOR.has_own_memory(model.device):
         raise Skipped("a CPU hands out memory that it does not have")
     try:
@@ -166,7 +166,7 @@ def _too_large(model: LoadedModel) -> str:
 
 
 def _round_trip(model: LoadedModel) -> str:
-    """`take` and `put` of every kind of cache keep each bit."""
+    """Check that `take` and `put` of every kind of cache preserve each bit."""
     from engine.cache.block_tiers import BlockTiers
     from engine.cache.kv_store import KVStore
     from engine.model.loaded import DTYPES

@@ -1,4 +1,4 @@
-"""Engine features beside plain serving: on the device as on the CPU, in float32, under the same settings."""
+"""Checks of further engine features: equal results on the device and on the CPU, in float32."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GREEDY: dict[str, Any] = {"max_tokens": NUM_TOKENS, "ignore_eos": True}
 
 
 class Setup(NamedTuple):
-    """A model and how it is served."""
+    """Model and its serving settings."""
 
     source: str  # a shipped model, or a family of tests/tiny_models.py
     config: dict[str, Any]
@@ -70,7 +70,7 @@ SERVED = {
 
 
 def checks(run: Run) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Every check; tiny: one of each kind."""
+    """Yield every check; tiny: one of each kind."""
     names = list(SERVED)[:: 6 if run.tiny else 1]
     for name in names:
         yield name, lambda of=SERVED[name]: _as_on_cpu(run.device, of)  # type: ignore[misc]
@@ -134,7 +134,7 @@ def _instances(device: str) -> str:
 
 
 def _recomputed(device: str) -> str:
-    """The page's panel of one layer: its arrays, and the residual stream."""
+    """Check the page's panel of one layer: its arrays, and the residual stream."""
     token_ids = random_prompt(40, 8000, 1)
     one, other = (
         recompute_sequence(_model("bundled", where), 0, token_ids, 2, None, residual=1) for where in (device, "cpu")
@@ -149,7 +149,7 @@ def _recomputed(device: str) -> str:
 
 
 def _quantized(device: str, form: str) -> str:
-    """A checkpoint of fewer bits, read onto the device, against the weights that it stands for."""
+    """Compare a checkpoint of fewer bits, read onto the device, with the weights that it represents."""
     from engine.model.errors import ModelError
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Whole models on the device: what they compute over pages, in each dtype, eager, compiled and captured."""
+"""Checks of whole models on the device over pages, in each dtype: eager, compiled, and with captures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROUNDED = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.05}  # of 
 
 
 def checks(run: Run) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Every check of a model."""
+    """Yield every check of a model."""
     dtypes = (
         [torch.float32] if run.tiny else [torch.float32, torch.bfloat16, torch.float16][: 2 + (run.device != "cpu")]
     )
@@ -52,7 +52,7 @@ def _driven(model: LoadedModel, capture: CaptureRequest | None = None) -> tuple[
 
 
 def _logits(run: Run, family: str, dtype: torch.dtype, label: str) -> str:
-    """Mixed steps over scattered blocks, against transformers in float32 on the CPU."""
+    """Compare mixed steps over scattered blocks with transformers in float32 on the CPU."""
     plain = tiny_model(family, dtype=dtype).float()  # the same rounded weights
     expected = {seq: eager_forward(plain, tokens).logits[0] for seq, tokens in SEQUENCES.items()}
     driver, _ = _driven(_on_device(run, family, dtype))
@@ -75,7 +75,7 @@ def _kinds(run: Run, family: str, dtype: torch.dtype) -> str:
 
 
 def _capture(run: Run, family: str, dtype: torch.dtype) -> str:
-    """Capturing changes no bit of the logits, and keeps what the CPU keeps."""
+    """Check that capturing changes no bit of the logits, and captures the same as on the CPU."""
     request = CaptureRequest(dtype="float32", outputs=True)
     model = _on_device(run, family, dtype)
     (plain, _), (watched, kept) = _driven(model), _driven(model, request)
@@ -98,7 +98,7 @@ def _capture(run: Run, family: str, dtype: torch.dtype) -> str:
 
 
 def _int8_weights(run: Run) -> str:
-    """On the CPU they are served; a GPU refuses them in a sentence."""
+    """Check that a GPU refuses int8 weights, which the CPU serves, with one sentence."""
     if run.device == "cpu":
         return f"{load_model(dtype='int8-weights', device='cpu').facts.bytes_per_weight:.2f} bytes a weight"
     try:

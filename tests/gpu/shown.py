@@ -1,4 +1,6 @@
-"""A served page on a model of 0.6 B parameters: from step to painted in Chromium, or to received by a socket."""
+"""Latency of a served page on a model of 0.6 B parameters: from step to painted in Chromium, or to received by a
+socket.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def run(run: Run) -> None:
 
 
 class Stepping(Viewer):
-    """A client that makes a theater of its own and steps it, one step after the other was received."""
+    """Client that creates a session and takes one step after the other was received."""
 
     def __init__(self, port: int, selector: selectors.BaseSelector) -> None:
         super().__init__(port, "", selector, self._took)
@@ -88,7 +90,7 @@ class Stepping(Viewer):
 
 
 def received(port: int) -> str:
-    """Milliseconds from the event of a step until its record with its arrays came over a socket; the median."""
+    """Return the median milliseconds from a step until its record with arrays is received over a socket."""
     with selectors.DefaultSelector() as selector:
         client = Stepping(port, selector)
         client.connect()
@@ -103,14 +105,14 @@ def received(port: int) -> str:
 
 
 def device_said(port: int) -> str:
-    """Return what the server says of its device, as the page shows it."""
+    """Return the server's report of its device, as the page shows it."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/models") as answer:
         found = json.load(answer)["device"]
     return ", ".join(f"{name} {value}" for name, value in {**found["facts"], **found}.items() if name != "facts")
 
 
 def painted(url: str, screenshot: Path) -> str:
-    """The same until the page has drawn it, where there is a Chromium."""
+    """Return the same until the page has drawn it, if there is a Chromium."""
     if find_spec("playwright") is None:
         raise Skipped("playwright is not installed")
     from tests.browser.bench_click import clicks

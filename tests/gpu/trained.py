@@ -1,4 +1,4 @@
-"""The bundled model, trained by the project's own script for the time that there is; its checkpoint stays in OUT."""
+"""Training of the bundled model by the project's script within the available time; its checkpoint stays in OUT."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AROUND = 45.0  # seconds before and after the training itself: imports, two comp
 
 
 def run(run: Run) -> None:
-    """Train, and say how far it came."""
+    """Train, and report the progress."""
     with run.trying("training"):
         packed = Path(run.options["packed"]) if "packed" in run.options else tiny(run) if run.tiny else None
         if packed is None:
@@ -55,7 +55,7 @@ def run(run: Run) -> None:
 
 
 def tiny(run: Run) -> Path:
-    """A packed file of random documents."""
+    """Write a packed file of random documents."""
     draw = random.Random(0)
     stream = [[draw.randrange(300, 8192) for _ in range(draw.randrange(5, 60))] for _ in range(400)]
     path = run.out / "packed.safetensors"

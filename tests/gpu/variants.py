@@ -1,4 +1,4 @@
-"""Options of the engine that are compared with its defaults, by their names in the one table of options."""
+"""Engine options that are compared with the defaults, by their names in the table of options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def overrides(name: str) -> tuple[dict[str, Any], str]:
-    """The settings of a variant that this engine has, and why it cannot be run ("": it can)."""
+    """Return the settings of a variant that this engine supports, and the reason if it cannot be run, or ""."""
     known = table_of(EngineConfig)
     missing = [option for option in VARIANTS[name] if option not in known]
     found = {option: value for option, value in VARIANTS[name].items() if option in known}

@@ -29,7 +29,7 @@ test("a picture shows the largest weights in the order of the text, the others t
   assert.deepEqual(rowsFor(output, 1), { shown: [1], rest: [0, 3, 4] });
 });
 
-test("of a recorded query: the sum of what the log holds, and that nobody captured the engine's own vector there", () => {
+test("a recorded query: the sum from the log, and that the engine's own vector was not captured there", () => {
   const log = read("slot_off_by_one-healthy");
   for (const [step, head] of [
     [1, 0],

@@ -34,7 +34,7 @@ const brief = (rows) =>
     streamed.map(({ seq, end }) => [seq, end]),
   ]);
 
-test("of a past record the later submissions say who waited for a turn", () => {
+test("later submissions give the clients that waited for a turn at a past record", () => {
   // since 0.5 s: not yet at 0 s, at 1 s and 2 s, and at 3 s it is submitted
   assert.deepEqual(brief(clientsAt(log(), 0)), [["a", 0, [0], [], 0, []]]);
   assert.deepEqual(brief(clientsAt(log(), 1)), [
@@ -60,7 +60,7 @@ test("of this moment the server says it, also of a client whose first request wa
   );
 });
 
-test("a run whose requests have no sender has no queues, and who has nothing to do is left out", () => {
+test("a run whose requests have no sender has no queues, and clients without requests are left out", () => {
   assert.equal(hasClients(reused()), false);
   assert.deepEqual(clientsAt(reused(), 1), []);
   assert.equal(hasClients(log()), true);

@@ -125,7 +125,7 @@ test("a key is followed in the table of the shown layer's group", () => {
   assert.deepEqual(of(windowed, "decision").layers, [0, 2]);
 });
 
-test("a key that a windowed layer let go is said to be released, with who keeps it", () => {
+test("a key that a windowed layer released is shown so, with the layers that still have it", () => {
   const log = hybrid();
   const chain = provenanceOf(log, 2, { position: 1, seq: 0 }, { seq: 0, layer: 0, head: 0 });
   const { layers, window, kept, block, select } = of(chain, "released");
@@ -140,7 +140,7 @@ test("a key that a windowed layer let go is said to be released, with who keeps 
   assert.deepEqual([originOf(windowed, 1), originOf(full, 1).record], [null, 1]);
 });
 
-test("who computed a row that a hit skipped is known by whichever group still has the key", () => {
+test("the origin of a row that a hit skipped is known from any group that still has the key", () => {
   const log = hybrid();
   const sources = rowSources(sequenceViewAt(log, 4, 1, 0, 0)).map((source) => [source.seq_id, source.position]);
   assert.deepEqual(sources, [

@@ -1,7 +1,7 @@
 // Runs built by hand in blocks of two, for the tests of provenance and of the pool's motions.
 
 import { TraceLog } from "../../static/js/core/log.js";
-import { header, MODEL, op, records, recordsOf } from "./log_builder.mjs";
+import { ENDED, header, MODEL, op, records, recordsOf } from "./log_builder.mjs";
 
 export function logOf(steps, engine = {}, more = {}) {
   const log = new TraceLog(header(engine, more));
@@ -17,6 +17,39 @@ export function wholeLog() {
 }
 
 const submit = (...ops) => ({ kind: "submit", ops });
+
+/** seq 0 (tokens 1 2 3) is computed in blocks 0 and 1, of which the first is cached; `more` of the same record. */
+const begun = (...more) => [
+  submit(op.submit(0, [1, 2, 3])),
+  {
+    batch: [op.entry(0, "prefill", 0, [1, 2, 3])],
+    ops: [
+      op.admit(0),
+      op.allocate(0, 0, 0),
+      op.allocate(0, 1, 1),
+      op.cache(0, 0, 0, "h0", [1, 2]),
+      op.write(0, 0, 3),
+      ...more,
+    ],
+  },
+];
+
+/** seq 1 (5 6 8) needs both blocks of a pool of two: block 0 is evicted for it. `more`: after it is admitted. */
+const takesBoth = (...more) => [
+  submit(op.submit(1, [5, 6, 8])),
+  {
+    batch: [op.entry(1, "prefill", 0, [5, 6, 8])],
+    ops: [
+      op.admit(1),
+      op.allocate(1, 1, 0),
+      op.evict(0, "h0"),
+      op.allocate(1, 0, 1),
+      op.write(1, 0, 3),
+      op.sample(1),
+      ...more,
+    ],
+  },
+];
 
 /** Window 3: seq 0 (five tokens) leaves block 0 behind, seq 1 begins alike and gives its hit back at once; seq 0 is forked, and all go. */
 export const released = () =>
@@ -55,21 +88,7 @@ export const released = () =>
 /** seq 0 (tokens 1 2 3) finishes; seq 1 (1 2 4) finds its first block in the cache and shares it, though seq 0 is gone. */
 export const reused = () =>
   logOf([
-    submit(op.submit(0, [1, 2, 3])),
-    {
-      batch: [op.entry(0, "prefill", 0, [1, 2, 3])],
-      ops: [
-        op.admit(0),
-        op.allocate(0, 0, 0),
-        op.allocate(0, 1, 1),
-        op.cache(0, 0, 0, "h0", [1, 2]),
-        op.write(0, 0, 3),
-        op.sample(0),
-        op.free(0, 1, "front"),
-        op.free(0, 0, "back"),
-        op.finish(0),
-      ],
-    },
+    ...begun(op.sample(0), ...ENDED),
     submit(op.submit(1, [1, 2, 4])),
     {
       batch: [op.entry(1, "prefill", 2, [4])],
@@ -87,18 +106,7 @@ export const reused = () =>
 /** As above while seq 0 still runs: block 0 is shared by both. */
 export const shared = () =>
   logOf([
-    submit(op.submit(0, [1, 2, 3])),
-    {
-      batch: [op.entry(0, "prefill", 0, [1, 2, 3])],
-      ops: [
-        op.admit(0),
-        op.allocate(0, 0, 0),
-        op.allocate(0, 1, 1),
-        op.cache(0, 0, 0, "h0", [1, 2]),
-        op.write(0, 0, 3),
-        op.sample(0),
-      ],
-    },
+    ...begun(op.sample(0)),
     submit(op.submit(1, [1, 2, 4])),
     {
       batch: [op.entry(0, "decode", 3, [7]), op.entry(1, "prefill", 2, [4])],
@@ -132,18 +140,7 @@ export const evicted = () =>
           op.finish(0),
         ],
       },
-      submit(op.submit(1, [5, 6, 8])),
-      {
-        batch: [op.entry(1, "prefill", 0, [5, 6, 8])],
-        ops: [
-          op.admit(1),
-          op.allocate(1, 1, 0),
-          op.evict(0, "h0"),
-          op.allocate(1, 0, 1),
-          op.write(1, 0, 3),
-          op.sample(1),
-        ],
-      },
+      ...takesBoth(),
     ],
     { num_blocks: 2 },
   );
@@ -152,42 +149,15 @@ export const evicted = () =>
  * A pool of two blocks and a store outside it: seq 0 (1 2 3) stores block 0 and finishes; seq 1 (5 6 8) needs both blocks; seq 2 (1 2 4)
  * begins as seq 0 did, and loads that block into block 1.
  */
-export const loaded = () =>
-  logOf(
+export const loaded = () => {
+  const [submitted, first] = begun(op.store(0, "h0", "cpu"), op.sample(0), ...ENDED);
+  const [next, second] = takesBoth(op.free(1, 0, "front"), op.free(1, 1, "front"), op.finish(1));
+  return logOf(
     [
-      submit(op.submit(0, [1, 2, 3])),
-      {
-        batch: [op.entry(0, "prefill", 0, [1, 2, 3])],
-        ops: [
-          op.admit(0),
-          op.allocate(0, 0, 0),
-          op.allocate(0, 1, 1),
-          op.cache(0, 0, 0, "h0", [1, 2]),
-          op.write(0, 0, 3),
-          op.store(0, "h0", "cpu"),
-          op.sample(0),
-          op.free(0, 1, "front"),
-          op.free(0, 0, "back"),
-          op.finish(0),
-        ],
-        tiers: [{ medium: "cpu", num_blocks: 1, num_bytes: 32, max_bytes: 128 }],
-      },
-      submit(op.submit(1, [5, 6, 8])),
-      {
-        batch: [op.entry(1, "prefill", 0, [5, 6, 8])],
-        ops: [
-          op.lookupExternal(1, "miss", 2, []),
-          op.admit(1),
-          op.allocate(1, 1, 0),
-          op.evict(0, "h0"),
-          op.allocate(1, 0, 1),
-          op.write(1, 0, 3),
-          op.sample(1),
-          op.free(1, 0, "front"),
-          op.free(1, 1, "front"),
-          op.finish(1),
-        ],
-      },
+      submitted,
+      { ...first, tiers: [{ medium: "cpu", num_blocks: 1, num_bytes: 32, max_bytes: 128 }] },
+      next,
+      { ...second, ops: [op.lookupExternal(1, "miss", 2, []), ...second.ops] },
       submit(op.submit(2, [1, 2, 4])),
       {
         batch: [op.entry(2, "prefill", 2, [4])],
@@ -206,6 +176,7 @@ export const loaded = () =>
     ],
     { num_blocks: 2 },
   );
+};
 
 /** seq 0 forks after its prompt of three; its next write copies the half-full tail, seq 1 then writes in place. */
 export const forked = () =>

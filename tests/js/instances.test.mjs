@@ -99,7 +99,7 @@ test("a received key leads to the record that computed it, by way of the block t
   assert.ok(links.indexOf(of("moved")) < links.indexOf(of("written")), "the way back");
 });
 
-test("tracks: who waits for blocks, who holds them, whom an end took along", () => {
+test("tracks: sequences that wait for blocks, hold them, or ended with their instance", () => {
   const { byId, columns } = tracksOf(log);
   for (const [index, op] of opsOf("await")) assert.equal(cellAt(byId.get(op.seq_id), index).kind, "receiving");
   for (const [index, op] of opsOf("hold")) {

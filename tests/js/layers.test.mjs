@@ -89,7 +89,7 @@ test("what the server does not have is not asked for again; what an answer left 
   ]);
 });
 
-test("after a failure there is a pause, and then whoever still looks is told to ask again", async () => {
+test("after a failure there is a pause, and then the views that are still open request again", async () => {
   let down = true;
   const { fetcher, kept, requests, calls } = world({ fail: () => down });
   await fetcher.want(1, 0);

@@ -128,7 +128,7 @@ test("why a model cannot be had stays known when the server has ended", async ()
   assert.equal(store.connection.value, "live");
 });
 
-test("who looks at a recording meanwhile is not taken away from it", async () => {
+test("a recording on view stays when the model is loaded", async () => {
   await early();
   const away = session.watch("rec-1");
   socket.question("join", "rec-1").answer(joined("rec-1"));

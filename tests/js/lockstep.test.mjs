@@ -60,12 +60,15 @@ const { settings } = await import("../../static/js/state/settings.js");
 const { Lockstep } = await import("../../static/js/runs/lockstep.js");
 const wish = (seed) => ({ prompts: ["a"], sampling: {}, configs: { left: { seed }, right: { seed: seed + 1 } } });
 const make = (options) => new Lockstep("test", ["left", "right"], options);
+/** A server, and lanes that run as fast as it answers. */
+const begin = () => {
+  settings.speed.value = 0;
+  return { server: new Server(), lanes: make() };
+};
 const seeds = (lanes) => lanes.logs.value.map((log) => log.header.engine.seed);
 
 test("lanes take turns, one step each, to their end", async () => {
-  const server = new Server();
-  const lanes = make();
-  settings.speed.value = 0;
+  const { server, lanes } = begin();
   await lanes.run(wish(5));
   assert.equal(lanes.phase.value, "done");
   assert.equal(lanes.numSteps.value, OUTPUTS);
@@ -82,7 +85,7 @@ test("lanes take turns, one step each, to their end", async () => {
   );
 });
 
-test("lanes whose arrays nobody wants capture nothing", async () => {
+test("lanes whose arrays are not needed capture nothing", async () => {
   for (const captures of [false, true]) {
     const server = new Server();
     await make({ captures }).step(wish(0));
@@ -95,8 +98,7 @@ test("lanes whose arrays nobody wants capture nothing", async () => {
 });
 
 test("another wish while the first is set up: its logs are the ones that are there", async () => {
-  const server = new Server();
-  const lanes = make();
+  const { server, lanes } = begin();
   const first = lanes.step(wish(10));
   await soon();
   lanes.reset();
@@ -106,10 +108,8 @@ test("another wish while the first is set up: its logs are the ones that are the
   assert.deepEqual([lanes.phase.value, lanes.numSteps.value, server.theaters.size], ["ready", 1, 2]);
 });
 
-test("a reset in the middle of a step leaves nobody waiting", async () => {
-  new Server();
-  const lanes = make();
-  settings.speed.value = 0;
+test("a reset in the middle of a step leaves no step waiting", async () => {
+  const { lanes } = begin();
   await lanes.step(wish(1));
   const running = lanes.run(wish(1));
   await soon();
@@ -121,8 +121,7 @@ test("a reset in the middle of a step leaves nobody waiting", async () => {
 });
 
 test("a pause between two slow steps is one at once", async () => {
-  new Server();
-  const lanes = make();
+  const { lanes } = begin();
   settings.speed.value = 0.25; // four seconds from step to step
   const running = lanes.run(wish(1));
   while (lanes.numSteps.value === 0) await soon();
@@ -135,8 +134,7 @@ test("a pause between two slow steps is one at once", async () => {
 });
 
 test("a pause while the lanes are set up does not leave them there", async () => {
-  new Server();
-  const lanes = make();
+  const { lanes } = begin();
   const first = lanes.step(wish(1));
   await soon();
   lanes.pause();
@@ -159,9 +157,7 @@ test("a refusal is a sentence, and the next try begins from the start", async ()
 });
 
 test("after a reset the same theaters run another wish", async () => {
-  const server = new Server();
-  const lanes = make();
-  settings.speed.value = 0;
+  const { server, lanes } = begin();
   await lanes.run(wish(1));
   lanes.reset();
   assert.deepEqual([lanes.logs.value, lanes.numSteps.value, lanes.phase.value], [null, 0, "idle"]);
@@ -170,8 +166,7 @@ test("after a reset the same theaters run another wish", async () => {
 });
 
 test("a lost connection ends the run: what was run stays, and the next begins on another", async () => {
-  const server = new Server();
-  const lanes = make();
+  const { server, lanes } = begin();
   await lanes.step(wish(1));
   server.handlers.disconnect("transport close");
   assert.deepEqual([lanes.phase.value, lanes.problem.value], ["idle", { message: "" }]);
@@ -181,8 +176,7 @@ test("a lost connection ends the run: what was run stays, and the next begins on
 });
 
 test("a theater closed in the middle of a step is told once, with its reason, and nothing waits", async () => {
-  const server = new Server();
-  const lanes = make();
+  const { server, lanes } = begin();
   await lanes.step(wish(1));
   const stepping = lanes.step(wish(1));
   await soon();
@@ -192,8 +186,7 @@ test("a theater closed in the middle of a step is told once, with its reason, an
 });
 
 test("a theater that the server closed ends the run with its reason", async () => {
-  const server = new Server();
-  const lanes = make();
+  const { server, lanes } = begin();
   await lanes.step(wish(1));
   server.handlers.closed({ theater: "t9", reason: "another's" });
   assert.equal(lanes.phase.value, "ready");
@@ -216,8 +209,7 @@ test("several sets of lanes run at once, each on theaters of its own", async () 
 });
 
 test("what is asked while the lanes are set up is done as soon as they are there", async () => {
-  new Server();
-  const lanes = make();
+  const { lanes } = begin();
   const first = lanes.prepare(wish(1));
   await soon();
   assert.equal(lanes.phase.value, "opening");
@@ -227,8 +219,7 @@ test("what is asked while the lanes are set up is done as soon as they are there
 });
 
 test("another wish takes the place of one of which nothing is computed, and of no other", async () => {
-  const server = new Server();
-  const lanes = make();
+  const { server, lanes } = begin();
   await lanes.prepare(wish(1));
   assert.deepEqual([lanes.phase.value, seeds(lanes), lanes.numSteps.value], ["ready", [1, 2], 0]);
   await lanes.prepare(wish(5));
@@ -241,8 +232,7 @@ test("another wish takes the place of one of which nothing is computed, and of n
 });
 
 test("begun anew, the runs before are there until the others come", async () => {
-  new Server();
-  const lanes = make();
+  const { lanes } = begin();
   await lanes.step(wish(1));
   const before = lanes.logs.value;
   const begun = lanes.restart(wish(3));
@@ -251,9 +241,8 @@ test("begun anew, the runs before are there until the others come", async () => 
   assert.deepEqual([seeds(lanes), lanes.numSteps.value, lanes.phase.value], [[3, 4], 0, "ready"]);
 });
 
-test("who leaves lanes of which nothing is computed gives their theaters back; others wait, and do not run", async () => {
-  const server = new Server();
-  const lanes = make();
+test("leaving lanes without a computed step closes their sessions; others wait, and do not run", async () => {
+  const { server, lanes } = begin();
   await lanes.prepare(wish(1));
   lanes.leave();
   assert.deepEqual([lanes.logs.value, lanes.phase.value, server.handlers.gone], [null, "idle", true]);

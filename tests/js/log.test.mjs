@@ -204,7 +204,7 @@ test("damaged bytes are a format error", () => {
   assert.throws(() => decode(Uint8Array.from([0xc1])), /not valid msgpack/);
 });
 
-test("what comes back from the CPU store is still known by who wrote it", () => {
+test("content from the CPU store keeps its origin", () => {
   const log = new TraceLog(header({ swap_space: 4 }));
   for (const [record] of records().slice(0, 2)) log.append(record); // 5 tokens in blocks 0, 1, 2
   const step = (index, ops) =>
@@ -233,7 +233,7 @@ test("what comes back from the CPU store is still known by who wrote it", () => 
   assert.deepEqual(log.slotOrigin(2 * 2 + 1, 3), { at: 3, record: 1, seq_id: 0, position: 3 }); // block 2 now holds logical block 1
 });
 
-test("a header whose model cannot be, and a batch of a sequence that nobody submitted, are refused", () => {
+test("an impossible model in a header, and a batch of an unsubmitted sequence, are refused", () => {
   const log = wholeLog();
   for (const num_layers of [0, 2 ** 40]) {
     const header = { ...log.header, model: { ...log.header.model, num_layers } };

@@ -69,17 +69,7 @@ export function records() {
     index: 0,
     kind: "submit",
     step: 0,
-    ops: [
-      {
-        type: "submit",
-        seq_id: 0,
-        queue_position: 0,
-        request_id: "r0",
-        prompt_token_ids: [1, 2, 3, 4, 5],
-        prompt_token_bytes: prompt.map(bytes),
-        max_tokens: 2,
-      },
-    ],
+    ops: [{ ...op.submit(0, [1, 2, 3, 4, 5], 2), prompt_token_bytes: prompt.map(bytes) }],
     timing: { at: 1.0 },
     memory: MEMORY,
   };
@@ -87,24 +77,14 @@ export function records() {
     index: 1,
     kind: "step",
     step: 1,
-    batch: [{ seq_id: 0, phase: "prefill", start: 0, token_ids: [1, 2, 3, 4, 5], context_len: 5, samples: true }],
+    batch: [op.entry(0, "prefill", 0, [1, 2, 3, 4, 5])],
     ops: [
       { type: "lookup", seq_id: 0, verdict: "miss", num_tokens: 5, num_hit_tokens: 0, block_ids: [] },
-      { type: "admit", seq_id: 0, num_cached_tokens: 0, resumed: false },
-      { type: "allocate", seq_id: 0, block_id: 0, logical: 0 },
-      { type: "allocate", seq_id: 0, block_id: 1, logical: 1 },
-      { type: "allocate", seq_id: 0, block_id: 2, logical: 2 },
-      { type: "write", seq_id: 0, start: 0, num_tokens: 5 },
-      {
-        type: "cache",
-        seq_id: 0,
-        block_id: 0,
-        logical: 0,
-        block_hash: bytes("h0"),
-        parent_hash: null,
-        token_ids: [1, 2],
-      },
-      { type: "sample", seq_id: 0, token_id: 6 },
+      op.admit(0),
+      ...[0, 1, 2].map((block) => op.allocate(0, block, block)),
+      op.write(0, 0, 5),
+      op.cache(0, 0, 0, "h0", [1, 2]),
+      op.sample(0, 6),
     ],
     outputs: [{ seq_id: 0, token_id: 6, token_bytes: bytes("海").slice(0, 1), text: "", logprob: -0.5, top: [] }],
     timing: { at: 1.25, schedule: 0.01, prepare: 0.02, forward: 0.2, sample: 0.01 },
@@ -115,15 +95,8 @@ export function records() {
     index: 2,
     kind: "step",
     step: 2,
-    batch: [{ seq_id: 0, phase: "decode", start: 5, token_ids: [6], context_len: 6, samples: true }],
-    ops: [
-      { type: "write", seq_id: 0, start: 5, num_tokens: 1 },
-      { type: "sample", seq_id: 0, token_id: 7 },
-      { type: "free", seq_id: 0, block_id: 2, to: "front" },
-      { type: "free", seq_id: 0, block_id: 1, to: "front" },
-      { type: "free", seq_id: 0, block_id: 0, to: "back" },
-      { type: "finish", seq_id: 0, reason: "length" },
-    ],
+    batch: [op.entry(0, "decode", 5, [6])],
+    ops: [op.write(0, 5, 1), op.sample(0), op.free(0, 2, "front"), ...ENDED],
     outputs: [{ seq_id: 0, token_id: 7, token_bytes: bytes("海").slice(1), text: "海", logprob: -1, top: [] }],
     timing: { at: 1.35, forward: 0.08 },
     memory: MEMORY,
@@ -258,6 +231,9 @@ export const op = {
     samples: true,
   }),
 };
+
+/** seq 0 gives back blocks 1 and 0, of which the latter is cached, and finishes. */
+export const ENDED = [op.free(0, 1, "front"), op.free(0, 0, "back"), op.finish(0)];
 
 /** Records of one request of one token: its submission, then a step for each output, of which the last may finish it. */
 export const oneRequest = (outputs, { finishes }) =>

@@ -128,7 +128,7 @@ test("a grid holds every block and stays in its box", () => {
   }
 });
 
-test("an order has each block once, and colours say who holds what", () => {
+test("an order has each block once, and colours show its owner", () => {
   const columns = {
     ...Object.fromEntries(NAMES.map((name) => [name, new Int32Array(6)])),
     is_cached: new Uint8Array(6),

@@ -1,4 +1,4 @@
-// A watched server in figures: what its records add up to at any of them, and nothing where it said nothing.
+// A monitored server in figures: what its records add up to at any of them, and nothing where it said nothing.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

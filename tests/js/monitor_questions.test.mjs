@@ -1,4 +1,4 @@
-// What a watched server has cached for a prompt, and why nothing hits there: each verdict by a stream that says it.
+// What a monitored server has cached for a prompt, and why nothing hits there: each verdict by a stream that says it.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -54,7 +54,7 @@ test("one slot too far: the books agree, the weights are those of the key before
   assert.ok(layers[2].every((value) => value === null)); // not captured
 });
 
-test("no copy: one slot, two writers, and who wrote first reads the other's word", () => {
+test("no copy: one slot, two writers, and the first writer reads the other's token", () => {
   const logs = twins("no_copy_at_shared_write");
   const [first] = evidence.objections(logs[1], END);
   assert.deepEqual([first.step, first.rule, first.block_id], [2, "shared_write", 4]);

@@ -31,7 +31,7 @@ function at(logs, step) {
   show(player.shown);
   player.look(step);
   lanes.phase.value = "done";
-  lanes.asked.value = { prompts: ["a", "b"] };
+  lanes.wish.value = { prompts: ["a", "b"] };
   return scene.value;
 }
 

@@ -1,4 +1,4 @@
-// node observed_cache_dump.mjs FILE.kvtrace PROMPTS: what the page says of a watched server's log at each record, as JSON.
+// node observed_cache_dump.mjs FILE.kvtrace PROMPTS: what the page says of a monitored server's log at each record, as JSON.
 
 import { readFileSync } from "node:fs";
 

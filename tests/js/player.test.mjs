@@ -1,4 +1,4 @@
-// Who drives the page: whoever gives it back gives it to whom it was taken from.
+// The driver of the page: giving it back restores the driver before.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -36,7 +36,7 @@ test("a lesson that is over goes from beneath a race", () => {
   assert.equal(player.value, page);
 });
 
-test("a run goes from the stage with who put it there, whoever drives by then", () => {
+test("a run leaves the stage with its driver, also after a change of drivers", () => {
   for (const first of ["lesson", "race"]) {
     const [lesson, race] = [driver(), { ...driver(), shown: { ...own } }];
     const leave = first === "race" ? [takeOver(race), takeOver(lesson)] : [takeOver(lesson), takeOver(race)];
@@ -49,7 +49,7 @@ test("a run goes from the stage with who put it there, whoever drives by then", 
   }
 });
 
-test("who gives the page back and shows nothing leaves on the stage what others show", () => {
+test("a driver without a run of its own leaves the stage unchanged when it ends", () => {
   const [lesson, race] = [driver(), { ...driver(), shown: { ...own } }];
   const [leaveRace, leaveLesson] = [takeOver(race), takeOver(lesson)];
   show(race.shown);

@@ -68,49 +68,22 @@ test("a motion backwards passes the same places as forwards, in the other order"
   assert.equal(positionAt(6, 0, 1, EVEN), 0);
 });
 
+/** The motion between two places, each a record and where in it. */
+const between = ([from, at], [to, then]) => motionBetween({ index: from, at }, { index: to, at: then }, isStep);
+
 test("forward the next record is drawn from nothing; back the later one is drawn until it is gone", () => {
-  assert.deepEqual(motionBetween({ index: 4, at: 6 }, { index: 5, at: 6 }, isStep), {
-    index: 5,
-    from: 0,
-    to: 6,
-    ms: 900,
-  });
-  assert.deepEqual(motionBetween({ index: 5, at: 6 }, { index: 4, at: 6 }, isStep), {
-    index: 5,
-    from: 6,
-    to: 0,
-    ms: 900,
-  });
-  assert.deepEqual(motionBetween({ index: 5, at: 2 }, { index: 5, at: 3 }, isStep), {
-    index: 5,
-    from: 2,
-    to: 3,
-    ms: 350,
-  });
-  assert.deepEqual(motionBetween({ index: 5, at: 6 }, { index: 6, at: 1 }, isStep), {
-    index: 6,
-    from: 0,
-    to: 1,
-    ms: 350,
-  });
-  assert.equal(motionBetween({ index: 5, at: 6 }, { index: 7, at: 6 }, isStep), null); // farther than a step: at once
-  assert.equal(motionBetween({ index: 5, at: 6 }, { index: 4, at: 3 }, isStep), null);
+  assert.deepEqual(between([4, 6], [5, 6]), { index: 5, from: 0, to: 6, ms: 900 });
+  assert.deepEqual(between([5, 6], [4, 6]), { index: 5, from: 6, to: 0, ms: 900 });
+  assert.deepEqual(between([5, 2], [5, 3]), { index: 5, from: 2, to: 3, ms: 350 });
+  assert.deepEqual(between([5, 6], [6, 1]), { index: 6, from: 0, to: 1, ms: 350 });
+  assert.equal(between([5, 6], [7, 6]), null); // farther than a step: at once
+  assert.equal(between([5, 6], [4, 3]), null);
 });
 
 test("records that are not steps are passed over", () => {
-  assert.deepEqual(motionBetween({ index: -1, at: 6 }, { index: 1, at: 6 }, isStep), {
-    index: 1,
-    from: 0,
-    to: 6,
-    ms: 900,
-  });
-  assert.deepEqual(motionBetween({ index: 1, at: 6 }, { index: -1, at: 6 }, isStep), {
-    index: 1,
-    from: 6,
-    to: 0,
-    ms: 900,
-  });
-  assert.equal(motionBetween({ index: -1, at: 6 }, { index: 0, at: 6 }, isStep), null);
+  assert.deepEqual(between([-1, 6], [1, 6]), { index: 1, from: 0, to: 6, ms: 900 });
+  assert.deepEqual(between([1, 6], [-1, 6]), { index: 1, from: 6, to: 0, ms: 900 });
+  assert.equal(between([-1, 6], [0, 6]), null);
 });
 
 test("going back, the record drawn stays the later one until the motion ends; what was asked for is known at once", () => {
@@ -226,7 +199,7 @@ test("a new log is shown at once, whatever moved before", () => {
   assert.equal(store.state.value.index, 0);
 });
 
-test("who watches one phase is not woken by the others", () => {
+test("a subscriber of one phase is not called for the others", () => {
   let woken = { attend: 0, all: 0 };
   const stop = [
     effect(() => (moment.phase("attend"), (woken.attend += 1))),

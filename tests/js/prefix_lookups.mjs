@@ -9,14 +9,14 @@ import { wouldHit } from "../../static/js/core/prefix_hit.js";
 import { prefixTree } from "../../static/js/core/prefix_tree.js";
 import { apply, copyState } from "../../static/js/core/state.js";
 
-/** How many lookups of a log ended how (`asked`), and those that the page answers otherwise (`wrong`). */
+/** How many lookups of a log ended how (`verdicts`), and those that the page answers otherwise (`wrong`). */
 export function lookupsAgree(log) {
-  const [asked, ends, wrong] = [{}, {}, []];
+  const [verdicts, ends, wrong] = [{}, {}, []];
   log.records.forEach((record, index) => {
     if (!(record.ops ?? []).some((op) => op.type === "lookup")) return;
     apply(copyState(log.stateAt(index - 1)), record, (op, state) => {
       if (op.type !== "lookup") return;
-      asked[op.verdict] = (asked[op.verdict] ?? 0) + 1;
+      verdicts[op.verdict] = (verdicts[op.verdict] ?? 0) + 1;
       if (!["hit", "miss", "too_short"].includes(op.verdict)) return; // it did not look
       const { token_ids: tokens } = state.sequences.get(op.seq_id);
       const salt = contentsOf(log).saltOf(op.seq_id);
@@ -31,7 +31,7 @@ export function lookupsAgree(log) {
       if (!same) wrong.push({ record: index, op, found: { tokens: found.tokens, end: found.end, ids } });
     });
   });
-  return { asked, ends, wrong };
+  return { verdicts, ends, wrong };
 }
 
 if (process.argv[1]?.endsWith("prefix_lookups.mjs")) {

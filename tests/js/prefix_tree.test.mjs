@@ -10,7 +10,7 @@ import { TraceLog } from "../../static/js/core/log.js";
 import { branchesOf, rowsOf } from "../../static/js/core/prefix_branches.js";
 import { wouldHit } from "../../static/js/core/prefix_hit.js";
 import { prefixTree } from "../../static/js/core/prefix_tree.js";
-import { answer, asked } from "../../static/js/panels/prefix/ask.js";
+import { answer, queried } from "../../static/js/panels/prefix/ask.js";
 import { drawing, own } from "../../static/js/state/store.js";
 import { evicted, hybrid, logOf, reused, shared } from "./histories.mjs";
 import { bytes, op } from "./log_builder.mjs";
@@ -52,7 +52,7 @@ for (const path of TRACES)
       assert.equal(sum("reusable"), cached.length - sum("held"));
       for (const { blocks, content, parent, children } of trees.flatMap(all)) {
         for (const block of blocks) {
-          // of a watched server's larger blocks, and of those of which it said them later, the state has none
+          // of a monitored server's larger blocks, and of those of which it said them later, the state has none
           const isUnsaid = log.header.observed && !block.token_ids.length;
           if (!isUnsaid) assert.deepEqual(block.token_ids, content.tokens);
           assert.equal(hashKey(block.block_hash), content.hash);
@@ -73,9 +73,9 @@ for (const path of TRACES)
 
 for (const path of TRACES)
   test(`who would hit in ${path} is who hit`, () => {
-    const { asked, wrong } = lookupsAgree(read(path));
+    const { verdicts, wrong } = lookupsAgree(read(path));
     assert.deepEqual(wrong, []);
-    if (path.includes("prefix")) assert.ok(asked.hit > 0);
+    if (path.includes("prefix")) assert.ok(verdicts.hit > 0);
   });
 
 test("two that begin alike share a block, which is held by both", () => {
@@ -85,7 +85,7 @@ test("two that begin alike share a block, which is held by both", () => {
   assert.deepEqual([root.kind, root.refs, root.blocks[0].block_id, root.findable], ["held", 2, 0, true]);
 });
 
-test("what nobody holds is reusable until it is evicted, and then says where it went", () => {
+test("content without owners is reusable until it is evicted, and then shows its eviction", () => {
   assert.equal(treeAt(reused(), 1).roots[0].kind, "reusable");
   const log = evicted();
   const after = log.stateAt(3);
@@ -192,7 +192,7 @@ test("no hit is predicted where a head or layer is off", () => {
     Object.assign(log.header.engine, { ablate });
     own.log.value = log;
     own.numRecords.value = log.length;
-    asked.value = { text: "a", tokens: [1, 2, 5] };
+    queried.value = { text: "a", tokens: [1, 2, 5] };
     return [0, 1, 2].map((index) => {
       drawing.value = index;
       return answer.value?.way.length ?? null;

@@ -35,7 +35,7 @@ test("an untouched box offers a prompt in the reader's language", () => {
   assert.deepEqual([draft.value, draftIsSent.value], ["春江潮水连海平，海上明月共潮生。", false]);
 });
 
-test("who comes to a run that has begun finds its own prompt, which no step sends again", () => {
+test("a visitor of a started run finds its prompt in the box, which no step sends again", () => {
   shows(["Once", " upon", " a", " time"]);
   assert.deepEqual([draft.value, draftIsSent.value], ["Once upon a time", true]);
   speak("zh");

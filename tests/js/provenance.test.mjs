@@ -120,7 +120,7 @@ test("an evicted block: whose allocation took it, which hash went, whose it was 
   assert.equal(of(decided, "decision").block, 0);
 });
 
-test("a freed block says who gave it back, to which end, and why", () => {
+test("a freed block shows its last owner, the end of the queue, and the reason", () => {
   const chain = provenanceOf(reused(), 1, { block: 1 });
   assert.deepEqual(kinds(chain), ["block", "decision", "freed", "life", "bytes"]);
   assert.deepEqual([of(chain, "freed").to, of(chain, "freed").why, of(chain, "block").place], ["front", "finish", 1]);

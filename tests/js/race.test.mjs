@@ -290,7 +290,7 @@ function shown(logs, step, phase) {
 test("the sentence counts what each step computed", () => {
   const said = (step, logs = lanesOf(), phase = "ready") => raceSentence(shown(logs, step, phase));
   assert.equal(said(0), "All three have the prompt: 3 tokens. Nothing is computed yet.");
-  assert.equal(said(1), "Step 1: nobody has a cache yet, so all three computed the prompt’s 3 tokens; all chose “t7”.");
+  assert.equal(said(1), "Step 1: none has a cache yet, so all three computed the prompt’s 3 tokens; all chose “t7”.");
   // the third step has 3 + 2 tokens, of which the cache has all but the newest
   assert.equal(
     said(3),

@@ -52,7 +52,7 @@ test("a released position has no slot, but what was computed is still told", () 
   assert.deepEqual(of(provenanceOf(log, 1, { seq: 0 }), "blocks").blocks, [1, 2]);
 });
 
-test("the block says who let it go and why", () => {
+test("the block shows the sequence that released it and the reason", () => {
   const log = released();
   const freed = of(provenanceOf(log, 1, { block: 0 }), "freed");
   assert.deepEqual([freed.seq, freed.to, freed.why], [0, "back", "window"]);

@@ -99,7 +99,7 @@ test("a prompt of one's own makes it one's own run, which a reset does not make 
   assert.equal(draft.value, "sea");
 });
 
-test("somebody else's reset ends the scene", async () => {
+test("a reset by another page ends the scene", async () => {
   await live("D");
   settings.scene.value = "twice";
   socket.handlers.reset({ theater: "D", epoch: 1, header: header(), num_records: 0 });

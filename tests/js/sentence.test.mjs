@@ -103,7 +103,7 @@ test("every sub-step of a plain telling is in words that need no other", () => {
     "This step computes one token for each running sequence: 1.",
     "No new block is needed: there is room in block 2.",
     "From “海 1/2” the model made a query, a key and a value, in each of its 1 layer.",
-    "The new key and value went to block 2, slot 1. The query is not kept: nobody asks it again.",
+    "The new key and value went to block 2, slot 1. The query is not kept: no later step reads it.",
     "The query of “海 1/2” was compared with 6 keys, in 3 blocks: the better a key fits, the more of its value is read.",
   ]);
 });

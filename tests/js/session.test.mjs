@@ -55,7 +55,7 @@ test("of two runs that were asked for, the later one is followed, whichever is a
   assert.deepEqual([settings.recording.value, store.numRecords.value], ["rec-small", 2]);
 });
 
-test("who stays with the run that is there is not taken away by one that was asked for before", async () => {
+test("a viewer of the current run is not moved to one requested before", async () => {
   await following(2);
   const away = session.watch("rec-1");
   assert.equal(await session.watch("T"), true);
@@ -64,7 +64,7 @@ test("who stays with the run that is there is not taken away by one that was ask
   assert.deepEqual([settings.theater.value, settings.recording.value, store.numRecords.value], ["T", null, 2]);
 });
 
-test("a run that was overtaken is left: nobody here will ever look at it", async () => {
+test("a run that was superseded is left, since this page will not show it", async () => {
   await following(1);
   const anew = session.startAnew();
   const joined1 = session.watch("U");
@@ -144,7 +144,7 @@ test("a run that came by a link is not driven before its reader has said so", as
   assert.equal(asksForControl.value, false);
 });
 
-test("a WebSocket that nobody answers is followed by polling, and by a WebSocket again if that is not answered", async () => {
+test("a WebSocket without an answer is followed by polling, and by a WebSocket again if that is not answered", async () => {
   await following(1);
   const { opts } = socket.io;
   const ways = [opts.transports.join()];

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,14 @@ from engine.model.recompute import recompute_sequence
 from engine.trace.check import check
 from engine.trace.operations import Lookup, Op, Preempt, SwapIn
 from tests.causal_types import causal_config, causal_model
+from tests.js.node_run import node_output
 from tests.unit.engine.answered import SAMPLING, config, prompts
-from tools.node import node
 
-ROOT = Path(__file__).parents[2]
 WIDTHS: dict[str, Any] = {"num_global_key_value_heads": 1, "attention_k_eq_v": True}
 
 
 def drawn(model: LoadedModel, path: Path, **settings: Any) -> tuple[dict[str, Any], list[Op]]:
-    """Serve the prompts twice with everything captured; what the page draws of it, and the operations."""
+    """Serve the prompts twice with everything captured; return the page's drawing of it, and the operations."""
     capture = CaptureRequest(budget_bytes=1 << 30, dtype="float32")
     ops: list[Op] = []
     with Engine(model, config(**settings), log_path=path, capture=capture) as engine:
@@ -47,10 +45,7 @@ def drawn(model: LoadedModel, path: Path, **settings: Any) -> tuple[dict[str, An
     }
     wanted = path.with_suffix(".json")
     wanted.write_text(json.dumps(expected), encoding="utf-8")
-    command = [node(), str(ROOT / "tests/js/drawn_dump.mjs"), str(path), str(wanted)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(node_output("drawn_dump.mjs", path, wanted, seconds=300))
     return found, ops
 
 

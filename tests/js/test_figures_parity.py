@@ -1,7 +1,6 @@
-"""The figures that the page derives from a log are Python's: latencies, keys, bytes, waste, hit rates, reasons."""
+"""The page derives the same figures from a log as Python: latencies, keys, bytes, waste, hit rates, reasons."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -20,9 +19,9 @@ from engine.trace.log import TraceReader
 from engine.trace.operations import Admit, Allocate, Free
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import State, memory_figures
+from tests.js.node_run import node_output
 from tests.paused import write_paused
 from tests.unit.engine.runs import CONFIGS, POLICIES, run
-from tools.node import node
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("tests/golden", "static/recordings", "tests/js/museum")
@@ -48,10 +47,7 @@ def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @cache
 def page(path: Path | None) -> dict[str, Any]:
     """Return what the page derives from a file."""
-    command = [node(), str(ROOT / "tests/js/figures_dump.mjs"), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return cast(dict[str, Any], json.loads(done.stdout))
+    return cast(dict[str, Any], json.loads(node_output("figures_dump.mjs", path)))
 
 
 def records(log: TraceReader) -> list[StepRecord]:
@@ -78,7 +74,7 @@ def figures_of(log: TraceReader) -> dict[int, SequenceFigures]:
 
 
 def test_latencies_of_every_sequence(log: TraceReader) -> None:
-    """TTFT and the time to the last token as Python reads them; TPOT = (last - first) / (tokens - 1)."""
+    """Python's TTFT and time to the last token are compared; TPOT = (last - first) / (tokens - 1)."""
     mine = figures_of(log)
     assert {row["seq"] for row in page(log.path)["sequences"]} == set(mine)
     for row in page(log.path)["sequences"]:
@@ -95,7 +91,9 @@ def test_latencies_of_every_sequence(log: TraceReader) -> None:
 
 
 def test_waiting_times(log: TraceReader) -> None:
-    """From the end of the record that submitted it to the beginning of the one that admitted it first."""
+    """A request waits from the end of the record that submitted it to the beginning of the one that first
+    admitted it.
+    """
     if len(log.header.instances) > 1:
         return  # its parts wait on several instances: tests/unit/trace/test_parts.py
     ends, clock = [], 0.0
@@ -144,7 +142,7 @@ def test_goodput(log: TraceReader) -> None:
 
 
 def waited(wait: Wait | None) -> dict[str, Any] | None:
-    """A wait as the page has it."""
+    """Return a wait in the page's form."""
     if wait is None:
         return None
     last = wait.last and {name: getattr(wait.last, name) for name in ("reason", "needed", "available")}
@@ -164,7 +162,7 @@ def test_the_story_of_every_sequence(log: TraceReader) -> None:
 
 
 def theirs_of(wait: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A wait of the page, whose last refusal has its type with it."""
+    """Return a wait of the page, with the type of its last refusal."""
     if wait is None or wait["last"] is None:
         return wait
     return {**wait, "last": {name: wait["last"][name] for name in ("reason", "needed", "available")}}
@@ -180,7 +178,7 @@ def policy_of(header: Header) -> WindowPolicy | None:
 
 
 def seen_by(reach: AttentionSpan, query: int) -> list[int]:
-    """The sinks, and the window's last keys up to the query."""
+    """Return the visible keys: the sinks, and the window up to the query."""
     first = 0 if reach.window is None else max(0, query - reach.window + 1)
     return [*range(min(reach.sinks, first)), *range(first, query + 1)]
 
@@ -210,7 +208,7 @@ def test_the_terms_of_a_tokens_bytes(log: TraceReader) -> None:
 
 
 def reserved(header: Header, state: State) -> tuple[int, int]:
-    """Slots of the running sequences if each had max_model_len, and if each had what it may come to."""
+    """Return the slots of the running sequences, each with max_model_len, and each with its own maximum."""
     each = int(header.engine["max_model_len"] or 0)
     running = [state.sequences[seq_id] for seq_id in state.running]
     return len(running) * each, sum(min(s.num_prompt_tokens + s.max_tokens, each) for s in running)
@@ -244,7 +242,7 @@ def test_the_seconds_and_the_work_of_every_step(log: TraceReader) -> None:
 
 
 def test_reasons_that_an_older_log_leaves_to_be_guessed(log: TraceReader) -> None:
-    """Where the log says the reason, the guess from what stands beside it is the same."""
+    """The reason derived from the other operations equals the logged one in logs that have it."""
     for record, found in zip(records(log), page(log.path)["records"], strict=True):
         reasons = [op.reason for op in record.ops if isinstance(op, Allocate | Free)]
         for mine, theirs in zip(reasons, found["reasons"], strict=True):

@@ -1,7 +1,6 @@
-"""Python and the page tell every operation of a log in the same words, in every register and language."""
+"""Python and the page describe every operation of a log in the same words, in every register and language."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import get_args
 
@@ -9,7 +8,7 @@ import pytest
 
 from engine.trace.log import TraceReader
 from engine.trace.messages import Context, Register, Voice
-from tools.node import node
+from tests.js.node_run import node_output
 
 ROOT = Path(__file__).parents[2]
 TRACES = [
@@ -20,13 +19,10 @@ TRACES = [
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
 def test_the_page_says_what_python_says(path: Path) -> None:
-    done = subprocess.run(
-        [node(), ROOT / "tests/js/messages_dump.mjs", path], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
+    printed = node_output("messages_dump.mjs", path)
     voices = [Voice(language) for language in ("en", "zh")]
     with TraceReader(path) as log:
-        for index, line in enumerate(done.stdout.splitlines(), start=0):
+        for index, line in enumerate(printed.splitlines(), start=0):
             record = log.record(index)
             contexts = [Context(header=log.header, record=record, place=place) for place in range(len(record.ops))]
             assert json.loads(line) == [

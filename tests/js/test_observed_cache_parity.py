@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from engine.trace.log import TraceReader
 from engine.trace.log_index.log_index import LogIndex
 from engine.trace.log_index.make import make
 from engine.trace.log_index.prefixes import prefixes
+from tests.js.node_run import node_output
 from tests.unit.monitor.publisher import message, removed, stored
-from tools.node import node
 
 ROOT = Path(__file__).parents[2]
 SIZE, TOKENS = 2, 3  # few tokens, so that prompts share beginnings
@@ -25,7 +24,7 @@ SALTS = (None, None, [["tenant"]], [["other"]])
 
 
 def chance_log(path: Path, seed: int) -> None:
-    """Two ranks that store, name again, remove, lose messages, restart, and say numbers."""
+    """Write a random log of two ranks that store, rename, remove, lose messages, restart, and report numbers."""
     draw, clock = random.Random(seed), iter(range(1 << 20))
     header = header_of(model="m", source="vLLM", block_size=SIZE, num_blocks=40, events=["tcp://a:1", "tcp://a:2"])
     observed = ObservedLog(header, path, clock=lambda: next(clock) / 8)
@@ -63,15 +62,15 @@ def chance_log(path: Path, seed: int) -> None:
 
 
 def in_order(report: dict[str, Any]) -> dict[str, Any]:
-    """Families of the same size have no order."""
+    """Sort families of equal size, whose order is undefined."""
     families = sorted(report["families"], key=lambda one: (-one["count"], json.dumps(one, sort_keys=True)))
     lacking = sorted(report["again"]["lacking"], key=lambda one: one["group"])
     return {**report, "families": families, "again": {**report["again"], "lacking": lacking}}
 
 
 def by_size(tree: dict[str, Any]) -> list[Any]:
-    """A prefix tree. Branches of the same size have no order, their names are the builder's own, and only the log index
-    counts as a use what happens to a content in a tier.
+    """Return a prefix tree without the order of equal branches and without names. Only the log index counts events in a
+    tier as uses.
     """
     own = {"id", "parent", "num_more", "used_in"}
     branches = [{key: value for key, value in one.items() if key not in own} for one in tree["branches"]]
@@ -85,15 +84,13 @@ def test_it_is_said_alike_at_every_record(seed: int | None, tmp_path: Path) -> N
         chance_log(path, seed)
     draw = random.Random(seed)
     prompts = [list(range(100)), *([draw.randrange(TOKENS) for _ in range(2 * SIZE + 1)] for _ in range(12))]
-    command = [node(), str(ROOT / "tests/js/observed_cache_dump.mjs"), str(path), json.dumps(prompts)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
+    printed = node_output("observed_cache_dump.mjs", path, json.dumps(prompts))
     with TraceReader(path) as log:
         make(log, tmp_path / "a.survey")
         log_index = LogIndex(tmp_path / "a.survey", log)
         observed_cache, groups = log_index.observed_cache, geometry(log.header)[1]
         ranks, restored, links = range(observed_cache.num_ranks), 0, 0
-        for index, page in enumerate(json.loads(done.stdout), -1):
+        for index, page in enumerate(json.loads(printed), -1):
             for rank in ranks:
                 report = msgspec.to_builtins(observed_cache.report(log, rank, index))
                 assert in_order(json.loads(json.dumps(report))) == in_order(page["said"][rank]), (index, rank)

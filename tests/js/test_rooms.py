@@ -1,4 +1,4 @@
-"""The floor plan of `static/js`: which room may import which, and that a file stays one that can be read at once."""
+"""Import rules of `static/js`: which folder may import which, and the limit on a file's length."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def room_of(name: str) -> str:
 
 
 def imports(types: bool = True) -> Iterator[tuple[str, str]]:
-    """(module, imported module), both below static/js. `types`: also those that a comment imports a type from."""
+    """Yield pairs (module, imported module) below static/js. `types`: include imports of types in comments."""
     for path in sorted(JS.rglob("*.js")):
         name = path.relative_to(JS).as_posix()
         text = path.read_text(encoding="utf-8")
@@ -47,7 +47,7 @@ def imports(types: bool = True) -> Iterator[tuple[str, str]]:
 
 
 def objection_to(importer: str, imported: str) -> str | None:
-    """Why `importer` may not import `imported`; None: it may."""
+    """Return why `importer` may not import `imported`, or None if it may."""
     above, below = room_of(importer), room_of(imported)
     if not any((JS / imported).with_suffix(suffix).is_file() for suffix in (".js", ".d.ts")):
         return "there is no such file"
@@ -101,7 +101,7 @@ def test_no_circle_of_imports() -> None:
 
 
 def too_much_at_once(path: Path) -> list[str]:
-    """Lines that are too long, and the file where it has too many."""
+    """Return lines that are too long, and the file if it has too many lines."""
     name = path.relative_to(JS).as_posix()
     lines = path.read_text(encoding="utf-8").splitlines()
     found = [f"{name}:{number}" for number, line in enumerate(lines, 1) if len(line) > MAX_COLUMNS]
@@ -127,7 +127,7 @@ def test_jsdoc_imports_its_types_and_begins_tags_below_its_text() -> None:
 
 
 def late_focus(text: str) -> list[int]:
-    """Lines of effects after painting that move the focus."""
+    """Return lines that move the focus in effects after painting."""
     found = []
     for start in (match.end() for match in re.finditer(r"\buseEffect\(", text)):
         depth, end = 1, start
@@ -139,8 +139,8 @@ def late_focus(text: str) -> list[int]:
     return found
 
 
-def test_focus_moves_before_anybody_can_type() -> None:
-    """A focus that moves after the first painting takes the keyboard from what is being typed elsewhere by then."""
+def test_focus_moves_before_the_first_paint() -> None:
+    """Moving the focus after the first paint would interrupt typing elsewhere."""
     found = {path.relative_to(JS).as_posix(): late_focus(path.read_text("utf-8")) for path in sorted(JS.rglob("*.js"))}
     assert {name: lines for name, lines in found.items() if lines} == {}
 
@@ -153,7 +153,7 @@ NUMBER_INPUTS = {"kit/inputs.js", "panels/transport/jump.js"}  # the jump goes t
 
 
 def test_numbers_are_entered_in_the_shared_input() -> None:
-    """It states its bounds and takes nothing out of them."""
+    """The shared input states its bounds and rejects values outside them."""
     found = {path.relative_to(JS).as_posix() for path in JS.rglob("*.js") if 'type="number"' in path.read_text("utf-8")}
     assert found == NUMBER_INPUTS
 
@@ -162,8 +162,8 @@ _EXPORT = re.compile(r"^export (?:async )?(?:function\*?|const|let|class) (\w+|\
 
 
 def unused_exports(modules: dict[str, str], others: str = "") -> list[str]:
-    """Exported names that no importing module has a word for. `modules`: texts by path; `others`: of what else may name
-    a module and what it exports.
+    """Return exported names that no importing module mentions. `modules`: texts by path; `others`: further texts that
+    may mention them.
     """
     words = {name: set(re.findall(r"\w+", text)) for name, text in modules.items()}
     named = {"Panel", *re.findall(r"\w+", others)}  # kit/lazy.js loads a panel by this name
@@ -199,6 +199,6 @@ def test_an_unused_export_is_found() -> None:
 
 
 def test_no_style_is_newer_than_the_browsers_that_are_promised() -> None:
-    """`light-dark()` came after Chrome 120 and Safari 16.4 (docs/reference/compatibility.md)."""
+    """`light-dark()` is newer than Chrome 120 and Safari 16.4 (docs/reference/compatibility.md)."""
     styles = [*(ROOT / "templates").rglob("*.css"), *(ROOT / "static" / "css").rglob("*.css")]
     assert styles and not [style.name for style in styles if "light-dark(" in style.read_text(encoding="utf-8")]

@@ -1,8 +1,7 @@
-"""The sentence that a scene ends with is what its run proves: the page's figures are those of the engine's records."""
+"""The final sentence of a scene holds for its run: the page's figures equal those of the engine's records."""
 
 import json
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ from app.scenes.scene_texts import languages, prompts_of, scene_texts
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.trace.operations import Copy, Finish, Fork, Preempt, Release, Submit
+from tests.js.node_run import node_output
 from tests.scene_runs import Played, play, scene
-from tools.node import node
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +32,7 @@ def page_on(path: Path, scene_id: str, language: str) -> dict[str, Any]:
     """
     preset = scene(scene_id)
     end = scene_texts("presets", preset)["end"][language]
-    command = [node(), ROOT / "tests/js/scene_dump.mjs", path, str(preset.seq or 0), end]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(node_output("scene_dump.mjs", path, preset.seq or 0, end))
     return found
 
 
@@ -47,7 +41,7 @@ def entries(played: Played, seq_id: int) -> list[Any]:
 
 
 def expected(played: Played, scene_id: str, language: str, size: int) -> dict[str, int]:
-    """The figures again, from the engine's records."""
+    """Return the figures from the engine's records."""
     seq = scene(scene_id).seq or 0
     everybody = sorted({entry.seq_id for record in played.steps for entry in record.batch})
     again = 0

@@ -1,7 +1,6 @@
 """Python's reducer and the browser's reach the same state from the same bytes, record by record."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,10 +12,10 @@ from engine.trace.check import check
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.operations import Op
 from engine.trace.state import memory_figures
+from tests.js.node_run import node_output
 from tests.unit.cluster.clusters import log_of_everything
 from tests.unit.connector.pair import both_logs
 from tests.unit.engine.runs import CONFIGS, POLICIES, run, tiny_llama
-from tools.node import node
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,7 +67,7 @@ def test_the_browsers_state_equals_pythons_after_every_record_of_a_golden_trace(
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_a_golden_trace_still_says_what_its_writer_measured(path: Path) -> None:
-    """Each record carries the cache manager's own figures of that moment: folding the operations must give them."""
+    """Each record has the cache manager's own figures, which folding the operations must reproduce."""
     with TraceReader(path) as reader:
         assert reader.damage is None and len(reader) > 0
         for index in range(len(reader)):
@@ -99,11 +98,7 @@ def forgetting(source: Path, target: Path, kept: int) -> Path:
 
 
 def same_states(path: Path) -> None:
-    done = subprocess.run(
-        [node(), ROOT / "tests/js/state_dump.mjs", path], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    theirs = [json.loads(line) for line in done.stdout.splitlines()]
+    theirs = [json.loads(line) for line in node_output("state_dump.mjs", path).splitlines()]
     with TraceReader(path) as reader:
         assert len(theirs) == len(reader)
         for index, state in enumerate(theirs):
@@ -111,7 +106,7 @@ def same_states(path: Path) -> None:
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it: bytes as lowercase hex, map keys as text."""
+    """Return a state as JSON has it: bytes as lowercase hex, map keys as text."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, msgspec.Struct):

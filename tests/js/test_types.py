@@ -1,4 +1,4 @@
-"""The page's types: JSDoc held by a type checker in strict mode, against the trace's types as Python has them."""
+"""Strict type check of the page's JSDoc, against the trace's types generated from Python."""
 
 import subprocess
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_the_page_has_no_type_errors() -> None:
 
 
 def test_a_field_that_a_record_does_not_have_is_an_error(tmp_path: Path) -> None:
-    """The guard of the guard: with a field renamed in Python, what reads the old name breaks the check."""
+    """Renaming a field in Python makes the check fail for each reader of the old name."""
     types = (ROOT / "static/js/core/trace.d.ts").read_text()
     core = tmp_path / "core"
     core.mkdir()

@@ -33,59 +33,30 @@ const preempt = {
   num_computed_tokens: 6,
 };
 
+/** A step of so many seconds that chose a token for each of `ids`. */
+const step = (number, seconds, ids, { ops, batch }) => ({
+  ...{ kind: "step", step: number, seconds, ops, batch },
+  outputs: ids.map((seq_id) => ({ seq_id, token_id: 1 })),
+});
+
 /** Two requests; the second waits, is computed in two chunks, is preempted and comes back over 4 cached tokens. */
 const RECORDS = [
   { kind: "submit", step: 0, ops: [submit(0, 5), submit(1, 6)] },
-  {
-    kind: "step",
-    step: 1,
+  step(1, 5, [0], {
     ops: [admit(0), { type: "defer", seq_id: 1, reason: "token_budget", needed: 1, available: 0 }],
     batch: [entry(0, "prefill", 0, 5)],
-    outputs: [{ seq_id: 0, token_id: 1 }],
-    seconds: 5,
-  },
-  {
-    kind: "step",
-    step: 2,
-    ops: [admit(1)],
-    batch: [entry(0, "decode", 5, 1), entry(1, "prefill", 0, 4)],
-    outputs: [{ seq_id: 0, token_id: 1 }],
-    seconds: 3,
-  },
-  {
-    kind: "step",
-    step: 3,
-    ops: [],
-    batch: [entry(0, "decode", 6, 1), entry(1, "prefill", 4, 2)],
-    outputs: [
-      { seq_id: 0, token_id: 1 },
-      { seq_id: 1, token_id: 1 },
-    ],
-    seconds: 2,
-  },
-  {
-    kind: "step",
-    step: 4,
-    ops: [preempt],
-    batch: [entry(0, "decode", 7, 1)],
-    outputs: [{ seq_id: 0, token_id: 1 }],
-    seconds: 1,
-  },
-  {
-    kind: "step",
-    step: 5,
+  }),
+  step(2, 3, [0], { ops: [admit(1)], batch: [entry(0, "decode", 5, 1), entry(1, "prefill", 0, 4)] }),
+  step(3, 2, [0, 1], { ops: [], batch: [entry(0, "decode", 6, 1), entry(1, "prefill", 4, 2)] }),
+  step(4, 1, [0], { ops: [preempt], batch: [entry(0, "decode", 7, 1)] }),
+  step(5, 4, [0, 1], {
     ops: [
       { type: "lookup", seq_id: 1, verdict: "hit", num_tokens: 7, num_hit_tokens: 4, block_ids: [3] },
       admit(1, 4, true),
       { type: "finish", seq_id: 0, reason: "length" },
     ],
     batch: [entry(0, "decode", 8, 1), entry(1, "prefill", 4, 3)],
-    outputs: [
-      { seq_id: 0, token_id: 1 },
-      { seq_id: 1, token_id: 1 },
-    ],
-    seconds: 4,
-  },
+  }),
   { kind: "submit", step: 5, ops: [submit(2, 3)] },
   { kind: "abort", step: 5, ops: [{ type: "finish", seq_id: 2, reason: "abort" }] },
 ].map((record, index) => ({ ...record, index, timing: { forward: record.seconds ?? 0 } }));

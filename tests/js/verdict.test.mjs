@@ -52,7 +52,7 @@ test("the largest difference of a kind that counts, and the pool that goes with 
   speak("en");
 });
 
-test("who has more of it is named first, and the settings are told of that one", () => {
+test("the cache with the longer prefix is named first, with its settings", () => {
   const settings = [
     { name: "max_num_seqs", a: 8, b: 4 },
     { name: "enable_prefix_caching", a: true, b: false },

@@ -46,7 +46,7 @@ TOKENIZER = "kvtheater/bundled"
 
 
 def scaled(most: int | None) -> Iterator[dict[str, Any]]:
-    """The rows of the trace that our model can hold, `most` of them."""
+    """Yield at most `most` rows of the trace that fit our model."""
     with TRACE.open(encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     for row in rows:
@@ -74,7 +74,7 @@ def tokenizer_cache(folder: Path) -> dict[str, str]:
 
 
 def replay(bin: Path, port: int, folder: Path, most: int | None) -> None:
-    """Run aiperf; what it found lies in `folder` then."""
+    """Run aiperf; its results are in `folder` afterwards."""
     trace = folder / "trace.jsonl"
     trace.write_text("".join(json.dumps(row) + "\n" for row in scaled(most)))
     command = [str(bin / "aiperf"), "profile", "--model", "bundled", "--endpoint-type", "chat", "--streaming"]
@@ -91,7 +91,7 @@ def replay(bin: Path, port: int, folder: Path, most: int | None) -> None:
 
 
 def compared(folder: Path) -> dict[str, Any]:
-    """aiperf's records beside the log's, in milliseconds."""
+    """Return aiperf's records beside the log's, in milliseconds."""
     log = logged_requests(folder / "api.kvtrace")
     heads = _heads(folder / "access.jsonl")
     metrics = {one["metadata"]["x_request_id"]: one["metrics"] for one in _lines(folder / "profile_export.jsonl")}
@@ -163,7 +163,9 @@ def _warm(port: int) -> None:
 
 
 def _heads(path: Path) -> dict[str, float]:
-    """By request id, when the server had a request's head: seconds since 1970, to the millisecond."""
+    """Return the time at which the server had each request's head, by request id: seconds since 1970, to the
+    millisecond.
+    """
     return {
         line["request_id"]: datetime.fromisoformat(line["time"]).timestamp()
         for line in _lines(path)

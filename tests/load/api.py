@@ -35,14 +35,14 @@ BLOCKS_EACH = 8  # of 16 tokens: a prompt of the load and its answer
 
 
 class Bare(Running):
-    """The engine alone."""
+    """Bare engine in its own process."""
 
     def __init__(self, clients: int, num_blocks: int, compiled: bool) -> None:
         what = ["tests.load.api_bare", str(clients), str(num_blocks), *(["compiled"] if compiled else [])]
         super().__init__(what, stdin=subprocess.PIPE)
 
     def turn(self, seconds: float) -> dict[str, Any]:
-        """Tokens a second, and milliseconds of the processor a token."""
+        """Return tokens per second, and CPU milliseconds per token."""
         assert self.process.stdin is not None
         turn = Turn(self)
         self.process.stdin.write(f"{seconds}\n")
@@ -52,7 +52,7 @@ class Bare(Running):
 
 
 def _sums(server: Server, folder: Path) -> list[str]:
-    """In which figures clients, log and metrics differ, when nothing is under way any more."""
+    """Return the figures in which clients, log and metrics differ once no request is in flight."""
     end = time.monotonic() + IDLE_SECONDS
     while not server.is_idle():
         if time.monotonic() > end:

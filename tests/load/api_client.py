@@ -66,7 +66,7 @@ async def client(port: int, number: int, end: float, leaves: float, rng: random.
 
 
 async def _read(reader: asyncio.StreamReader, began: float, leaves_after: int | None, seen: Seen) -> bool:
-    """An answer to its end. False: the connection is of no more use."""
+    """Read an answer to its end. Returns False if the connection cannot be used further."""
     status = await reader.readuntil(b"\r\n\r\n")
     if b" 200 " not in status[:20]:
         seen.errors.append(status[:60].decode("latin-1"))

@@ -20,12 +20,12 @@ class Logged(Struct, kw_only=True):
 
     @property
     def ttft(self) -> float | None:
-        """As `vllm:time_to_first_token_seconds` has it."""
+        """Return the time to the first token as `vllm:time_to_first_token_seconds` defines it."""
         return None if self.first is None else self.first - self.arrival
 
 
 def logged_requests(path: Path) -> dict[str, Logged]:
-    """By request id, of requests with one sequence each."""
+    """Return the requests that have one sequence each, by request id."""
     found: dict[str, Logged] = {}
     of_sequence: dict[int, Logged] = {}
     with TraceReader(path) as log:

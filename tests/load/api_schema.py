@@ -1,4 +1,4 @@
-"""Bodies made from OpenAI's own schema, right and wrong ones, sent to the API: none may make it fail.
+"""Fuzz the API with bodies generated from OpenAI's own schema, valid and invalid: none may cause a 5xx.
 
 Usage: python -m tests.load.api_schema URL CASES [SEED]
 The schema is the one that llm-comply brings; Schemathesis makes bodies of it and looks for a 5xx. (It knows no streams
@@ -35,7 +35,7 @@ MESSAGE = {
 
 
 def restricted(schema: dict[str, Any], model: str, only_implemented: bool) -> dict[str, Any]:
-    """The schema of these endpoints alone, for one model; with the fields that are implemented, or with all."""
+    """Return the schema of these endpoints for one model, with the implemented fields only, or with all."""
     schema = copy.deepcopy(schema)
     paths = {path: {method: schema["paths"][path][method] for method in ENDPOINTS[path]} for path in ENDPOINTS}
     bodies = schema["components"]["schemas"]

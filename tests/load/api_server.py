@@ -1,4 +1,4 @@
-"""Processes under load, and what they take; the server of the API among them."""
+"""Processes under load, including the server of the API, and their resource use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def busy_seconds() -> float:
-    """Processor seconds of the whole machine so far that were not idle."""
+    """Return the CPU seconds of the whole machine so far that were not idle."""
     ticks = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]))
     return (sum(ticks[:3]) + sum(ticks[5:8])) / TICK  # all but idle, waiting for a disk, and guests (count as users)
 
@@ -30,7 +30,7 @@ class Turn:
         self._began, self._busy, self._cpu = time.monotonic(), busy_seconds(), running.cpu_seconds
 
     def over(self, tokens: int, others_cpu: float = 0.0) -> dict[str, float]:
-        """`others_cpu`: processor seconds of what belongs to the measurement as well."""
+        """Return the shares. `others_cpu`: CPU seconds of other processes of the measurement."""
         seconds, cpu = time.monotonic() - self._began, self._running.cpu_seconds - self._cpu
         return {
             "cpu_ms_per_token": cpu / tokens * 1e3,
@@ -50,25 +50,25 @@ class Running:
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor seconds so far."""
+        """Return the CPU seconds so far."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / TICK
 
     @property
     def resident_mib(self) -> float:
-        """Memory that it has now."""
+        """Return the current resident memory."""
         found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text())
         assert found is not None
         return int(found[1]) / 1024
 
     def end(self) -> None:
-        """Ask it to end, and wait."""
+        """Terminate the process, and wait."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(30)
 
 
 class Server(Running):
-    """`kvtheater serve --api`, of the bundled model."""
+    """`kvtheater serve --api` with the bundled model."""
 
     def __init__(self, clients: int, num_blocks: int, compiled: bool, data: str, options: list[str]) -> None:
         self._clients = clients
@@ -90,7 +90,7 @@ class Server(Running):
             time.sleep(0.5)
 
     def turn(self, seconds: float, leaves: float, seed: int) -> dict[str, Any]:
-        """As the bare engine's, and what the clients say."""
+        """Run the clients against the API; return their results and the server's costs."""
         turn, before = Turn(self), self._ttft()
         words = [str(each) for each in (self.port, self._clients, seconds, leaves, seed)]
         client = [sys.executable, "-m", "tests.load.api_client", *words]
@@ -111,16 +111,16 @@ class Server(Running):
         }
 
     def metrics(self) -> str:
-        """As Prometheus has them."""
+        """Return the metrics in Prometheus' text format."""
         return self._get("/metrics").decode()
 
     def is_idle(self) -> bool:
-        """Whether nothing is under way for the API."""
+        """Whether the API has no request in flight."""
         status = self._api()["status"]
         return not status["unfinished"] and not status["api"]["active"]
 
     def save_log(self, path: Path) -> None:
-        """The log of the API's theater, from its first run on.
+        """Save the log of the API's session, from its first run on.
 
         Raises:
             SystemExit: another run has begun since, because the log had become long.
@@ -131,7 +131,7 @@ class Server(Running):
         path.write_bytes(self._get(f"/api/theaters/{found['theater']}/trace"))
 
     def _api(self) -> dict[str, Any]:
-        """The API's theater."""
+        """Return the API's session."""
         listed = json.loads(self._get("/api/theaters"))["theaters"]
         found: dict[str, Any] = next(one for one in listed if one["name"] == "API")
         return found
@@ -142,12 +142,12 @@ class Server(Running):
         return body
 
     def _model(self) -> dict[str, Any]:
-        """The status of the model."""
+        """Return the status of the model."""
         found: dict[str, Any] = json.loads(self._get("/api/models"))["models"][0]["status"]
         return found
 
     def _ttft(self) -> list[float]:
-        """Seconds and requests so far, as the server's metrics have them."""
+        """Return seconds and requests so far, from the server's metrics."""
         text = self.metrics()
         name = "vllm:time_to_first_token_seconds"
         found = [re.search(rf"^{name}_{end}{{.*}} (\S+)$", text, re.MULTILINE) for end in ("sum", "count")]

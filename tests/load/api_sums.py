@@ -1,4 +1,4 @@
-"""Three tellings of one load added up: what its clients saw, what the log has, what /metrics says."""
+"""Consistency of a load's sums: the clients' counts, the log's, and those of /metrics."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -43,7 +43,7 @@ def differences(seen: Clients, log: Path, metrics: str) -> list[str]:
 
 
 def _of_log(path: Path) -> dict[str, float]:
-    """By name; what the pool holds at the end, too."""
+    """Return the sums of a log by name, including the contents of the pool at the end."""
     found: dict[str, float] = defaultdict(float)
     admitted: set[int] = set()
     answered: set[int] = set()
@@ -79,7 +79,7 @@ def _of_log(path: Path) -> dict[str, float]:
 
 
 def _of_metrics(text: str) -> dict[str, float]:
-    """The same figures; of what is there now nothing is left when every request is over."""
+    """Return the same figures; gauges are zero when every request is over."""
     names = {
         "vllm:prefix_cache_queries_total": "tokens asked of the prefix cache",
         "vllm:prefix_cache_hits_total": "tokens that hit",

@@ -50,7 +50,7 @@ SHOWN = """() => Promise.all(['net/log_index', 'state/store'].map((m) => import(
 
 
 def events() -> Iterator[dict[str, Any]]:
-    """Without end: what requests store, and what goes for it, the oldest first. At the end of a request all is said."""
+    """Yield events without end: blocks stored for requests, and the removals, oldest first, that make room for them."""
     draw, numbers = random.Random(0), count()
     cached: dict[bytes, None] = {}
 
@@ -75,7 +75,7 @@ def events() -> Iterator[dict[str, Any]]:
 
 
 def publish(rate: int, seconds: float) -> None:
-    """The publisher's process: says its addresses, waits for a line, publishes, and says what it said."""
+    """Run the publisher's process: print the addresses, wait for a line, publish, and print a summary."""
     with Publisher() as publisher:
         print(json.dumps({"events": publisher.events, "replay": publisher.replay}), flush=True)
         sys.stdin.readline()
@@ -158,13 +158,13 @@ def heap_mb(page: Page) -> float:
 
 
 def shown(page: Page) -> dict[str, Any]:
-    """Which record the page shows (-1: none yet), whether in windows, and when that was looked at."""
+    """Return the record that the page shows (-1: none yet), whether it reads windows, and the time of this reading."""
     found: dict[str, Any] = page.evaluate(SHOWN)
     return {**found, "at": time.time()}
 
 
 def until_last(page: Page, last: int) -> float | None:
-    """Seconds until the page shows record `last`; None: not within what it is given."""
+    """Return the seconds until the page shows record `last`; None: not within the limit."""
     began = time.monotonic()
     while time.monotonic() - began < SETTLE:
         if shown(page)["record"] == last:
@@ -186,13 +186,13 @@ def samples(path: Path, seen: list[dict[str, Any]], began: float) -> list[dict[s
 
 
 class Survey:
-    """The process that surveys the log for the page, as a child of the server: what it takes at most."""
+    """Resource use of the process that indexes the log for the page, as a child of the server."""
 
     def __init__(self, server: int) -> None:
         self._server, self.rss_mib, self.cpu_seconds = server, 0, 0.0
 
     def look(self) -> None:
-        """Once a second."""
+        """Update the peak memory and the processor time of the server's child processes."""
         for task in Path(f"/proc/{self._server}/task").glob("*/children"):
             for pid in task.read_text(encoding="utf-8").split():
                 figures = Figures(int(pid))
@@ -270,7 +270,7 @@ def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -
 
 
 def main() -> int:
-    """Measure; 1 where a bar is missed."""
+    """Measure; exit status 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=int, default=10_000, help="events a second")
     parser.add_argument("--seconds", type=float, default=60.0)

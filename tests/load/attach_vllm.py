@@ -113,7 +113,7 @@ class Server:
 
 
 class Witness:
-    """Every message of one life, as it came, and what is cached after it: by a decoder of its own."""
+    """Every message of one server lifetime, and the cached contents after it, by an independent decoder."""
 
     def __init__(self, events: int) -> None:
         self.payloads: list[bytes] = []
@@ -161,7 +161,7 @@ def _key(event: dict[str, Any], one: int | bytes) -> Key:
 
 
 class Wire:
-    """A TCP connection that can be cut: what a watcher listens through."""
+    """TCP connection between server and watcher that can be cut."""
 
     def __init__(self, to: int) -> None:
         self._to = to
@@ -224,7 +224,7 @@ class Wire:
 
 
 class Watcher:
-    """An attachment, by way of wires of its own."""
+    """Attachment over such connections."""
 
     def __init__(self, name: str, ports: list[int], folder: Path) -> None:
         self.name, self.path = name, folder / f"{name}.kvtrace"
@@ -246,7 +246,7 @@ class Watcher:
 
 
 def compare(path: Path, lives: list[Witness]) -> dict[str, Any]:
-    """Hold a log to the witness after every message that it has. Returns what was found."""
+    """Compare a log with the witness after every message that it has. Returns a summary."""
     found: dict[str, Any] = {"compared": 0, "replayed": 0, "unmatched": 0, "breaks": []}
     cached: Contents = Counter()
     places: dict[tuple[bool, int], Key] = {}
@@ -295,7 +295,7 @@ def _closing(things: list[Any]) -> Iterator[None]:
 
 
 def main() -> int:
-    """The whole run."""
+    """Run the whole test."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--python", required=True, help="of the environment in which vLLM is installed")
     parser.add_argument("--requests", type=int, default=10_000)
@@ -369,7 +369,7 @@ def run(options: argparse.Namespace, folder: Path, things: list[Any]) -> None:
 
 
 def _settled(watchers: list[Watcher], life: Witness) -> None:
-    """Until all have what the witness has."""
+    """Wait until every watcher has the witness's last message."""
     end = time.monotonic() + 30
     for watcher in watchers:
         log = watcher.attachment.log

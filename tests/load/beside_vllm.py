@@ -53,7 +53,7 @@ Step = dict[str, Any]
 
 
 def requests(number: int, seed: int) -> list[dict[str, Any]]:
-    """Prompts that begin in one of four ways, of 72 to 164 tokens, with answers of 4 to 59."""
+    """Return prompts of 72 to 164 tokens that begin in one of four ways, with answers of 4 to 59."""
     draw = random.Random(seed)
     beginnings = [[draw.randrange(5, 8000) for _ in range(64)] for _ in range(4)]
     return [
@@ -67,7 +67,7 @@ def requests(number: int, seed: int) -> list[dict[str, Any]]:
 
 
 def theirs(python: str, settings: dict[str, Any], requests: list[dict[str, Any]]) -> tuple[list[Step], Step]:
-    """vLLM's steps, and what it says at the end."""
+    """Return vLLM's steps and its final results."""
     given = {name: value for name, value in settings.items() if name != "blocks"}
     engine = given | {
         "model": str(MODEL),
@@ -92,7 +92,7 @@ def theirs(python: str, settings: dict[str, Any], requests: list[dict[str, Any]]
 
 
 def ours(settings: dict[str, Any], requests: list[dict[str, Any]]) -> tuple[list[Step], Step]:
-    """The same of an engine of this package."""
+    """Return the steps and results of an engine of this package."""
     given = {name: value for name, value in settings.items() if name != "blocks"}
     config = EngineConfig(
         block_size=BLOCK_SIZE,
@@ -126,7 +126,7 @@ def ours(settings: dict[str, Any], requests: list[dict[str, Any]]) -> tuple[list
 
 
 def plain(step: Step) -> Step:
-    """Without what differs by name only: vLLM appends a random end to a request's number."""
+    """Return a record without differences of names: vLLM appends a random suffix to a request's number."""
     named = {
         what: {name.split("-")[0]: value for name, value in step[what].items()} for what in ("scheduled", "computed")
     }

@@ -1,4 +1,4 @@
-"""A class as it is held: a presenter and forty phones in real browsers go through a whole lesson.
+"""Load test of a class: a presenter and forty phones in real browsers go through a whole lesson.
 
     python -m tests.load.class_pages --phones 40 --lesson not-yet [--pictures FOLDER]
 
@@ -39,7 +39,7 @@ class Failed(AssertionError):
 
 
 def until(page: Page, condition: Any, what: str) -> float:
-    """Seconds until `condition` of where the page is holds."""
+    """Return the seconds until `condition` holds for the page."""
     began = time.monotonic()
     while not condition(page.evaluate(WHERE)):
         if time.monotonic() - began > PATIENCE:
@@ -76,7 +76,7 @@ def disturb(page: Page, how: str) -> None:
 
 
 def hold_class(browser: Browser, url: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The whole lesson."""
+    """Go through the whole lesson."""
     chance = random.Random(options.seed)
     wall = browser.new_page(viewport={"width": 1280, "height": 720}, locale=options.locale)
     wall.add_init_script("for (const k of ['opening','tour']) localStorage.setItem('kvtheater.' + k, 'done')")
@@ -131,7 +131,7 @@ def hold_class(browser: Browser, url: str, options: argparse.Namespace) -> dict[
 
 
 def go_on(wall: Page, phones: list[Page]) -> list[float]:
-    """The lesson's next action. Returns the seconds after the wall in which each phone is there too."""
+    """Perform the lesson's next action. Returns the seconds from the wall's update to each phone's."""
     before = wall.evaluate(WHERE)["at"]
     wall.click("#lesson-go")
     until(wall, lambda now: now["at"] != before or wall.locator(".lesson-over").count(), "the wall goes on")
@@ -146,7 +146,7 @@ def go_on(wall: Page, phones: list[Page]) -> list[float]:
 def question(
     options: argparse.Namespace, wall: Page, phones: list[Page], chance: random.Random, number: int
 ) -> tuple[list[float], dict[str, Any]]:
-    """Ask what the lesson asks, in two rounds: half of the phones repeat their answer, a third are disturbed in each.
+    """Ask the lesson's question in two rounds: half of the phones repeat their answer, a third are disturbed in each.
 
     Returns the seconds to be back in the question, and the counts of the question.
     """
@@ -222,13 +222,13 @@ def has_answered(now: dict[str, Any], question: tuple[int, int]) -> bool:
 
 
 def counts(page: Page) -> list[list[int]]:
-    """How many gave each option in each round, as the page's state has it."""
+    """Return the number of answers for each option in each round, from the page's state."""
     tallies = page.evaluate(CLASS + "s.classState.value.poll.tallies)")
     return [[one["count"] for one in tally["answers"]] for tally in tallies]
 
 
 def counted(wall: Page, phones: list[Page], in_round: int) -> list[int]:
-    """The same from the seats: what each phone says that it gave."""
+    """Return the counts from the seats: the answers that each phone reports."""
     tallies = wall.evaluate(CLASS + "s.classState.value.poll.tallies)")[in_round]["answers"]
     given = [page.evaluate(WHERE)["given"] for page in phones]
     poll = wall.evaluate(WHERE)["poll"]

@@ -52,7 +52,7 @@ ASK_EVERY = 8.0  # seconds
 
 
 class Follower(Viewer):
-    """A phone: comes in with its pass, looks where it is led, answers each question with its own number."""
+    """Phone that enters with its pass, follows the view, and answers each question with its own number."""
 
     def __init__(self, port: int, cookie: str, mine: int, later: list[tuple[float, Follower]], **rest: Any) -> None:
         super().__init__(port, "", **rest)
@@ -101,7 +101,7 @@ class Follower(Viewer):
         self._poll = self._repeat = None
 
     def answer(self) -> None:
-        """Its answer to what is open, if the server does not have it yet; it enters first."""
+        """Repeat a failed request, or answer the open question unless it has been answered."""
         if again := self._repeat:
             self._repeat = None
             again()
@@ -112,14 +112,14 @@ class Follower(Viewer):
 
 
 class PolledFollower(Polled, Follower):
-    """A phone in a network that lets no web sockets through."""
+    """Phone in a network without WebSockets."""
 
 
 class ClassCrowd(Crowd):
     """The followers of one class."""
 
     def __init__(self, server: Server, ports: list[int], cookies: list[str], is_polling: bool = False) -> None:
-        """`ports`: where their sockets are held, each of them at its own."""
+        """`ports`: those of their sockets, one for each."""
         self._ports, self._cookies = ports, cookies
         self._kind = PolledFollower if is_polling else Follower
         self._thinking: list[tuple[float, Follower]] = []
@@ -179,11 +179,11 @@ class Workers:
                 time.sleep(0.1)
 
     def processor_seconds(self) -> float:
-        """Return the processor seconds of all together, Redis too."""
+        """Return the CPU seconds of all processes together, including Redis."""
         return sum(one.processor_seconds() for one in self._all())
 
     def memory(self) -> list[int]:
-        """MiB of each worker, and of Redis at the end."""
+        """Return the MiB of each worker, and of Redis at the end."""
         return [one.facts()["rss"] for one in self._all()]
 
     def stop(self) -> None:
@@ -222,7 +222,7 @@ class Presenter:
         return answer
 
     def cast(self) -> None:
-        """Look at the newest record, when there is another one."""
+        """Show the newest record, if it has changed."""
         newest = len(self._server.appended)
         if newest != self._cast_at:
             self._cast_at = newest
@@ -239,7 +239,7 @@ class Presenter:
         self.ask("class_poll", id=self.id, poll=self.polls - 1, to="shown")
 
     def results(self) -> list[dict[str, str]]:
-        """Every answer, as the teacher's table has it."""
+        """Return every answer, from the teacher's table."""
         address = f"{self._server.url}/api/class/{self.id}/answers.csv"
         answer = requests.get(address, headers={**OWNER, "X-KVTheater-Class": self.secret}, timeout=60)
         assert answer.status_code == 200, answer.text
@@ -253,7 +253,7 @@ class Presenter:
 
 
 class Lesson:
-    """The parts of the measurement, and what was seen in them."""
+    """The parts of the measurement, and their samples."""
 
     def __init__(
         self, server: Server, workers: Workers, presenter: Presenter, crowd: ClassCrowd, given: argparse.Namespace
@@ -296,7 +296,7 @@ class Lesson:
         self.own[name].append((time.process_time() - own) / (now - began))
 
     def _attend(self, end: float, drops: bool) -> None:
-        """Turns until the end of the part; a question that is open then is waited for."""
+        """Take turns until the end of the part, and wait for an open question."""
         next_poll = time.monotonic() + 1.0
         next_drop = time.monotonic() + self._given.drop_every
         opened_at: float | None = None
@@ -323,7 +323,7 @@ class Lesson:
                 self.threads = max(self.threads, facts["threads"])
 
     def finish(self) -> tuple[int, list[bytes]]:
-        """Pause, wait for everybody; records in the end, and the log."""
+        """Pause, wait for all followers; return their records and the log."""
         count = self._presenter.ask("pause", theater=self._presenter.theater)["status"]["num_records"]
         end = time.monotonic() + SETTLE
         while any(viewer.num_records < count for viewer in self._crowd.viewers) and time.monotonic() < end:
@@ -338,7 +338,7 @@ class Lesson:
                 return count, [reader.record_bytes(i) for i in range(len(reader))]
 
     def _step_times(self, reader: TraceReader) -> dict[str, list[float]]:
-        """Milliseconds that each step computed, by the part in which it ended."""
+        """Return the milliseconds of each step, by the part in which it ended."""
         found: dict[str, list[float]] = {name: [] for name in self.windows}
         for i in range(len(reader)):
             record = reader.record(i)
@@ -351,7 +351,7 @@ class Lesson:
         return found
 
     def rates(self) -> dict[str, float]:
-        """Steps a second in each part."""
+        """Return the steps per second in each part."""
         return {
             name: round(
                 sum(sum(a <= at <= b for at in self._server.appended) for a, b in windows)
@@ -363,7 +363,7 @@ class Lesson:
 
 
 def figures(values: list[float], scale: float = 1000.0) -> dict[str, float]:
-    """Median, 95th and 99th percentile and the largest, in milliseconds."""
+    """Return median, 95th and 99th percentile and maximum, in milliseconds."""
     ordered = sorted(values)
     at = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "most": 1.0}
     return {
@@ -372,7 +372,7 @@ def figures(values: list[float], scale: float = 1000.0) -> dict[str, float]:
 
 
 def cookies(server: Server, path: str, count: int) -> list[str]:
-    """Passes of so many browsers, from the door."""
+    """Return that many browsers' passes from the entry page."""
     door = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     found: list[str] = []
     while len(found) < count:
@@ -387,7 +387,7 @@ def cookies(server: Server, path: str, count: int) -> list[str]:
 
 
 def wrong_answers(rows: list[dict[str, str]], followers: int, polls: int) -> list[str]:
-    """Return the wrong answers: of each question there is each follower's own number, once."""
+    """Return the wrong answers: each question must have each follower's own number once."""
     found: list[str] = []
     for poll in range(1, polls + 1):
         given = sorted(int(row["Answer"]) for row in rows if row["Question"] == str(poll) and row["Answer"])
@@ -427,7 +427,7 @@ def main() -> int:
 
 
 def measure(server: Server, workers: Workers, given: argparse.Namespace) -> int:
-    """Print the figures; 0 when every follower has the log, and every answer is there once."""
+    """Print the figures; exit status 0 if every follower has the log and every answer is there once."""
     presenter = Presenter(server, given.speed)
     workers.come(presenter.join)
     crowd = ClassCrowd(

@@ -1,4 +1,4 @@
-"""Viewers as raw web sockets in one thread: so many that the tests' usual client would need a core for each fifty."""
+"""Viewers as raw web sockets in one thread; the tests' usual client would need a core for each fifty."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HANDSHAKE = (
 
 
 def frame(payload: bytes, opcode: int = 2) -> bytes:
-    """A message of a client; the mask is zero, which masks nothing and is allowed."""
+    """Return a client's message as a frame; the mask is zero, which changes nothing and is allowed."""
     size = len(payload)
     if size < 126:
         head = bytes((0x80 | opcode, 0x80 | size))
@@ -44,7 +44,7 @@ class Viewer:
         self._opened = False
 
     def connect(self) -> None:
-        """Begin; what comes is read by `read`."""
+        """Start connecting; data are read by `read`."""
         self.socket = socket.create_connection(("127.0.0.1", self._port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.sendall(HANDSHAKE.format(port=self._port, more=self.headers).encode())
@@ -54,14 +54,14 @@ class Viewer:
         self._selector.register(self.socket, selectors.EVENT_READ, self)
 
     def drop(self) -> None:
-        """Go away without a word."""
+        """Disconnect without notice."""
         if self.socket is not None:
             self._selector.unregister(self.socket)
             self.socket.close()
             self.socket = self.joined_at = None
 
     def read(self) -> None:
-        """Take what has come. The server may end the connection: then it is away."""
+        """Read available data. The server may end the connection."""
         assert self.socket is not None
         try:
             data = self.socket.recv(1 << 18)
@@ -90,7 +90,7 @@ class Viewer:
         del self._buffer[:at]
 
     def _next(self, at: int) -> tuple[int, int, int] | None:
-        """Opcode, first byte and end of the frame at `at`, once it is whole."""
+        """Return opcode, first byte and end of the frame at `at`, once it is complete."""
         have = len(self._buffer) - at
         if have < 2:
             return None
@@ -133,11 +133,11 @@ class Viewer:
             self.received(data[0], data[1])
 
     def came(self) -> None:
-        """It is connected."""
+        """Join the run once connected."""
         self.join()
 
     def join(self) -> None:
-        """Go on with the records where it was."""
+        """Continue with the records from the last position."""
         self.ask(JOINED, "join", {"theater": self._theater, "from": self.num_records, "epoch": 0})
 
     def answered(self, number: int, ack: dict[str, Any], now: float) -> None:
@@ -148,10 +148,10 @@ class Viewer:
             self.joined_at = now
 
     def received(self, event: str, data: dict[str, Any]) -> None:
-        """Something that is no record."""
+        """Handle a message other than records."""
 
     def ask(self, number: int, event: str, body: dict[str, Any]) -> None:
-        """Send an event; its acknowledgement comes under that number."""
+        """Send an event; its acknowledgement has that number."""
         self.send({"type": EVENT, "nsp": "/", "id": number, "data": [event, body]})
 
     def send(self, packet: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Which tokens of a trace hit, by a second opinion: Dynamo's simulator of vLLM, one request after the other.
+"""Compute the hits of a trace with an independent implementation: Dynamo's simulator of vLLM, one request at a time.
 
     python -m tests.load.dynamo_hits        with ai-dynamo and ai-dynamo-runtime installed (1.6.1; nothing else of it)
 

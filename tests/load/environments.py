@@ -1,4 +1,4 @@
-"""Environments of their own for tools that this program's own one is not to have."""
+"""Virtual environments for tools that must not be in this program's own environment."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def programs(folder: Path, *packages: str) -> Path:
-    """Where the programs of an environment with these packages lie; it is made if it is not there.
+    """Return the folder of an environment's programs, with these packages; the environment is created if missing.
 
     Raises:
         CalledProcessError: pip failed, and has said why.

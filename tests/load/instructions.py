@@ -1,4 +1,4 @@
-"""Compiled pass against the eager one on a processor without AVX-512: it must not be slower.
+"""Compare the compiled pass with the eager one on a processor without AVX-512: it must not be slower.
 
     python -m tests.load.instructions            on a quiet machine: as it is, and limited below AVX-512
     python -m tests.load.instructions --keep     and the record beside this file
@@ -35,7 +35,7 @@ MOST = 1.0  # compiled against eager
 
 
 def step_seconds(model: LoadedModel, num_sequences: int, eager: bool) -> float:
-    """The median of the decode steps of a run."""
+    """Return the median of a run's decode steps."""
     config = EngineConfig(num_blocks=256, max_num_seqs=16, num_logprobs=0, enforce_eager=eager)
     with Engine(model, config, keep_log=False) as engine:
         for index in range(num_sequences):
@@ -70,7 +70,7 @@ def measured(rounds: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure; 1 where compiled is slower somewhere."""
+    """Measure; exit status 1 if compiled is slower somewhere."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--keep", action="store_true", help=f"write {RECORD.name} beside this file")

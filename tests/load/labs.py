@@ -26,7 +26,7 @@ SAMPLING = SamplingParams(max_tokens=900, ignore_eos=True)
 
 
 def busy(theater: Session, speed: float) -> None:
-    """Have it step on its own, from its beginning."""
+    """Let the run step by itself from its beginning."""
     theater.reset()
     theater.submit([PROMPT] * 8, SAMPLING)
     theater.prefill(None).result()
@@ -34,7 +34,7 @@ def busy(theater: Session, speed: float) -> None:
 
 
 def steps(theater: Session, seconds: float) -> tuple[float, float]:
-    """Steps a second of a run for a while, and the longest time between two of them in milliseconds."""
+    """Return the steps per second of a run, and the longest time between two of them in milliseconds."""
     first = len(theater.run.log)
     began = time.monotonic()
     time.sleep(seconds)

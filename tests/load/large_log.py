@@ -42,7 +42,7 @@ FACTS = ModelFacts(
 
 
 class Shape(NamedTuple):
-    """How large a log becomes."""
+    """Size of a generated log."""
 
     blocks: int = 100_000
     requests: int = 10_000
@@ -52,7 +52,7 @@ class Shape(NamedTuple):
 
 
 def requests(shape: Shape) -> list[SimulatedRequest]:
-    """All of them, in the order in which they come."""
+    """Return all requests, in order of arrival."""
     draw = np.random.default_rng(shape.seed)
     prefixes = [draw.integers(300, VOCABULARY, int(n)).tolist() for n in draw.integers(200, 2000, 24)]
     burst = min(shape.requests // 8, max(1, 26 * shape.blocks // 10_000))  # requests; together they want the whole pool
@@ -97,7 +97,7 @@ def write(path: Path, shape: Shape) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write one, and say how large it is. `arguments`: of the command line."""
+    """Write a log, and print its size. `arguments`: of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     usual = Shape()

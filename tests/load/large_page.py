@@ -66,26 +66,26 @@ PAINTED = f"() => {MODULES}.then(([indexed]) => indexed.shown.peek() !== null)"
 
 
 class LogServer(NamedTuple):
-    """A server on the log."""
+    """Server that shows the log."""
 
     url: str  # of the recording's page
     recording: str
     pid: int
 
     def log_index(self) -> dict[str, Any]:
-        """How much it knows; empty: nothing yet."""
+        """Return the page's log index; empty if it has none yet."""
         base = self.url.split("/?")[0]
         answer = requests.get(f"{base}/api/theaters/{self.recording}/survey", timeout=60)
         found: dict[str, Any] = answer.json() if answer.ok else {}
         return found
 
     def cpu_seconds(self) -> float:
-        """That its process has worked."""
+        """Return the CPU seconds of its process."""
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def rss_mb(self) -> float:
-        """Memory of its process."""
+        """Return the resident memory of its process, in MB."""
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
         found = re.search(r"VmRSS:\s+(\d+)", status)
         assert found
@@ -94,7 +94,7 @@ class LogServer(NamedTuple):
 
 @contextlib.contextmanager
 def served(log: Path, data: Path) -> Iterator[LogServer]:
-    """`kvtheater replay` on the log."""
+    """Start `kvtheater replay` on the log."""
     command = [sys.executable, "-m", "app", "replay", str(log), "--port", "0", "--data-dir", str(data)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -107,7 +107,7 @@ def served(log: Path, data: Path) -> Iterator[LogServer]:
 
 
 def indexed(server: LogServer) -> dict[str, Any]:
-    """Wait until all of the log is known."""
+    """Wait until the whole log is indexed."""
     while not (found := server.log_index()).get("is_done"):
         time.sleep(0.5)
     assert not found["problem"], found["problem"]
@@ -115,8 +115,8 @@ def indexed(server: LogServer) -> dict[str, Any]:
 
 
 def first_visit(browser: Browser, log: Path, data: Path) -> dict[str, Any]:
-    """The first visit that a log ever has: seconds until it is painted, records that were known by then, and how long
-    all of it takes to be known. Empty: it was known already.
+    """Return the results of the first visit to a log: seconds until it is painted, records indexed by then, and seconds
+    until all are indexed. Empty: it was indexed already.
     """
     began = time.monotonic()
     with served(log, data) as server:
@@ -147,7 +147,7 @@ def fresh(browser: Browser) -> tuple[BrowserContext, Page]:
 
 
 def painted(page: Page, server: LogServer) -> float:
-    """Open the page; seconds until the strip and the blocks of a record are there."""
+    """Open the page; return the seconds until the strip and the blocks of a record are shown."""
     began = time.monotonic()
     page.goto(server.url)
     page.wait_for_selector("#large-pool", timeout=120_000)
@@ -156,7 +156,7 @@ def painted(page: Page, server: LogServer) -> float:
 
 
 def visited(page: Page, server: LogServer, num_records: int) -> dict[str, Any]:
-    """A visit: opening, seeking, walking."""
+    """Measure a visit: opening, seeking, walking."""
     paint = painted(page, server)
     after_opening = server.rss_mb()
     draw = random.Random(0)
@@ -201,7 +201,7 @@ def _task_seconds(session: Any) -> float:
 
 
 def main() -> int:
-    """Measure; 1 where a bar is missed."""
+    """Measure; exit status 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log", type=Path)
     parser.add_argument("--keep", action="store_true", help=f"write {RECORD.name}")

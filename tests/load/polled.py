@@ -1,4 +1,4 @@
-"""Viewers without web sockets: Engine.IO's long polling over raw sockets, in one thread as `client`'s."""
+"""Viewers without WebSockets: Engine.IO's long polling over raw sockets, in one thread like `client`'s."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ PACKETS = 15  # of a request; the server takes 16
 
 
 class Exchange:
-    """A connection that asks one thing at a time; `answered` is called with the body of each answer, or None."""
+    """Connection with one request at a time; `answered` is called with the body of each answer, or None."""
 
     def __init__(self, port: int, selector: selectors.BaseSelector, answered: Callable[[bytes | None], None]) -> None:
         self._port, self._selector, self._answered = port, selector, answered
@@ -38,7 +38,7 @@ class Exchange:
         self.socket.sendall(head.encode() + body)
 
     def read(self) -> None:
-        """Take what has come."""
+        """Read available data."""
         assert self.socket is not None
         try:
             data = self.socket.recv(1 << 18)
@@ -65,7 +65,7 @@ class Exchange:
 
 
 class Polled(Viewer):
-    """A viewer whose packets come as answers and go as requests."""
+    """Viewer that receives packets as answers and sends them as requests."""
 
     _getting: Exchange
     _posting: Exchange

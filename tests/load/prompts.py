@@ -36,7 +36,7 @@ BREAKS = 0.1  # of the turns
 
 
 class Texts:
-    """Slices of source code, of about so many tokens."""
+    """Slices of source code with about that many tokens."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Measure what `kvtheater proxy` adds to the time until an answer's first byte, and until its last.
+"""Measure the time that `kvtheater proxy` adds until an answer's first and last byte.
 
 Usage: python -m tests.load.proxy [--requests 400] [--follow]
 Requests for one token go to a server directly and through the proxy in turns, on one kept connection each, streamed.
@@ -57,7 +57,7 @@ def measure(api: Api, through: str, count: int) -> None:
 
 @contextlib.contextmanager
 def followed(file: Path) -> Iterator[list[float]]:
-    """Ask a server for the report about a file each second; the list gets the seconds that each answer takes."""
+    """Request the report about a file each second, and append the seconds of each answer to the list."""
     taken, is_over = list[float](), threading.Event()
     with own_server("--traffic", str(file)) as url:
 

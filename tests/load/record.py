@@ -1,4 +1,4 @@
-"""The record of a load: when, where and with what it was made, before what was found."""
+"""Record of a load test: time, machine and versions, followed by the results."""
 
 import json
 import os
@@ -16,13 +16,15 @@ from engine.setup.machine import machine_facts
 
 
 class Measuring:
-    """From before the load until its record."""
+    """Measurement of a load, from before it starts until its record is written."""
 
     def __init__(self) -> None:
         self._load, self._before = os.getloadavg()[0], cpu_times()
 
     def record(self, found: dict[str, Any], into: Path | None, **versions: str) -> None:
-        """Print what was found, with its head. `into`: and keep it there; `versions`: of what else took part."""
+        """Print the results with their header. `into`: file to write them to; `versions`: of other programs
+        involved.
+        """
         whole = {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             **sources()._asdict(),

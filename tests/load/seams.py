@@ -1,5 +1,5 @@
-"""Everything that moves blocks meets everything else, at random: transfers between instances, tiers, chunks, forks,
-beams, preemption, failed steps, aborts, killed instances.
+"""Random combinations of everything that moves blocks: transfers between instances, tiers, chunks, forks, beams,
+preemption, failed steps, aborts, killed instances.
 
     python -m tests.load.seams --seconds 600
 
@@ -55,7 +55,7 @@ LEASES = (0.05, 0.6, 0.6)  # seconds
 
 
 class Violation(AssertionError):
-    """Something that must never be."""
+    """Violated invariant."""
 
 
 def config_of(rng: random.Random) -> EngineConfig:
@@ -93,8 +93,8 @@ def expected(prompt: tuple[int, ...], beams: bool, max_tokens: int, window: tupl
 
 
 def fail_once(engine: Engine, where: str, is_beside: bool = False) -> None:
-    """Let the engine fail the next time that it does `where`; with `is_beside` perhaps later, in a step beside which a
-    sequence receives what follows blocks that the step is to fill.
+    """Make the engine fail the next time that it does `where`; with `is_beside` perhaps later, in a step during which a
+    sequence receives blocks that follow blocks of the step.
     """
     owners: dict[str, Any] = {
         "move_blocks": engine._runner,
@@ -119,7 +119,7 @@ def fail_once(engine: Engine, where: str, is_beside: bool = False) -> None:
 
 
 class Round:
-    """Requests, and what may happen to them. `act` does one thing, `go_on` one that brings some of them further."""
+    """Requests and random events. `act` performs one event, `go_on` advances some requests."""
 
     def __init__(self, rng: random.Random, folder: Path) -> None:
         self.rng, self.folder = rng, folder
@@ -129,7 +129,7 @@ class Round:
         self.counts: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Raises Violation."""
+        """Run the round. Raises Violation."""
         actions = 0
         while self.left or self.is_busy:
             actions += 1
@@ -163,7 +163,7 @@ class Round:
         self.counts["requests"] += 1
 
     def compare(self, sequences: Sequence[Replayed]) -> None:
-        """Hold what came of every request to what a plain engine says."""
+        """Compare the results of every request with a plain engine's."""
         window = tuple((name, getattr(self.config, name)) for name in WINDOWS[-1] | WINDOWS[-2])
         set_by_config = tuple((name, value) for name, value in window if value)
         for request_id, spec in self.specs.items():
@@ -210,7 +210,7 @@ def _name(op: Op) -> str:
 
 
 class Instances(Round):
-    """Two or three instances whose words are on their way."""
+    """Two or three instances with delayed messages."""
 
     def __init__(self, rng: random.Random, folder: Path) -> None:
         super().__init__(rng, folder)
@@ -281,7 +281,7 @@ class Instances(Round):
 
 
 class Outside(Round):
-    """Two engines, one after the other or at once, over the same tiers."""
+    """Two engines over the same tiers, one after the other or concurrently."""
 
     def __init__(self, rng: random.Random, folder: Path) -> None:
         super().__init__(rng, folder)

@@ -1,4 +1,4 @@
-"""The server that the load is put on: the bundled model in a process of its own that says when records are appended."""
+"""Server under load: the bundled model in a process of its own that prints when records are appended."""
 
 import os
 import signal

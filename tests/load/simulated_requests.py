@@ -38,7 +38,7 @@ class Took(NamedTuple):
 
 
 def requests(number: int, vocab_size: int, seed: int) -> list[SimulatedRequest]:
-    """Random prompts, so that nothing hits the prefix cache."""
+    """Return random prompts, which do not hit the prefix cache."""
     draw, at, found = random.Random(seed), 0.0, []
     for _ in range(number):
         at += draw.expovariate(RATE)
@@ -47,7 +47,7 @@ def requests(number: int, vocab_size: int, seed: int) -> list[SimulatedRequest]:
 
 
 def took(number: int, caching: bool, seed: int) -> Took:
-    """Time one run: from the requests to the last token, with prompts made before."""
+    """Time one run from the requests to the last token, without creating the prompts."""
     card = card_of(MODEL, GPU)
     config = EngineConfig(
         block_size=16,

@@ -74,7 +74,7 @@ def _followed(address: str, began: float) -> Start:
 
 
 def main() -> int:
-    """Measure; 1 where a bar is missed."""
+    """Measure; exit status 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", default="bundled")
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,4 +1,4 @@
-"""How long a record takes to its viewers, and what they cost the engine.
+"""Measure how long a record takes to reach its viewers, and what viewers cost the engine.
 
     python -m tests.load.viewers --viewers 500 --seconds 60 --speed 2 --drops 0.3
 
@@ -37,7 +37,7 @@ class Figures:
         self._pid = pid
 
     def facts(self) -> dict[str, int]:
-        """Threads, resident and peak MiB."""
+        """Return the number of threads, and resident and peak MiB."""
         with open(f"/proc/{self._pid}/status") as file:
             found = dict(line.split(":", 1) for line in file)
         mib = {name: int(found[key].split()[0]) // 1024 for name, key in (("rss", "VmRSS"), ("peak", "VmHWM"))}
@@ -50,19 +50,19 @@ class Figures:
 
 
 class Process(Figures):
-    """A process that takes part."""
+    """Process of the load test."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         super().__init__(self._process.pid)
 
     def first_line(self) -> str:
-        """Its next line."""
+        """Return the next line of the server's output."""
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
     def stop(self) -> float:
-        """Seconds until the process has ended after SIGTERM."""
+        """Return the seconds until the process has ended after SIGTERM."""
         began = time.monotonic()
         self._process.terminate()
         self._process.wait(60)
@@ -70,7 +70,7 @@ class Process(Figures):
 
 
 class Server(Process):
-    """The process, and what it says of its records."""
+    """Server process, and the times of its records."""
 
     def __init__(self, *arguments: str) -> None:
         """`arguments`: of tests.load.served."""
@@ -117,12 +117,12 @@ class Crowd:
             (self.latencies if appended >= joined_at else self.caught_up).append(now - appended)
 
     def come(self, within: float) -> None:
-        """Connect everybody, evenly over `within` seconds."""
+        """Connect all viewers, evenly over `within` seconds."""
         now = time.monotonic()
         self._later = [(now + within * i / len(self.viewers), i) for i in range(len(self.viewers))]
 
     def drop(self, share: float) -> None:
-        """A share of them, all at once; each comes back as the page does."""
+        """Disconnect a share of them at once; each reconnects as the page does."""
         for i in random.sample(range(len(self.viewers)), int(share * len(self.viewers))):
             self.viewers[i].drop()
         self.drops += 1
@@ -146,7 +146,7 @@ class Crowd:
 
 
 def percentiles(values: list[float]) -> str:
-    """p50, p95, p99 and the largest, in milliseconds."""
+    """Return p50, p95, p99 and the maximum, in milliseconds."""
     if not values:
         return "none"
     values = sorted(values)
@@ -155,7 +155,7 @@ def percentiles(values: list[float]) -> str:
 
 
 def rate(appended: list[float], since: float) -> float:
-    """Records a second from `since` on."""
+    """Return the records per second from `since` on."""
     found = [at for at in appended if at >= since]
     return (len(found) - 1) / (found[-1] - found[0]) if len(found) > 1 else 0.0
 
@@ -181,7 +181,7 @@ def main() -> int:
 
 
 def measure(server: Server, given: argparse.Namespace) -> int:
-    """Print the figures; 0 when every viewer has the log."""
+    """Print the figures; exit status 0 if every viewer has the log."""
     control = socketio.Client(serializer="msgpack")
     control.connect(server.url, transports=["websocket"])
 

@@ -22,10 +22,10 @@ from vllm.v1.core.sched.scheduler import Scheduler
 
 
 def telling(base: type, steps: list[dict[str, Any]]) -> type:
-    """A scheduler that also writes down what it gives out: `base` is vLLM's own, or one that is made from it."""
+    """Return a subclass of the scheduler `base` (vLLM's own, or one made from it) that records its output."""
 
     class Telling(base):  # type: ignore[misc]  # what it is, is known where vLLM is
-        """Reads only vLLM's `SchedulerOutput`, its requests and its manager's answers."""
+        """Recorder that reads only vLLM's `SchedulerOutput`, its requests and its manager's answers."""
 
         def schedule(self, *arguments: Any, **options: Any) -> Any:
             before = {name: one.num_preemptions for name, one in self.requests.items()}

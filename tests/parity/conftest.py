@@ -1,4 +1,4 @@
-"""Settings of the parity tests: one thread is fastest for models this small, and steadier on a busy machine."""
+"""Settings of the parity tests: one thread is fastest for small models, and more stable on a busy machine."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Driving a `ModelRunner` over scattered blocks, and the plain transformers forward it must agree with."""
+"""Driver of a `ModelRunner` over scattered blocks, and transformers' plain forward pass as the reference."""
 
 import random
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def random_prompt(length: int, vocab_size: int, seed: int) -> list[int]:
 
 
 def eager_forward(model: Any, token_ids: Sequence[int]) -> Any:
-    """Logits, attentions, residual states and cache of the whole sequence by transformers' own eager attention."""
+    """Return logits, attentions, residual states and cache of the whole sequence by transformers' eager attention."""
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
     try:
@@ -33,7 +33,7 @@ def eager_forward(model: Any, token_ids: Sequence[int]) -> Any:
 
 
 class Blocks:
-    """Hands out block ids in a shuffled order, so that no two logical neighbours are physical ones."""
+    """Allocator of block ids in a shuffled order, so that no two logical neighbours are physical ones."""
 
     def __init__(self, num_blocks: int, block_size: int, seed: int = 0) -> None:
         self.block_size = block_size
@@ -93,7 +93,9 @@ def mixed_schedule(
 
 
 def masked_forward(module: Any, token_ids: list[int], reach: AttentionSpan) -> Any:
-    """transformers' eager forward of the whole sequence under a dense mask: what is hidden gets -inf in every layer."""
+    """Return transformers' eager forward pass of the whole sequence under a dense mask: hidden keys get -inf in every
+    layer.
+    """
     assert reach.window is not None
     count = len(token_ids)
     queries, keys = torch.arange(count)[:, None], torch.arange(count)[None, :]

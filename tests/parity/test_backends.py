@@ -1,4 +1,4 @@
-"""Every attention backend against the plain formula, on random tensors."""
+"""Attention backends against the plain formula, on random tensors."""
 
 import importlib.util
 import shutil
@@ -50,7 +50,7 @@ def _steps(block_size: int, contiguous: bool, steps: list[tuple[int, int]]) -> I
 
 
 def assert_agrees(found: AttentionOutput, expected: AttentionOutput) -> None:
-    """Outputs and weights are the same, and of the same keys."""
+    """Check that outputs and weights are equal, and of the same keys."""
     torch.testing.assert_close(found.out, expected.out, atol=2e-6, rtol=1e-5)
     assert (found.decode is None) == (expected.decode is None)
     if found.decode is not None and expected.decode is not None:
@@ -76,8 +76,8 @@ def test_agrees_with_the_reference(
     softcap: float | None,
     sinks: bool,
 ) -> None:
-    """A third of all combinations, a Latin square: each size of a block with each step, number of KV heads and
-    kind of call.
+    """A Latin square covers a third of all combinations: each block size with each step, number of KV heads and kind of
+    call.
     """
     square = sorted(STEPS).index(step) + num_kv_heads.bit_length() + CALLS.index((window, softcap, sinks))
     block_size = BLOCK_SIZES[square % len(BLOCK_SIZES)]
@@ -134,7 +134,7 @@ def test_agrees_with_the_reference_under_a_policy(
 def test_a_prefill_in_pieces_agrees_with_the_reference_and_weights_change_no_output(
     monkeypatch: pytest.MonkeyPatch, step: str, window: int | None, softcap: float | None, sinks: bool
 ) -> None:
-    """Pieces of 2 queries: of 5 the last piece has one."""
+    """Pieces have 2 queries; the last of 5 queries is alone."""
     monkeypatch.setattr(attention_gather, "PIECE", 2)
     generator = torch.Generator().manual_seed(len(step))
     store = KVStore([LayerShape(2, 8, 6)], 100, 4, torch.float32, torch.device("cpu"))
@@ -175,7 +175,7 @@ def test_a_kernel_that_cannot_be_compiled_is_found_out_before_a_model_needs_it(
 @pytest.mark.parametrize("needs_weights", [False, True])
 @pytest.mark.parametrize(("window", "sinks"), [(None, False), (1090, True)])
 def test_long_sequences_are_split_and_joined(device: str, needs_weights: bool, window: int | None, sinks: bool) -> None:
-    """1,100 keys go to two programs for each KV head; of the 40 keys beside them the second has none to do."""
+    """A sequence of 1,100 keys takes two programs per KV head; for one of 40 keys the second has no work."""
     generator = torch.Generator().manual_seed(0)
     store = KVStore([LayerShape(2, 8, 6)], 80, 16, torch.float32, torch.device(device))
     for pool in store.pools([0]):

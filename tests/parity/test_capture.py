@@ -74,7 +74,9 @@ def test_captured_keys_and_values_are_those_of_the_cache(family: str) -> None:
 
 
 def off_from_sums(results: list[ForwardResult], slices: list[list[SequenceSlice]]) -> tuple[float, int]:
-    """The largest difference of a captured output to the sum of captured weight · captured v, and how many."""
+    """Return the largest difference of a captured output to the sum of captured weight · captured v, and their
+    number.
+    """
     values: dict[tuple[int, int], dict[int, np.ndarray[Any, Any]]] = {}  # (layer, sequence) -> position -> [Hkv, Dv]
     worst, compared = 0.0, 0
     for result, step in zip(results, slices, strict=True):
@@ -103,7 +105,7 @@ OUTPUTS = CaptureRequest(dtype="float32", outputs=True)
 
 
 def whole_and_decodes(driver: Driver) -> tuple[list[ForwardResult], list[list[SequenceSlice]]]:
-    """Two sequences in two chunks each, then steps that mix a decode with the rest of another."""
+    """Compute two sequences in two chunks each, then steps that mix a decode with the rest of another."""
     steps = [
         [driver.slice(5, SEQUENCES[5], 9), driver.slice(9, SEQUENCES[9], 4, samples=False)],
         [driver.slice(5, SEQUENCES[5], 1), driver.slice(9, SEQUENCES[9], 13)],
@@ -114,7 +116,9 @@ def whole_and_decodes(driver: Driver) -> tuple[list[ForwardResult], list[list[Se
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma2", "gemma3", "gpt2", "qwen3", "gpt_oss", "deepseek_v3"])
 def test_captured_outputs_are_the_sums_of_weight_times_v(family: str) -> None:
-    """Grouped queries, windows, a softcap, sinks (whose share goes nowhere), keys and values of different widths."""
+    """Models have grouped queries, windows, a softcap, sinks (without a value), or keys and values of different
+    widths.
+    """
     driver = Driver(from_module(tiny_model(family)), 4, 16)
     worst, compared = off_from_sums(*whole_and_decodes(driver))
     assert compared == 29 * driver.runner.kv_store.num_layers * driver.runner.model.facts.num_heads
@@ -156,7 +160,7 @@ def test_rows_with_sinks_sum_to_less_than_one() -> None:
 
 
 def test_a_decode_row_starts_at_its_window() -> None:
-    """Window 5, query at position 17: keys 13 to 17."""
+    """A query at position 17 sees keys 13 to 17 under a window of 5."""
     driver = Driver(from_module(tiny_model("mistral")), 4, 16)
     driver.step([driver.slice(9, SEQUENCES[9], 17)])
     result = driver.step([driver.slice(9, SEQUENCES[9], 1)], CaptureRequest())
@@ -222,7 +226,7 @@ class TestBudget:
 def test_arrays_are_the_same_written_in_c(
     family: str, dtype: Any, outputs: bool, heads: list[int] | None, budget: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C writes arrays into the log's bytes, tensor operations copy them: same bits, same omissions."""
+    """Arrays written by C into the log's bytes equal those copied by tensor operations, with the same omissions."""
     model = from_module(tiny_model(family))
     request = CaptureRequest(dtype=dtype, outputs=outputs, heads=heads, budget_bytes=budget)
     fast = mixed_schedule(Driver(model, 4, 16), SEQUENCES, request)
@@ -265,7 +269,7 @@ def test_of_a_device_what_is_kept_crosses_as_one_copy(monkeypatch: pytest.Monkey
 
 
 def test_half_precision_rounds_as_torch_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ties, numbers below the normal ones, above the largest, and those that are none."""
+    """Values include ties, subnormals, overflows, infinities and NaN."""
     model = from_module(tiny_model("llama"))
     wanted = [0.0, -0.0, 2049.0, 2051.0, 1e-7, 3e-8, 6e-8, 65519.0, 65520.0, 1e30, float("inf"), float("nan"), -1e-5]
 

@@ -1,5 +1,5 @@
-"""Every model type of transformers' causal mapping, small and random: served and equal to itself, or refused in a
-sentence; none wrong, none with a stack trace.
+"""Every model type of transformers' causal mapping, small and random, is served correctly or refused in one
+sentence.
 """
 
 import re
@@ -53,7 +53,7 @@ SERVED = {
 
 
 def refusal(error: ModelError) -> str:
-    """The text, which is one sentence and not an error of Python's."""
+    """Return the text of a refusal, which must be one sentence."""
     text = str(error)
     assert "\n" not in text and len(text) < 500, text
     assert not re.search(r"\b(?:Key|Type|Value|Attribute|Index|Runtime)Error\b|Traceback", text), text
@@ -61,7 +61,7 @@ def refusal(error: ModelError) -> str:
 
 
 def refused_at_once(model_type: str) -> str | None:
-    """By class and configuration alone."""
+    """Return why a family is refused by class and configuration alone, or None."""
     try:
         config = CONFIG_MAPPING[model_type]()
     except StrictDataclassError as error:
@@ -75,7 +75,7 @@ def refused_at_once(model_type: str) -> str | None:
 
 
 def served_or_refused(module: Any) -> str | None:
-    """None, when it is served and every logit of a mixed schedule is the module's own; else why it is refused."""
+    """Return None if the model is served and every logit of a mixed schedule is the module's own; else the refusal."""
     sequences = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in LENGTHS.items()}
     with torch.inference_mode():
         plain = {}
@@ -140,6 +140,6 @@ UNSCALED = {**ALL_FULL, "no_rope_layers": [1, 1, 0], "attn_temperature_tuning": 
     ],
 )  # fmt: skip
 def test_what_a_setting_changes(model_type: str, settings: dict[str, Any], reason: str | None) -> None:
-    """Layers that share keys and values, attention that looks both ways, queries scaled by their place, decoders."""
+    """Settings include shared keys and values, bidirectional attention, scaled queries, and decoders."""
     why = served_or_refused(causal_model(causal_config(model_type, **settings)))
     assert (why is None) if reason is None else (why is not None and reason in why), why

@@ -1,4 +1,4 @@
-"""A server's model is compiled by a process that ends, so that its own never has the compiler."""
+"""A server's model is compiled by a separate process that ends, so the server never loads the compiler."""
 
 import json
 import os
@@ -44,7 +44,7 @@ print(json.dumps(found))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A tiny Llama of one layer with a vocabulary."""
+    """Write a tiny Llama of one layer with a vocabulary."""
     tiny_model("llama", num_hidden_layers=1).save_pretrained(tmp_path / "model")
     words = shipped_model("bundled")
     assert words is not None
@@ -60,7 +60,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
 def test_what_another_process_compiled_serves(folder: Path, tmp_path: Path) -> None:
-    """It is begun before the model is open here, and its child makes the library of one token."""
+    """Compilation begins before the model is open here, and the child process builds the library for one token."""
     command = [sys.executable, "-c", COMPILES, str(folder)]
     done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=True, timeout=600)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -68,7 +68,7 @@ def test_what_another_process_compiled_serves(folder: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_it_ends_with_who_waits_for_it(folder: Path, tmp_path: Path) -> None:
+def test_it_ends_with_the_process_that_waits_for_it(folder: Path, tmp_path: Path) -> None:
     task = {"name": str(folder), "dtype": "auto", "num_threads": 1}
     with subprocess.Popen(COMMAND, env=environment(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.communicate(json.dumps(task).encode() + b"\n", timeout=60)  # and the input ends
@@ -79,9 +79,7 @@ def test_it_ends_with_who_waits_for_it(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_it_had_made_goes_with_it(folder: Path, tmp_path: Path) -> None:
-    """A server is stopped while its model is compiled: no half-made library stays in the temporary folder, and no
-    process.
-    """
+    """Stopping a server during compilation leaves neither a partial library in the temporary folder nor a process."""
     (tmp_path / "tmp").mkdir()
     task = {"name": str(folder), "dtype": "auto", "is_shared": True}
     there = {**environment(tmp_path), "TMPDIR": str(tmp_path / "tmp")}

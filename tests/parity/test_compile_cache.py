@@ -1,7 +1,9 @@
-"""A forward pass that an earlier start compiled: it serves the same model with whatever weights, and no other."""
+"""A cached compiled forward pass serves the same model with any weights, and no other model."""
 
+import ctypes
 import json
 import logging
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +57,7 @@ def logits(model: LoadedModel, forward: Any) -> dict[Any, torch.Tensor]:
 @pytest.mark.slow
 @needs_compiler
 def test_other_weights_are_served_by_the_same_code(kept_once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is traced, and the logits are those of the model at hand, whose norms differ too."""
+    """Nothing is traced again, and the logits are those of the present model, whose norms differ too."""
     refuses(monkeypatch)
     module = tiny_model("llama", seed=2, **TWO_LAYERS)
     with torch.no_grad():
@@ -66,6 +68,17 @@ def test_other_weights_are_served_by_the_same_code(kept_once: Path, monkeypatch:
     eager, fast = logits(model, None), logits(model, forward)
     assert fast.keys() == eager.keys()
     assert all((fast[key] - eager[key]).abs().max() <= TOLERANCE for key in eager)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_library_has_every_function_that_torch_looks_up(kept_once: Path) -> None:
+    """A missing one is a warning of four lines at each start, or an error."""
+    header = Path(torch.__file__).parent / "include/torch/csrc/inductor/aoti_runner/model_container_runner.h"
+    names = re.findall(r"decltype\(&(AOTInductor\w+)\)", header.read_text())
+    (library,) = kept_once.rglob("many.so")
+    loaded = ctypes.CDLL(str(library))
+    assert len(names) > 10 and not [name for name in names if not hasattr(loaded, name)]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The compiled forward pass against the eager one: logits, captured arrays, tokens; when it is taken and when not."""
+"""Compiled forward pass against the eager one: logits, captured arrays, tokens; when it is used and when not."""
 
 import dataclasses
 import gc
@@ -52,7 +52,7 @@ WITHIN = {"bundled": 5 * TOLERANCE, "int4": 5 * TOLERANCE, "gemma2": TOLERANCE} 
 
 
 class Compiled:
-    """A model of its own for each family, compiled once."""
+    """Models by family, each compiled once."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[LoadedModel, CompiledForward]] = {}
@@ -72,7 +72,7 @@ def compile_once() -> Compiled:
 
 @pytest.fixture
 def without_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other way of compiling: that of GPUs, and where no library can be made."""
+    """Compile in the other way: that of GPUs, and where no library can be built."""
 
     def fails(*_: Any) -> Any:
         raise RuntimeError("no library")
@@ -95,7 +95,9 @@ def driven(model: LoadedModel, forward: CompiledForward | None, capture: Capture
 
 @pytest.mark.parametrize("family", [*FAMILIES, "int4"])
 def test_logits_of_mixed_steps(family: str, compile_once: Compiled) -> None:
-    """Whole and chunked prefills, chunks that sample nothing, decodes of one and of several sequences."""
+    """Steps have whole and chunked prefills, chunks that sample nothing, and decodes of one and of several
+    sequences.
+    """
     model, forward = compile_once(family)
     (eager, _), (fast, _) = driven(model, None), driven(model, forward)
     assert len(fast.logits) == 25 and fast.logits.keys() == eager.logits.keys()
@@ -134,7 +136,7 @@ def test_layers_attend_without_python(
     compile_once: Compiled,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The same bits as where Python attends in every layer, arrays included."""
+    """Results equal those with Python attending in every layer bit by bit, arrays included."""
     model, forward = compile_once(family)
     assert forward.kernel is not None
     memory = storages_of_attention(monkeypatch)
@@ -151,7 +153,7 @@ def test_layers_attend_without_python(
 
 
 def test_a_pass_says_what_time_it_took(compile_once: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seconds of the clock and of the thread that runs it, from the first layer to the last."""
+    """Times are those of the clock and of the computing thread, from the first layer to the last."""
     model, forward = compile_once("gemma2")
     found: list[tuple[float, float]] = []
     monkeypatch.setattr(ThreadCount, "note", lambda self, wall, cpu: found.append((wall, cpu)))
@@ -165,7 +167,7 @@ def test_a_pass_says_what_time_it_took(compile_once: Compiled, monkeypatch: pyte
 
 
 def test_fewer_threads_are_for_one_pass_and_thread(compile_once: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that begins during such a pass has all of them; results do not depend on the number."""
+    """A thread that starts during such a pass gets all threads; results do not depend on the number."""
     model, forward = compile_once("gemma2")
     assert forward.kernel is not None
     logits, during, before = [], list[int](), torch.get_num_threads()
@@ -201,8 +203,8 @@ def storages_of_attention(monkeypatch: pytest.MonkeyPatch) -> list[torch.Untyped
 def test_what_c_does_not_read_python_attends_to(
     request_for: CaptureRequest | None, compile_once: Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store of another dtype gives what it gives without C; no tensor that Python was given or gave back outlives its
-    step; what Python raises there is raised as it is.
+    """A store of another dtype gives the same result as without C; no tensor passed to Python outlives its step;
+    Python's exceptions propagate unchanged.
     """
     model, forward = compile_once("gemma2")
     memory, found = storages_of_attention(monkeypatch), []
@@ -231,7 +233,7 @@ def test_what_c_does_not_read_python_attends_to(
 
 
 def run(model: LoadedModel, config: EngineConfig, prompts: list[list[int]]) -> tuple[list[list[int]], list[StepRecord]]:
-    """Outputs of different lengths, so that the batch shrinks; the steps."""
+    """Serve outputs of different lengths, so that the batch shrinks; return the steps."""
     with Engine(model, config) as engine:
         requests = [
             engine.add_request(prompt, SamplingParams(max_tokens=6 + 3 * (i % 5), ignore_eos=True))
@@ -245,7 +247,7 @@ def run(model: LoadedModel, config: EngineConfig, prompts: list[list[int]]) -> t
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_greedy_tokens(name: str, compile_once: Compiled) -> None:
-    """Up to 6 of 9 sequences at once under a budget of 24 tokens: steps mix chunks and decodes; preemption on top."""
+    """Up to 6 of 9 sequences share a budget of 24 tokens: steps mix chunks and decodes, with preemption."""
     model, forward = compile_once(name)
     prompts = [random_prompt(4 + 5 * (i % 4), min(model.facts.vocab_size, 4000), i) for i in range(9)]
     config = EngineConfig(block_size=4, num_blocks=30, max_num_seqs=6, max_num_batched_tokens=24, max_model_len=64)
@@ -264,7 +266,7 @@ def test_greedy_tokens(name: str, compile_once: Compiled) -> None:
 
 
 def test_a_run_is_never_switched(compile_once: Compiled) -> None:
-    """The compiled path comes in where nothing is unfinished, and not before."""
+    """The compiled path is used only once nothing is unfinished."""
     model, forward = compile_once("gemma2")
     with Engine(model, EngineConfig(block_size=4, num_blocks=16)) as engine:
         engine.add_request([5, 6, 7], SamplingParams(max_tokens=4, ignore_eos=True))
@@ -282,7 +284,7 @@ def test_a_run_is_never_switched(compile_once: Compiled) -> None:
 
 
 def test_the_first_token_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiler is held up; the eager path serves a whole request meanwhile."""
+    """The compiler is blocked while the eager path serves a whole request."""
     model = from_module(tiny_model("llama"))
     begun, go_on = threading.Event(), threading.Event()
 
@@ -299,6 +301,24 @@ def test_the_first_token_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     go_on.set()
     compilation.join(30)
     assert not compilation.is_alive()
+
+
+def test_the_work_of_a_step_is_what_its_pass_computes(compile_once: Compiled) -> None:
+    """A prompt of 8 tokens: of the last layer's output projection and MLP, the compiled pass computes one row."""
+    model, forward = compile_once("bundled")
+    config = model.module.config
+    width, heads = config.hidden_size, config.num_attention_heads * model.facts.head_dim
+    flops = {}
+    for compiled_forward in (None, forward):
+        model.compiled = compiled_forward
+        try:
+            _, records = run(model, EngineConfig(), [list(range(5, 13))])
+        finally:
+            model.compiled = None
+        steps = [record for record in records if record.kind == "step"]
+        flops[compiled_forward] = [step.work.flops for step in steps if step.work is not None]
+    expected = 2 * 7 * (width * heads + 3 * width * config.intermediate_size)
+    assert flops[None][0] - flops[forward][0] == expected and flops[None][1:] == flops[forward][1:] != []
 
 
 def test_a_failed_compilation_leaves_the_eager_path(
@@ -322,7 +342,7 @@ def test_a_failed_compilation_leaves_the_eager_path(
 def test_what_computes_something_else_is_not_taken(
     compile_once: Compiled, without_libraries: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a compiler that is wrong, for one token or for several, the eager path continues to serve."""
+    """The eager path continues to serve if the compiler's code is wrong, for one token or for several."""
     model, forward = compile_once("gemma2")
     for right, name in ((forward.one, "one"), (forward.many, "many")):
         louder: dict[str, Any] = {name: lambda *given, right=right: [right(*given)[0] * 1.01]}
@@ -340,7 +360,7 @@ def test_what_computes_something_else_is_not_taken(
 def test_a_kind_of_cache_that_compiled_code_differs_over_is_served_eagerly(
     compile_once: Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by a last bit of half precision that turns into a whole step of int4; every other kind stays compiled."""
+    """A last bit of half precision can become a whole step of int4; every other kind of cache stays compiled."""
     model, forward = compile_once("gemma2")
     right = served_check.check_kv_cache_dtype
 
@@ -361,7 +381,7 @@ def test_a_kind_of_cache_that_compiled_code_differs_over_is_served_eagerly(
 
 
 def test_the_way_that_gpus_are_compiled_for(without_libraries: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python around the kernels, none of the C functions: on the CPU it has to give the same logits.
+    """Kernels called from Python, without C functions, give the same logits on the CPU.
 
     One layer: each kernel is compiled by itself, in seconds, and those of further layers are the same way again.
     """
@@ -385,8 +405,8 @@ def test_logits_on_a_gpu(family: str) -> None:
 
 
 def test_while_it_is_traced_the_model_keeps_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tracing puts fake tensors in place of the parameters of what it traces: another thread may be serving from ours.
-    Each layer of both graphs calls the attention once.
+    """Tracing replaces parameters by fake tensors in the traced module, while another thread may serve from ours. Each
+    layer of both graphs calls the attention once.
     """
     model = from_module(tiny_model("llama"))
     calls: list[bool] = []
@@ -434,7 +454,7 @@ def test_other_threads_have_the_interpreter_while_a_graph_runs(compile_once: Com
 
 
 def test_two_models_that_are_compiled_at_once_are_both_compiled() -> None:
-    """Tracing keeps what it is at in globals of the process: one used to spoil the other, and neither was compiled."""
+    """Tracing has process-wide state: concurrent traces used to break each other."""
     models = [from_module(tiny_model("llama", seed=seed, num_hidden_layers=1)) for seed in (1, 2)]
     under_way = [compile_in_background(model) for model in models]
     for one in under_way:
@@ -443,7 +463,7 @@ def test_two_models_that_are_compiled_at_once_are_both_compiled() -> None:
     assert all(model.compiled is not None for model in models)
 
 
-def test_a_compiled_model_that_nobody_holds_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_model_without_references_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "forward_key", lambda *_: None)  # it is traced here, not found in the cache
     model = from_module(tiny_model("llama", seed=3, num_hidden_layers=1))
     compile_in_background(model).join()

@@ -1,4 +1,4 @@
-"""Decode steps on static buffers, padded, as a graph that replays: the same logits and the same store as without."""
+"""Decode steps on static, padded buffers, as a replayed graph: the same logits and the same store as without."""
 
 import random
 from collections.abc import Callable
@@ -23,7 +23,7 @@ BLOCK_SIZE, BLOCKS, LONGEST = 4, 60, 64
 
 
 class ByTables(AttentionBackend):
-    """Decodes by block tables alone, as a kernel does."""
+    """Backend that decodes by block tables alone, like a kernel."""
 
     reads_tables_only = True
 
@@ -44,7 +44,7 @@ class ByTables(AttentionBackend):
 
 
 class FakeGraph:
-    """Calls the captured function again."""
+    """Graph that calls the captured function again."""
 
     def __init__(self, run: Callable[[], Tensor]) -> None:
         self._run, self.out = run, run()
@@ -77,7 +77,7 @@ def runners(family: str, max_size: int) -> tuple[ModelRunner, ModelRunner, FakeG
 
 
 def steps(seed: int, count: int) -> list[list[SequenceSlice]]:
-    """Prompts of `count` sequences, then decodes of some of them, in tables with blocks in any order."""
+    """Return prompts of `count` sequences, then decodes of some of them, in tables with blocks in any order."""
     rng = random.Random(seed)
     blocks = rng.sample(range(BLOCKS), BLOCKS)
     tables = [[[blocks.pop() for _ in range(6)]] for _ in range(count)]
@@ -92,7 +92,7 @@ def steps(seed: int, count: int) -> list[list[SequenceSlice]]:
 
 
 def compiled_form(runner: ModelRunner) -> CompiledForward:
-    """The model itself, called as compiled code is."""
+    """Return the model itself, with the interface of compiled code."""
 
     def many(ids: Tensor, positions: Tensor, keep: Tensor) -> list[Tensor]:
         output = runner.model.module(input_ids=ids, position_ids=positions, use_cache=False)
@@ -145,7 +145,7 @@ def test_padding_reads_and_writes_the_scratch_block_alone() -> None:
 
 
 def test_everything_else_is_launched_as_before() -> None:
-    """Prefills, mixed steps, and steps whose arrays are captured."""
+    """Other steps are prefills, mixed steps, and steps with captures."""
     _, graphed, graphs = runners("llama", 8)
     prompts, *_ = steps(1, 3)
     graphed.execute(prompts)

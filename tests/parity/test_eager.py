@@ -34,7 +34,9 @@ def case(request: Any) -> Case:
 
 @pytest.mark.parametrize(("block_size", "num_blocks"), [(1, 64), (4, 16), (16, 6), (64, 3)])
 def test_mixed_steps_over_scattered_blocks(case: Case, block_size: int, num_blocks: int) -> None:
-    """Packed, chunked, mixed prefill and decode; block_size 64 is the contiguous layout, a block a sequence."""
+    """Steps are packed, chunked, and mix prefill and decode; block_size 64 is the contiguous layout, a block a
+    sequence.
+    """
     driver = Driver(case.model, block_size, num_blocks)
     mixed_schedule(driver, case.sequences)
     assert len(driver.logits) == 25
@@ -43,7 +45,7 @@ def test_mixed_steps_over_scattered_blocks(case: Case, block_size: int, num_bloc
 
 
 def test_padding_reads_nothing_of_other_sequences(case: Case) -> None:
-    """A long and a short sequence decode together; unused slots hold garbage."""
+    """A long and a short sequence decode together; unused slots have garbage."""
     driver = Driver(case.model, 4, 16)
     for pool in driver.runner.kv_store.pools(range(driver.runner.kv_store.num_layers)):
         pool.fill_(1e4)
@@ -55,7 +57,7 @@ def test_padding_reads_nothing_of_other_sequences(case: Case) -> None:
 
 
 def test_a_block_table_may_change_between_steps(case: Case) -> None:
-    """Copy-on-write: the tail block is copied, the table points at the copy, the original is overwritten."""
+    """Copy-on-write copies the tail block, changes the table, and the original is overwritten."""
     driver = Driver(case.model, 4, 16)
     tokens = case.sequences[9]
     driver.step([driver.slice(9, tokens, 6)])
@@ -70,7 +72,7 @@ def test_a_block_table_may_change_between_steps(case: Case) -> None:
 
 
 def test_more_sequences_than_rows_of_the_slot_table() -> None:
-    """40 sequences in one step, then 40 others: rows grow, then are taken over."""
+    """A step has 40 sequences, the next 40 others: rows grow, then are reused."""
     module = tiny_model("llama")
     prompts = {seq: random_prompt(3 + seq % 3, VOCAB_SIZE, seq) for seq in range(80)}
     expected = {seq: eager_forward(module, tokens).logits[0, -1] for seq, tokens in prompts.items()}

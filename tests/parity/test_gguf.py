@@ -1,4 +1,4 @@
-"""Models in GGUF files: what the same weights compute from safetensors, with the file's tokenizer and chat template."""
+"""Models in GGUF files compute the same as from safetensors, with the file's tokenizer and chat template."""
 
 import importlib.util
 import json
@@ -57,7 +57,9 @@ def test_the_same_logits_as_from_safetensors(family: str, is_quantized: bool, tm
 def test_prompts_are_counted_and_rendered_by_the_files_tokenizer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its merges count, and its chat template, which writes nothing before an answer, is the cause of a break."""
+    """The file's merges determine the count; its chat template, which writes nothing before an answer, causes the
+    break.
+    """
     file, day = tmp_path / "tiny.gguf", tmp_path / "day.jsonl"
     gguf_files.write("qwen2", file, True)
     bodies = [chat(turns, "This is the zh of the moth.") for turns in (1, 2)]
@@ -100,7 +102,7 @@ FILES = ["README.md", "Tiny-0.1B-Q8_0.gguf", "tiny.Q4_K_M.gguf", "mmproj-F16.ggu
 
 
 class Hub:
-    """A hub that knows one repository, and that of a name without GGUF files."""
+    """Fake hub with one repository, and another name without GGUF files."""
 
     def list_repo_files(self, repository: str, revision: str | None = None) -> list[str]:
         if repository != "owner/tiny-GGUF":
@@ -109,7 +111,7 @@ class Hub:
 
 
 def test_a_file_of_the_hub_is_named_by_its_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hub is not reachable from the tests: its listing and its download are put in place of the client's."""
+    """The hub's listing and download are replaced, since tests have no network."""
     gguf_files.write("qwen3", tmp_path / FILES[1], True)
     downloads = []
 

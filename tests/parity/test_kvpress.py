@@ -37,7 +37,9 @@ def press_of(name: PolicyName) -> Any:
 
 
 def kept_by_kvpress(press: Any, module: Any, prompt: list[int]) -> dict[int, list[set[int]]]:
-    """By layer and KV head. kvpress's own hook wants keywords of an older transformers; its scores do not."""
+    """Return kept positions by layer and KV head. kvpress's hook needs keywords of an older transformers; its scores do
+    not.
+    """
     kept: dict[int, list[set[int]]] = {}
 
     def hook(attention: Any, args: Any, kwargs: dict[str, Any], output: Any) -> None:

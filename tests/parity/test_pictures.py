@@ -1,4 +1,4 @@
-"""Models whose class reads pictures too: their text is served, as their own forward pass has it."""
+"""Models that also read pictures: text only is served, equal to their own forward pass."""
 
 import subprocess
 import sys
@@ -69,7 +69,7 @@ TOLERANCE = 5e-5  # of the largest logit
 
 
 def saved(name: str, folder: Path) -> Any:
-    """The whole model, random, and saved with a tokenizer."""
+    """Save the whole random model with a tokenizer."""
     torch.manual_seed(0)
     whole: Any = AutoModelForImageTextToText.from_config(TYPES[name]()).eval()
     whole.save_pretrained(folder)
@@ -100,7 +100,7 @@ def test_text_is_served_and_nothing_else_kept(name: str, tmp_path: Path) -> None
 
 
 def test_no_package_for_pictures_is_needed(tmp_path: Path) -> None:
-    """In a process of its own, in which neither pillow nor torchvision can be imported."""
+    """The model is served in a process in which neither pillow nor torchvision can be imported."""
     saved("mistral3", tmp_path)
     code = (
         "import sys; sys.modules |= dict.fromkeys(('PIL', 'torchvision')); from app.__main__ import main; "

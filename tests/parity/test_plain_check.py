@@ -1,4 +1,4 @@
-"""Whatever computes something else than by itself is not served: mistakes that no list knows, put in on purpose."""
+"""Models that compute something else in a batch than alone are refused: each test plants such a mistake."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ from tests.tiny_models import tiny_model
 
 
 class InCompany(nn.Module):
-    """A layer's product, plus something of the mean over all tokens of the row: as an expert's capacity would."""
+    """A layer's product, plus a share of the mean over all tokens of the row, as an expert's capacity would add."""
 
     def __init__(self, inner: nn.Module, share: float) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class InCompany(nn.Module):
 
 
 class ByPlace(nn.Module):
-    """Larger from the second token of a row on: counted, without position ids."""
+    """Product that is larger from the second token of a row on: counted, without position ids."""
 
     def __init__(self, inner: nn.Module, slope: float, index_experts: bool) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class ByPlace(nn.Module):
 
 
 def swapped(path: str, make: Callable[[nn.Module], nn.Module], family: str = "llama") -> Any:
-    """A small model with one of its parts in another one."""
+    """Return a small model with one of its parts replaced."""
     module = tiny_model(family)
     parent, _, name = path.rpartition(".")
     setattr(module.get_submodule(parent), name, make(module.get_submodule(path)))
@@ -54,7 +54,9 @@ def swapped(path: str, make: Callable[[nn.Module], nn.Module], family: str = "ll
 
 
 def test_the_schedule_is_what_it_says() -> None:
-    """Every token once and in order; two chunks of one sequence beside a third one; scattered blocks of their own."""
+    """The schedule has every token once and in order, two chunks of one sequence beside a third one, and separate
+    scattered blocks.
+    """
     seen: list[list[int]] = [[] for _ in LENGTHS]
     for step in STEPS:
         for index, first, count in step:
@@ -143,7 +145,7 @@ def test_the_attention_function_takes_nothing_that_it_does_not_know(keywords: di
 
 
 def test_what_is_compared() -> None:
-    """Rows of spread 5 (3-4-5 triangle without the mean); one is off by a tenth in one logit: 0.1 / 5."""
+    """Rows have spread 5 (3-4-5 triangle without the mean); one logit is off by a tenth: 0.1 / 5."""
     wanted = torch.tensor([[3.0, -3.0, 4.0, -4.0], [3.0, -3.0, 4.0, -4.0], [3.0, -3.0, 4.0, -4.0]]) / 2**0.5
     off = wanted.clone()
     off[1, 2] += 0.1

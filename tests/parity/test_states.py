@@ -1,4 +1,4 @@
-"""Layers that keep a state: packed, in chunks and over scattered blocks they compute what the module itself does."""
+"""Layers with a state compute the same packed, in chunks and over scattered blocks as the module itself."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def plain(module: Any, sequences: dict[int, list[int]]) -> dict[int, torch.Tenso
 
 @pytest.mark.parametrize("model_type", sorted(SERVED))
 def test_a_packed_step_computes_what_the_module_does(model_type: str) -> None:
-    """Chunks, single tokens and several sequences in every step; a state is left at each block's end, or at none."""
+    """Steps have chunks, single tokens and several sequences; a state is stored at each block's end, or at none."""
     module = hybrid_model(model_type)
     sequences = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in LENGTHS.items()}
     expected = plain(module, sequences)
@@ -67,7 +67,7 @@ def test_layers_are_numbered_among_those_with_keys() -> None:
 
 
 def test_the_size_of_a_state_is_what_the_formula_says() -> None:
-    """4 heads of 8 by 8 numbers, and 4 inputs of a convolution over 2 · 2 · 8 + 4 · 8 channels, in three layers."""
+    """Three layers have 4 heads of 8 by 8 numbers, and 4 inputs of a convolution over 2 · 2 · 8 + 4 · 8 channels."""
     model = from_module(hybrid_model("qwen3_5_text"))
     assert model.facts.state_bytes == 3 * (4 * 8 * 8 + 4 * (2 * 2 * 8 + 4 * 8)) * 4
 

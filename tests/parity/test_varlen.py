@@ -31,7 +31,7 @@ STEPS = {
 
 
 class Flash:
-    """`aten::_flash_attention_forward` on the CPU: what FA3 does with block tables, and what it insists on."""
+    """`aten::_flash_attention_forward` on the CPU: FA3's computation with block tables, and its requirements."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -125,7 +125,7 @@ def test_agrees_with_the_reference(
 
 
 def test_weights_change_no_output(flash: Flash) -> None:
-    """They come from the other backend, the output from the kernel all the same."""
+    """The weights come from the other backend, and the output still from the kernel."""
     store, batch = stored(torch.bfloat16, 4), packed("mixed", 4)
     q, call = queries(batch, torch.bfloat16), AttentionCall(0, 0.4, None, None, None)
     backend = VarlenAttention(GatherAttention())
@@ -138,7 +138,7 @@ def test_weights_change_no_output(flash: Flash) -> None:
 
 
 def test_released_blocks_are_never_named(flash: Flash) -> None:
-    """A window of 5 of a sequence of 23 tokens in blocks of 4: keys 18..22 are seen, so four blocks are gone."""
+    """A window of 5 over 23 tokens in blocks of 4 sees keys 18..22, so four blocks are released."""
     store = stored(torch.bfloat16, 4)
     table = [RELEASED] * 4 + [7, 8]
     batch = StepBatch([SequenceSlice(0, [0], 22, [table], True)], SlotTable(4, 32), torch.device("cpu"))
@@ -167,7 +167,7 @@ def test_what_the_kernel_does_not_know_goes_elsewhere(flash: Flash, why: str) ->
 
 @pytest.mark.parametrize("how", ["refuses", "broken"])
 def test_a_build_that_cannot_is_not_asked_again(flash: Flash, how: str) -> None:
-    """A refusal, or wrong keys, is found on a small step, before any answer depends on it."""
+    """A refusal or wrong keys are detected on a small step, before any answer depends on it."""
     setattr(flash, how, True)
     store, batch = stored(torch.bfloat16, 4), packed("mixed", 4)
     q, call = queries(batch, torch.bfloat16), AttentionCall(0, 0.4, None, None, None)
@@ -179,7 +179,7 @@ def test_a_build_that_cannot_is_not_asked_again(flash: Flash, how: str) -> None:
 
 
 def test_a_gpu_without_the_package_has_the_other_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither flash-attn-3 nor flash-attn-4 is installed with the project."""
+    """The project installs neither flash-attn-3 nor flash-attn-4."""
     for capability in ((9, 0), (10, 0)):
         activate.cache_clear()
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)

@@ -1,4 +1,4 @@
-"""Windows: what queries do not see is not there any more, and nothing else changes.
+"""Sliding windows: keys that queries do not see are released, and nothing else changes.
 
 Freed blocks are filled with NaN after every step, so a read of one shows: 0 · NaN is NaN.
 """
@@ -37,7 +37,7 @@ class Ran(NamedTuple):
 
 
 def ran(engine: Engine, prompts: list[list[int]], poison: float = math.nan) -> Ran:
-    """Run prompts greedily to their end; after each step slots that are neither held nor cached are poisoned."""
+    """Run prompts greedily to their end; after each step, slots that are neither held nor cached are poisoned."""
     sampling = SamplingParams(max_tokens=NEW_TOKENS, ignore_eos=True)
     requests = [engine.add_request(prompt, sampling) for prompt in prompts]
     peaks, ops = [0], Counter[type[Op]]()
@@ -74,8 +74,8 @@ def expected_logprobs(logits: Tensor, token_ids: list[int]) -> list[float]:
 @pytest.mark.parametrize("block_size", [1, 2, 3, 4])
 @pytest.mark.parametrize("budget", [512, 7])
 def test_a_model_whose_layers_all_have_windows(block_size: int, budget: int) -> None:
-    """Mistral, window 5, 41 tokens: the logits are those of transformers, and at most ceil((5 + T) / B) + 1 blocks are
-    held, T the tokens of a step.
+    """Mistral with window 5 and 41 tokens has transformers' logits and holds at most ceil((5 + T) / B) + 1 blocks, T
+    the tokens of a step.
     """
     prompt = random_prompt(PROMPT_TOKENS, VOCAB_SIZE, 1)
     caching = block_size > 1  # without it every released block is poisoned at once
@@ -94,7 +94,7 @@ def test_a_model_whose_layers_all_have_windows(block_size: int, budget: int) -> 
 
 @pytest.mark.parametrize("mode", ["recompute", "swap"])
 def test_greedy_output_is_the_same_with_and_without_releasing(mode: Any) -> None:
-    """Eight prompts, most of which begin alike, in pools with room for all and for few: hits, preemption."""
+    """Eight prompts, most with a shared prefix, run in large and small pools, with hits and preemption."""
     shared = random_prompt(12, VOCAB_SIZE, 2)
     prompts = [[*shared, *random_prompt(n, VOCAB_SIZE, n)] for n in (3, 4, 5, 7, 8, 9, 11)] + [
         random_prompt(9, VOCAB_SIZE, 8)
@@ -123,7 +123,7 @@ def test_greedy_output_is_the_same_with_and_without_releasing(mode: Any) -> None
 def test_a_hybrid_model_releases_what_its_windowed_layers_left_behind(
     family: str, block_size: int, budget: int
 ) -> None:
-    """Layers with a window have a pool of their own, and hold no more of it than their window; the others keep all."""
+    """Layers with a window have a separate pool, and hold no more of it than their window; the others keep all."""
     prompt = random_prompt(PROMPT_TOKENS, VOCAB_SIZE, 3)
     config = EngineConfig(
         block_size=block_size, num_blocks=64, max_num_batched_tokens=budget, enable_prefix_caching=block_size > 1
@@ -147,7 +147,8 @@ def test_a_hybrid_model_releases_what_its_windowed_layers_left_behind(
 @pytest.mark.parametrize("mode", ["recompute", "swap"])
 @pytest.mark.parametrize("family", ["gemma2", "gpt_oss"])
 def test_a_hybrid_model_under_pressure_says_what_it_says_alone(family: str, mode: Any) -> None:
-    """Shared prefixes, preemption both ways, chunks, room for few: greedy output is that of one by one.
+    """Greedy output equals that of single requests under shared prefixes, both kinds of preemption, chunks, and a small
+    pool.
 
     The poison is a number here: layers with full attention pad the shorter sequences of a batch with slots that are not
     written yet, whose weight is 0.
@@ -173,7 +174,9 @@ def test_a_hybrid_model_under_pressure_says_what_it_says_alone(family: str, mode
 
 
 def test_the_policy_may_leave_every_nth_layer_alone() -> None:
-    """Logits are those of a dense mask that differs from layer to layer; keys are where their layer's table says."""
+    """Logits are those of a dense mask that differs between layers; keys are at the positions of their layer's
+    table.
+    """
     prompt = random_prompt(PROMPT_TOKENS, VOCAB_SIZE, 5)
     config = EngineConfig(
         block_size=2, num_blocks=64, attention_window=4, attention_sinks=2, sliding_window_pattern=2,
@@ -196,7 +199,9 @@ def test_the_policy_may_leave_every_nth_layer_alone() -> None:
 
 
 def test_a_request_longer_than_the_pool_fits_when_every_layer_has_a_window() -> None:
-    """Mistral, window 5, steps of 4 tokens: at most 1 + ceil(7 / 2) = 5 blocks of 2 at once, however long it gets."""
+    """Mistral with window 5 and steps of 4 tokens holds at most 1 + ceil(7 / 2) = 5 blocks of 2, whatever the
+    length.
+    """
     prompt = random_prompt(40, VOCAB_SIZE, 6)
     config = EngineConfig(block_size=2, num_blocks=5, max_num_batched_tokens=4)
     with Engine(from_module(tiny_model("mistral")), config) as engine:

@@ -1,4 +1,4 @@
-"""Records that are appended a step later, beside the device's work: the same log, and nothing is left behind."""
+"""Records appended a step later, during the device's work: the same log, and nothing is left behind."""
 
 import random
 from pathlib import Path
@@ -32,7 +32,9 @@ def on_a_device(monkeypatch: pytest.MonkeyPatch, cuda: FakeCuda) -> None:
 
 
 def log_of_a_run(seed: int, is_async: bool, path: Path) -> list[bytes]:
-    """A random run: preemption, swapping, prefix hits, chunks, samples, beams, stop strings, aborts, failed steps."""
+    """Return the log of a random run: preemption, swapping, prefix hits, chunks, samples, beams, stop strings, aborts,
+    failed steps.
+    """
     rng = random.Random(seed)
     config = replace(config_of(rng), async_scheduling=is_async)
     capture = CaptureRequest(budget_bytes=20_000) if seed % 2 else None
@@ -82,7 +84,7 @@ def test_the_log_is_the_same_with_and_without(seed: int, tmp_path: Path, monkeyp
 
 
 class Noted(FakeCuda):
-    """Notes when the host waits."""
+    """Notes the host's waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,7 +131,7 @@ def test_a_record_is_written_between_the_next_step_and_its_tokens(
 
 
 def test_what_comes_between_two_steps_is_written_after_the_first(noted: Noted, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An abort, a request, a failed step, `rest`, the end."""
+    """The events are an abort, a request, a failed step, `rest`, and the end."""
     with Engine(tiny_llama(), CONFIG) as engine:
         note(engine, noted.events, monkeypatch)
         one, two = (engine.add_request(prompt, GREEDY) for prompt in PROMPTS[:2])

@@ -1,4 +1,4 @@
-"""KV cache compression meets chunks, preemption, forks, windows, quantized caches, captures and failed steps."""
+"""KV cache compression combined with chunks, preemption, forks, windows, quantized caches, captures, failed steps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def prompts_of(rng: random.Random, count: int = 3) -> list[list[int]]:
 
 
 def play(engine: Engine, prompts: list[list[int]], sampling: SamplingParams = GREEDY) -> list[StepRecord]:
-    """Run to the end; after each step what is freed is poisoned: a read of it shows."""
+    """Run to the end; freed content is poisoned after each step, so that a read of it is noticed."""
     for number, prompt in enumerate(prompts):
         engine.add_request(prompt, sampling, f"r{number}")
     records = []
@@ -64,7 +64,7 @@ def play(engine: Engine, prompts: list[list[int]], sampling: SamplingParams = GR
 
 
 def texts(engine: Engine) -> dict[str, list[list[int]]]:
-    """By request, in the order in which their sequences began."""
+    """Return the texts of each request, in the order in which its sequences began."""
     found: dict[str, list[list[int]]] = {}
     for sequence in log_of(engine).state_now().sequences.values():
         found.setdefault(sequence.request_id, []).append(sequence.token_ids)
@@ -79,7 +79,7 @@ def gone(engine: Engine, request_id: str) -> list[tuple[int, int, list[list[int]
 @pytest.mark.parametrize("every", [0, 1, 3])
 @pytest.mark.parametrize("policy", POLICY_NAMES)
 def test_preemption_and_chunks_change_nothing(policy: PolicyName, every: int, tmp_path: Path) -> None:
-    """Computed again in any chunks, or swapped, a sequence says and has forgotten what it would have otherwise."""
+    """A sequence has the same text and the same forgotten tokens when it is recomputed in any chunks, or swapped."""
     prompts = prompts_of(random.Random(1))
     roomy = replace(BASE, forget_policy=policy, forget_every=every)
     tight = replace(roomy, num_blocks=13, max_num_batched_tokens=8, max_num_seqs=3)
@@ -149,8 +149,8 @@ def two_kinds_of_layers() -> LoadedModel:
 def test_captured_weights_are_those_of_a_pass_under_the_logged_mask(
     policy: PolicyName, make: Any, tmp_path: Path
 ) -> None:
-    """The log alone says what each query saw: a pass over all tokens at once under its mask gives the same rows, and a
-    capture changes neither tokens nor decisions.
+    """The log determines the mask of each query: a pass over all tokens under it gives the same rows, and a capture
+    changes neither tokens nor decisions.
     """
     prompt, path = prompts_of(random.Random(9), 1)[0] + [7] * 12, tmp_path / "captured.kvtrace"
     config = replace(BASE, forget_policy=policy, forget_every=2, max_num_batched_tokens=9)
@@ -196,7 +196,7 @@ def test_a_window_of_sinks_and_newest_is_an_attention_window() -> None:
 
 
 def test_a_block_goes_when_every_head_has_forgotten_its_tokens(tmp_path: Path) -> None:
-    """With one KV head and the same choice in every layer the masked tokens are whole blocks in the end."""
+    """The masked tokens are whole blocks in the end, with one KV head and the same choice in every layer."""
     model, path = from_module(tiny_model("llama_mqa"), tiny_tokenizer(), "mqa"), tmp_path / "freed.kvtrace"
     config = replace(BASE, forget_policy="key_norm", forget_budget=3, forget_every=1)
     with Engine(model, config, log_path=path) as engine:
@@ -267,7 +267,7 @@ def test_a_run_again_is_the_same_and_a_kept_token_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLES, BEAMS], ids=["greedy", "samples", "beams"])
 def test_the_full_cache_says_what_it_would_given_the_same_text(sampling: SamplingParams) -> None:
-    """Beside each output: one plain pass over its text gives the same distribution."""
+    """A plain pass over the text gives the distribution that the full cache has beside each output."""
     config = replace(BASE, forget_policy="random", forget_compare=True, num_blocks=16, max_num_batched_tokens=9)
     plain = tiny_model("llama")
     with Engine(tiny_llama(), config) as engine:

@@ -1,4 +1,4 @@
-"""The cache manager under every order of calls that its contract allows, on pools small enough to run dry."""
+"""Cache manager under every order of calls that its contract allows, on pools small enough to run out of blocks."""
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -74,7 +74,7 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.settled())
     @rule(data=st.data())
     def preempt(self, data: st.DataObject) -> None:
-        """By swap, or by recompute where the CPU store is full."""
+        """Preempt by swap, or by recompute if the CPU store is full."""
         seq_id = data.draw(st.sampled_from(self.settled()))
         self.run_.manager.take_moves()
         self.run_.preempt(seq_id)
@@ -103,8 +103,8 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
     def admit(self, data: st.DataObject) -> None:
-        """Several may be admitted before anyone writes: they share what is promised. Some write nothing in this step,
-        as sequences that await blocks of another instance.
+        """Admit a sequence. Several may be admitted before any writes, and share promised blocks. Some write nothing in
+        this step, like sequences that await blocks of another instance.
         """
         seq_id = data.draw(st.sampled_from(self.waiting))
         num_tokens = data.draw(st.integers(1, len(self.run_.tokens[seq_id])))
@@ -127,7 +127,7 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.promised)
     @rule()
     def write(self) -> None:
-        """The forward pass: everybody writes what was promised, in the order of the promises."""
+        """Simulate the forward pass: all sequences write their promised tokens, in the order of the promises."""
         for seq_id, end in self.promised.items():
             self.run_.write(seq_id, end)
         for seq_id in self.promised:
@@ -166,7 +166,7 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.promised)
     @rule()
     def give_up_the_step(self) -> None:
-        """The forward pass failed: all that were in it go, and all that count on what was not written."""
+        """Simulate a failed forward pass: remove its sequences, and those that rely on unwritten content."""
         relying = self.run_.manager.take_back([], [])
         self.run_.free(*{*self.promised, *relying})
         self.promised.clear()
@@ -179,7 +179,7 @@ class CacheMachine(RuleBasedStateMachine):
             assert memory.tokens_held <= memory.blocks_held * memory.block_size
 
     def teardown(self) -> None:
-        """When all are gone every block is free."""
+        """Free all sequences and check that every block is free."""
         if hasattr(self, "run_"):
             self.run_.manager.take_back([], [])
             self.run_.free(*self.running, *self.swapped)

@@ -1,5 +1,6 @@
-"""Every request that fits the pool alone ends beside others, with the tokens of a roomy pool: samples and beams, in
-chunks, preempted in either mode."""
+"""Every request that fits the pool alone also finishes beside others, with the same tokens: samples and beams, in
+chunks, preempted in either mode.
+"""
 
 from __future__ import annotations
 

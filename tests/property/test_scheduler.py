@@ -1,5 +1,6 @@
-"""The scheduler around an exact model: whatever the pool, the budget and the policy, everything finishes and every
-output is what the model says without a cache."""
+"""Scheduler around an exact model: everything finishes with the output of the model without a cache, for any pool,
+budget and policy.
+"""
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -76,7 +77,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule(size=st.integers(2, 4), length=st.integers(1, MAX_PROMPT), priorities=st.permutations(range(4)))
     def add_a_crowd(self, size: int, length: int, priorities: list[int]) -> None:
-        """Different prompts that grow to their full length: where the pool is small they preempt each other."""
+        """Submit different prompts that grow to their full length, and preempt each other in a small pool."""
         for i in range(size):
             self.engine.add([4 + i] * length, MAX_TOKENS, priorities[i])
 

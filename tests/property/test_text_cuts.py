@@ -1,4 +1,4 @@
-"""Tokens of texts that begin alike, encoded from a cut on, are those of the whole texts."""
+"""Tokens of texts with a shared prefix, encoded from a cut on, equal those of the whole texts."""
 
 from functools import cache
 
@@ -88,7 +88,7 @@ def tokenizers() -> dict[str, Tokenizer]:
     parts=st.lists(st.tuples(TEXTS, TEXTS), min_size=2, max_size=5),
 )
 def test_tokens_from_a_cut_on_are_those_of_the_whole_text(name: str, parts: list[tuple[str, str]]) -> None:
-    """Each text goes on from what all begin with, as prompts of a conversation do; its own end goes again."""
+    """Each text continues the shared prefix, as prompts of a conversation do, and then its own end is removed."""
     tokenizer = tokenizers()[name]
     cuts = cuts_of(tokenizer)
     begin, text, tokens = "", "", Tokens([], [], b"")

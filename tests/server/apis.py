@@ -1,10 +1,11 @@
-"""A server with the API on the bundled model, in this process, for tests that look at both sides of it."""
+"""Server with the API on the bundled model, in this process, for tests of both sides."""
 
 import functools
 import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -18,6 +19,9 @@ from app.openai.sessions import ServedSession
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig
+from engine.trace.check import check
+from engine.trace.log import TraceReader
+from engine.trace.operations import Op
 from engine.trace.records import StepRecord
 
 CONFIG = EngineConfig(block_size=4, num_blocks=256, max_num_seqs=8, enforce_eager=True)
@@ -29,7 +33,7 @@ def bundled() -> Any:
 
 
 class Api:
-    """The server, its address, and what it has inside."""
+    """Server, its address, and its components."""
 
     def __init__(self, api: ApiSettings, config: EngineConfig = CONFIG, model: Any = None, **settings: Any) -> None:
         model = model or bundled()
@@ -43,7 +47,7 @@ class Api:
 
     @property
     def served(self) -> ServedSession:
-        """The API's theater and its engine."""
+        """Return the API's session and its engine."""
         found: ServedSession = self.app.extensions["kvtheater.api"].of_model(None)
         return found
 
@@ -52,12 +56,21 @@ class Api:
             return [log.record(i) for i in range(len(log))]
 
     def held(self) -> int:
-        """Blocks that sequences hold now."""
+        """Return the number of blocks that sequences hold."""
         with self.served.session.run.reading() as log:
             return log.record(len(log) - 1).memory.blocks_held if len(log) else 0
 
     def post(self, path: str = "/v1/completions", **body: Any) -> requests.Response:
-        return requests.post(self.url + path, json={"model": "bundled"} | body, timeout=60)
+        streams = bool(body.get("stream"))
+        return requests.post(self.url + path, json={"model": "bundled"} | body, timeout=60, stream=streams)
+
+    def ops(self, folder: Path, theater: str | None = None) -> list[Op]:
+        """Return the operations of a session, whose log is sound. None: of the API's."""
+        path, theater = folder / "now.kvtrace", theater or self.served.session.session_id
+        path.write_bytes(requests.get(f"{self.url}/api/theaters/{theater}/trace", timeout=60).content)
+        assert list(check(path)) == []
+        with TraceReader(path) as log:
+            return [op for i in range(len(log)) for op in log.record(i).ops]
 
     def send(self, data: bytes, path: str = "/v1/completions", **headers: str) -> requests.Response:
         return requests.post(self.url + path, data=data, headers=headers, timeout=60)

@@ -1,4 +1,4 @@
-"""A class on a real server, with clients for its presenter and its followers."""
+"""A class on a real server, with clients of its presenter and its followers."""
 
 import http.client
 from typing import Any
@@ -28,7 +28,7 @@ class Member(Client):
 
 
 class Room:
-    """A server with a class and its presenter."""
+    """Server with a class and its presenter."""
 
     def __init__(self, server: Server, names: str = "optional") -> None:
         self.server = server
@@ -44,7 +44,7 @@ class Room:
         return found
 
     def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
-        """An answer to GET; redirects are not followed."""
+        """Send a GET request without following redirects."""
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=20)
         connection.request("GET", path, headers=headers)
         return connection.getresponse()
@@ -61,12 +61,12 @@ class Room:
         return found, found.do("class_enter", language=language)
 
     def seat(self) -> dict[str, Any]:
-        """The first follower, as the presenter's last desk has it."""
+        """Return the first follower's seat, from the presenter's last desk."""
         seats = self.presenter.desks[-1]["seats"] if self.presenter.desks else []
         return dict(seats[0]) if seats else {}
 
     def on_stage(self, captures: bool = False) -> str:
-        """A run that the class watches."""
+        """Return a run that the class watches."""
         theater: str = self.presenter.do("create", captures=captures)["theater"]
         self.presenter.do("class_cast", id=self.id, theater=theater, view={"layer": "1"})
         return theater

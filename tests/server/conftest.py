@@ -1,4 +1,4 @@
-"""A real server on a free port of 127.0.0.1 over a fake model, and real Socket.IO clients."""
+"""Fixtures of a real server on a free port of 127.0.0.1 over a fake model, and real Socket.IO clients."""
 
 import contextlib
 import threading
@@ -24,7 +24,7 @@ from tests.server.web_workers import Worker
 
 
 class Client:
-    """A viewer that keeps everything it is sent. `hold` makes it slow: it keeps the acknowledgement back."""
+    """Viewer that stores everything it is sent. `hold` makes it slow: acknowledgements are withheld."""
 
     def __init__(self, url: str, **connect: Any) -> None:
         session = requests.Session()  # its polls bear what its first request does, as a browser's do
@@ -57,17 +57,17 @@ class Client:
         self.hold.wait(120)
 
     def ask(self, event: str, message: Any = None, **fields: Any) -> Any:
-        """The acknowledgement, whatever it says."""
+        """Send an event; return the acknowledgement, of whatever result."""
         return self.io.call(event, fields if message is None else message, timeout=20)
 
     def do(self, event: str, **fields: Any) -> dict[str, Any]:
-        """The acknowledgement, which must be ok."""
+        """Send an event; return the acknowledgement, which must be ok."""
         answer: dict[str, Any] = self.ask(event, **fields)
         assert answer["ok"], answer
         return answer
 
     def refused(self, event: str, message: Any = None, **fields: Any) -> dict[str, Any]:
-        """The error, which must be there and be one sentence."""
+        """Send an event; return the error, which must be one sentence."""
         answer = self.ask(event, message, **fields)
         assert answer["ok"] is False, answer
         error: dict[str, Any] = answer["error"]
@@ -76,7 +76,7 @@ class Client:
         return error
 
     def records(self, epoch: int = 0) -> list[bytes]:
-        """The records of an epoch; asserts that they came in order without a gap."""
+        """Return the records of an epoch; asserts that they came in order without a gap."""
         batches = [b for b in self.batches if b["epoch"] == epoch]
         got: list[bytes] = []
         for batch in batches:
@@ -87,10 +87,11 @@ class Client:
 
 
 class Server:
-    """The application, listening."""
+    """Application on a listening socket."""
 
-    def __init__(self, **settings: Any) -> None:
-        self.model = FakeModel()
+    def __init__(self, model: Any = None, **settings: Any) -> None:
+        """`model`: instead of the fake one."""
+        self.model = model or FakeModel()
         settings.setdefault("config", EngineConfig(block_size=4, num_blocks=256))
         self.app = create_app(Models(ModelEntry(self.model)), ServerSettings(**settings))
         self.theaters = self.app.extensions["kvtheater"]
@@ -113,7 +114,7 @@ class Server:
 
 
 class WorkedServer(Server):
-    """The same, which its clients reach by way of a web worker, HTTP and all."""
+    """Server whose clients reach it through a web worker, HTTP included."""
 
     def __init__(self, queue: str, **settings: Any) -> None:
         super().__init__(message_queue=queue, **settings)
@@ -133,7 +134,7 @@ def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A module with `BY_WORKERS = True` is tested on the server itself, and by way of a web worker."""
+    """Run modules with `BY_WORKERS = True` on the server itself, and through a web worker."""
     if "make_server" in metafunc.fixturenames and getattr(metafunc.module, "BY_WORKERS", False):
         metafunc.parametrize("make_server", ["itself", "by_worker"], indirect=True)
 
@@ -144,9 +145,10 @@ def make_server(request: pytest.FixtureRequest) -> Iterator[Callable[..., Server
     by_worker = getattr(request, "param", "itself") == "by_worker"
     redis: RedisServer | None = request.getfixturevalue("redis_server") if by_worker else None
 
-    def make(**settings: Any) -> Server:
-        servers.append(Server(**settings) if redis is None else WorkedServer(redis.database(len(servers)), **settings))
-        return servers[-1]
+    def make(model: Any = None, **settings: Any) -> Server:
+        own = Server(model, **settings) if redis is None else WorkedServer(redis.database(len(servers)), **settings)
+        servers.append(own)
+        return own
 
     yield make
     for server in servers:
@@ -159,8 +161,24 @@ def server(make_server: Callable[..., Server]) -> Server:
 
 
 @pytest.fixture
+def room(make_server: Callable[..., Server]) -> Any:
+    """A class on a server that asks for a token."""
+    from tests.server.classes import TOKEN, Room
+
+    return Room(make_server(token=TOKEN))
+
+
+@pytest.fixture
 def client(server: Server) -> Client:
     return server.client()
+
+
+@pytest.fixture
+def viewer(live_server: str) -> Iterator[Client]:
+    """A client of the real server."""
+    found = Client(live_server)
+    yield found
+    found.io.disconnect()
 
 
 @pytest.fixture
@@ -170,7 +188,7 @@ def theater(client: Client) -> str:
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    """A sound trace of one submission and five steps."""
+    """Return a sound trace of one submission and five steps."""
     path = tmp_path / "run.kvtrace"
     engine = FakeModel().build(EngineConfig(block_size=4), path)
     engine.submit([SubmittedPrompt(text="abc")], SamplingParams(max_tokens=5))

@@ -1,4 +1,4 @@
-"""A stand-in for model and engine: byte tokens, no arithmetic, real records in a real trace."""
+"""Fake model and engine: byte tokens, no arithmetic, real records in a real trace."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class FakeEngine:
         self.log.close()
 
     def _finish(self, request: FakeRequest, reason, ops: list[Op]) -> list[int]:
-        """Returns its blocks as they lie at the head of the free queue now."""
+        """Free the blocks of a finished sequence, to the head of the free queue."""
         blocks, request.blocks = request.blocks, []
         for block in reversed(blocks):
             ops.append(Free(seq_id=request.seq_id, block_id=block, to="front"))
@@ -248,7 +248,7 @@ class FakeEngine:
 
 
 class FakeModel:
-    """Implements `ServedModel`; its engines sleep `step_seconds` a step and fail once at step `fail_at`."""
+    """Fake of `ServedModel`; its engines sleep `step_seconds` a step and fail once at step `fail_at`."""
 
     facts, tokenizer_facts, kv_bytes_per_token = FACTS, TOKENIZER, KV_BYTES
 

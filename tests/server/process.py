@@ -1,4 +1,4 @@
-"""A server in a process of its own: it can be killed, and what lies around it can be what it likes."""
+"""Server in a process of its own, in any environment, that can be killed."""
 
 import os
 import re
@@ -35,12 +35,12 @@ threading.Event().wait()
 
 
 class Process:
-    """A server over the fake model in a process of its own."""
+    """Server over the fake model in a process of its own."""
 
     def __init__(
         self, data: Path, within: Sequence[str] = (), errors: Path = Path(os.devnull), **environment: str
     ) -> None:
-        """`within`: a command that runs it. `errors`: where what it says on standard error goes."""
+        """`within`: a command that runs it. `errors`: destination of its standard error."""
         with errors.open("wb") as file:
             self.process = subprocess.Popen(
                 [*within, sys.executable, "-c", SERVE, str(data)], cwd=ROOT, stdout=subprocess.PIPE, stderr=file,

@@ -1,4 +1,4 @@
-"""A Redis of the test's own, that can be ended and started again; skips where redis-server is not installed."""
+"""Redis of the test that can be stopped and restarted; skips where redis-server is not installed."""
 
 import shutil
 import socket
@@ -10,7 +10,7 @@ import pytest
 
 
 class RedisServer:
-    """The process, on a port that stays the same, keeping nothing."""
+    """Redis process without persistence, always on the same port."""
 
     def __init__(self, folder: Path) -> None:
         found = shutil.which("redis-server")
@@ -31,7 +31,7 @@ class RedisServer:
         return self._process.pid
 
     def database(self, number: int) -> str:
-        """The address of another of its databases."""
+        """Return the address of another of its databases."""
         return f"redis://127.0.0.1:{self.port}/{number}"
 
     def start(self) -> None:

@@ -29,7 +29,7 @@ FOR_EACH = {"time", "method", "path", "status", "bytes", "seconds"}
 
 
 class Logged:
-    """A server with an access log, and its lines."""
+    """Server with an access log, and its lines."""
 
     def __init__(self, file: Path, token: str | None = None, api: ApiSettings | None = None) -> None:
         self.file = file
@@ -136,7 +136,7 @@ def test_secrets_are_in_no_line(tmp_path: Path) -> None:
 
 
 def test_a_request_that_could_not_be_read_has_no_method_and_no_path(logged: Logged) -> None:
-    """Also when the connection's request before could."""
+    """The line has neither even if the connection's previous request had both."""
     with socket.create_connection(("127.0.0.1", logged.port)) as raw:
         raw.sendall(b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         raw.recv(10)
@@ -148,7 +148,7 @@ def test_a_request_that_could_not_be_read_has_no_method_and_no_path(logged: Logg
 
 
 def test_a_client_that_leaves_is_said_to_have_left(logged: Logged) -> None:
-    """It goes without reading: what it was sent is more than the system keeps for it."""
+    """The client closes without reading: the response is longer than the system's send buffer."""
     with socket.create_connection(("127.0.0.1", logged.port)) as raw:
         raw.sendall(b"GET /vendor/plotly.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         raw.recv(10)
@@ -158,7 +158,7 @@ def test_a_client_that_leaves_is_said_to_have_left(logged: Logged) -> None:
 
 
 def test_a_client_that_leaves_a_stream_is_said_to_have_left(tmp_path: Path) -> None:
-    """Nothing has to be sent to it before that is noticed."""
+    """The departure is noticed although nothing is sent."""
     server = Logged(tmp_path / "access.jsonl", api=ApiSettings())
     server.model.step_seconds = 0.02
     try:
@@ -175,7 +175,7 @@ def test_a_client_that_leaves_a_stream_is_said_to_have_left(tmp_path: Path) -> N
 def test_a_client_that_leaves_before_an_answer_began_has_no_status(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """And it is no mistake of the server's: nothing is said in its terminal."""
+    """The server's terminal shows no error, since it is not a fault of the server."""
     server = Logged(tmp_path / "access.jsonl", api=ApiSettings())
     server.model.step_seconds = 0.02
     try:
@@ -222,8 +222,8 @@ def noted(log: AccessLog, path: str) -> None:
     log.note({"REQUEST_METHOD": "GET", "PATH_INFO": path}, began=0.0, seconds=0.1, status=200, num_bytes=1)
 
 
-def test_a_file_that_takes_nothing_holds_nobody_up_and_says_how_many_were_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a line is being written, 3 wait and 5 are lost; the next one that finds room reports the number."""
+def test_a_blocked_file_delays_no_request_and_lost_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one line is written, 3 wait and 5 are lost; the next line that is accepted reports the number."""
     monkeypatch.setattr(access_log, "MAX_WAITING", 3)
     out = Stuck()
     log = AccessLog(out)

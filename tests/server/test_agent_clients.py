@@ -1,4 +1,4 @@
-"""Frameworks and SDKs of agents against the API: each calls a tool, sends its result back and has the answer.
+"""Frameworks and SDKs of agents against the API: each calls a tool, returns its result and gets the answer.
 
 A client that is not installed is skipped. `pip install langchain langchain-openai langchain-anthropic openai-agents
 pydantic-ai-slim[openai,anthropic] smolagents claude-agent-sdk` installs all of them.
@@ -48,7 +48,7 @@ def run() -> Iterator[Run]:
 
 
 class Tool:
-    """`read`, and the paths that it was called with."""
+    """Tool `read`, and the paths of its calls."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -222,7 +222,7 @@ def test_smolagents_calls_a_tool(api: Api) -> None:
 @pytest.mark.timeout(900)  # its prompts have over 50,000 tokens of this tokenizer
 @needs("claude_agent_sdk")
 def test_claude_code_reads_a_file_and_answers(run: Run, tmp_path: Path) -> None:
-    """Anthropic's coding agent, whole: its own tools, system prompt and streams."""
+    """The whole coding agent runs, with its own tools, system prompt and streams."""
     sdk: Any = importlib.import_module("claude_agent_sdk")
     file = tmp_path / "a.txt"
     file.write_text(FILE)

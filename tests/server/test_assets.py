@@ -15,13 +15,13 @@ from app.page.modules import PAGE
 
 
 def sent(name: str) -> bytes:
-    """A file below static/ as a browser gets it."""
+    """Return a file below static/ as a browser gets it."""
     module = PAGE.find(name)
     return module[1](False) if module else served(static_dir() / name)
 
 
 def test_a_page_names_what_it_will_import(server):
-    """The one file, in which most modules are; a page that has more modules names these too."""
+    """The page names the bundle, and further modules if it has any."""
     named = {
         path: re.findall(r'modulepreload" href="([^"]+)"', requests.get(server.url + path).text)
         for path in ("/", "/bench")
@@ -35,7 +35,7 @@ def test_a_page_names_what_it_will_import(server):
 
 
 def test_modules_are_found_through_every_form_of_import(tmp_path: Path):
-    """a imports b and c; c exports from d and imports a again; what is imported only when needed is not named."""
+    """Module a imports b and c; c re-exports d and imports a again; lazy imports are not named."""
     (tmp_path / "js").mkdir()
     (tmp_path / "js/a.js").write_text(
         'import "./b.js";\nimport {\n  one,\n  two,\n} from "./deep/c.js";\nimport("./late.js");'
@@ -51,7 +51,7 @@ def test_modules_are_found_through_every_form_of_import(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["first.js", "js/main.js", "css/base.css", "vendor/preact/preact.js", "icon.svg"])
-def test_text_is_compressed_for_who_takes_it(server, name):
+def test_text_is_compressed_for_clients_that_accept_it(server, name):
     address = f"{server.url}/static/{name}"
     content = sent(name)
     plain = requests.get(address, headers={"Accept-Encoding": "identity"})
@@ -82,7 +82,7 @@ def test_a_library_keeps_the_licence_in_its_head(tmp_path):
 
 
 def test_no_template_has_a_line_that_looks_like_a_comment():
-    """Before each line that goes, as many backticks have closed as have opened."""
+    """The number of backticks before each removed line is even."""
     paths = sorted((static_dir() / "js").rglob("*.js"))
     assert len(paths) > 300
     for path in paths:
@@ -127,7 +127,7 @@ def test_a_part_of_a_file_can_be_asked_for(server):
 
 
 def test_one_connection_brings_many_files_and_whatever_else(server):
-    """Every answer is whole, and leaves it open."""
+    """Every response is complete and leaves the connection open."""
     host, port = server.url.removeprefix("http://").split(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=10)
     connection.connect()
@@ -150,7 +150,7 @@ def test_one_connection_brings_many_files_and_whatever_else(server):
     assert answer.status == 200 and b"true" in answer.read() and connection.sock is first
 
 
-def test_who_asks_to_close_is_obeyed_and_an_old_client_too(server):
+def test_a_request_to_close_is_followed_also_by_an_old_client(server):
     host, port = server.url.removeprefix("http://").split(":")
     for lines in (
         "GET /static/icon.svg HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",

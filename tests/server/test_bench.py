@@ -1,4 +1,4 @@
-"""Benchmark records over HTTP, and a benchmark that the page asks for, follows, watches and stops."""
+"""Benchmark records over HTTP, and a benchmark that the page starts, follows, watches and stops."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ SECONDS = 150.0  # a process of the bundled model, on a busy machine
 
 @pytest.fixture(scope="module", autouse=True)
 def preloaded() -> Iterator[None]:
-    """The benchmark's process is forked from one that has its imports, which is there before anybody waits for it."""
+    """Fork the benchmark's process from one that has its imports, before any test waits for it."""
     run_preloaded([sys.executable, "-c", ""])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.bench.runs.subprocess", SimpleNamespace(Popen=PreloadedPopen, PIPE=subprocess.PIPE))
@@ -44,7 +44,7 @@ def preloaded() -> Iterator[None]:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
-    """A data folder with a record made here, one of its points with a trace."""
+    """Return a data folder with a record made here, one of its points with a trace."""
     folder = tmp_path / "bench" / "20260101T000000Z-guard"
     (folder / "traces").mkdir(parents=True)
     record = json.loads((RESULTS / "guard.json").read_text())
@@ -79,7 +79,7 @@ def test_the_list_has_scenarios_and_sound_records_with_the_traces_that_are_here(
 
 
 def test_a_trace_opens_on_the_stage_at_the_step_that_its_point_is_about(make_server, kept):
-    """The submission is record 0, step 1 (the prefill) is record 1, step 2 (the first that decodes) record 2."""
+    """Record 0 is the submission, record 1 step 1 (the prefill), record 2 step 2 (the first decode)."""
     (trace,) = (kept / "bench").glob("*/traces/guard.none.0.kvtrace")
     trace.write_bytes((static_dir() / "recordings" / "moon.kvtrace").read_bytes())
     url = f"{make_server(data_dir=kept).url}/api/bench/records/here-20260101T000000Z-guard/traces/guard.none.0.kvtrace"

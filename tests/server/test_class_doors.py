@@ -1,20 +1,13 @@
 """Seats of a class are limited by the presenter's doors and by the bounds per address."""
 
-from collections.abc import Callable
-
 import pytest
 
 from app.classroom import admission
 from app.classroom.admission import coarse
 from app.classroom.classroom import Classroom
 from app.ground.errors import AppError
-from tests.server.classes import OWNER, TOKEN, Room
-from tests.server.conftest import Server, wait_for
-
-
-@pytest.fixture
-def room(make_server: Callable[..., Server]) -> Room:
-    return Room(make_server(token=TOKEN))
+from tests.server.classes import OWNER, Room
+from tests.server.conftest import wait_for
 
 
 @pytest.fixture
@@ -81,7 +74,7 @@ def test_an_address_is_told_without_the_part_that_is_one_machines(address: str, 
 def test_seats_without_a_lasting_connection_expire_and_make_room(
     found: Classroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flood of 1,000 seats leaves as many as may be unconfirmed; a class of 200 behind its address comes in."""
+    """A flood of 1,000 seats leaves the maximum of unconfirmed ones; a class of 200 behind its address can enter."""
     for i in range(1_000):
         come_and_go(found, f"flood-{i}", "10.0.0.1")
     assert len(found.seats()) == admission.MAX_UNCONFIRMED
@@ -115,10 +108,8 @@ def test_one_address_leaves_seats_for_the_others(found: Classroom, monkeypatch: 
     found.enter("other", "other", "en", "10.0.0.2")
 
 
-def test_what_was_answered_and_who_drives_outlast_an_hour_away(
-    found: Classroom, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Under a flood answers of seats that did not last go last; a seat that was handed something stays."""
+def test_answers_and_the_driver_outlast_an_hour_away(found: Classroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood evicts seats that have answered last, with their answers; the seat that drives stays."""
     monkeypatch.setattr(admission, "EXPIRE_SECONDS", 0.0)
     found.ask("number", "?", [])
     for name in ("answered", "driver", "silent"):

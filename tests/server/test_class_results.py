@@ -1,4 +1,4 @@
-"""Class results, as tables and as a page, are the presenter's, complete, harmless, and anonymous where promised."""
+"""Class results, as tables and as a page, belong to the presenter and are complete, safe, and anonymous if promised."""
 
 import csv
 import http.client
@@ -7,16 +7,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from app.classroom.exports import SECRET
 from tests.server.classes import OWNER, TOKEN, Member, Room
 from tests.server.conftest import Server, wait_for
-
-
-@pytest.fixture
-def room(make_server: Callable[..., Server]) -> Room:
-    return Room(make_server(token=TOKEN))
 
 
 def fetch(room: Room, path: str, **headers: str) -> http.client.HTTPResponse:

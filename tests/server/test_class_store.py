@@ -1,4 +1,4 @@
-"""Classes are stored on request, until a date, and nothing of them is written otherwise."""
+"""Classes are stored only on request, until a date."""
 
 import datetime
 import sqlite3
@@ -43,7 +43,7 @@ RESULTS = ClassResults(
 
 
 def a_class(room: Room) -> None:
-    """A whole class: people, names, two questions, marks."""
+    """Return a complete class: people, names, two questions, marks."""
     room.on_stage()
     followers = [room.follower()[0] for _ in range(3)]
     followers[0].do("class_rename", name="Ada Lovelace")
@@ -69,7 +69,7 @@ def listed(room: Room) -> list[dict[str, Any]]:
     return found
 
 
-def test_nothing_of_a_class_is_written_unless_somebody_asks(make_server: Callable[..., Server], tmp_path: Path) -> None:
+def test_a_class_is_written_only_on_request(make_server: Callable[..., Server], tmp_path: Path) -> None:
     room = Room(make_server(token=TOKEN, data_dir=tmp_path))
     a_class(room)
     assert listed(room) == []
@@ -112,7 +112,7 @@ def test_a_kept_class_outlives_the_server(make_server: Callable[..., Server], tm
     assert listed(second) == []
 
 
-def test_who_may_keep(make_server: Callable[..., Server], tmp_path: Path) -> None:
+def test_permission_to_store_a_class(make_server: Callable[..., Server], tmp_path: Path) -> None:
     room = Room(make_server(token=TOKEN, data_dir=tmp_path))
     guest, _ = room.follower()
     owner = room.member(headers=OWNER)
@@ -189,7 +189,7 @@ def test_a_database_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path)
 def test_a_database_that_cannot_be_reached_is_unavailable(
     failure: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Drivers have errors of their own; no server is a fault of this program."""
+    """Drivers have their own errors; an unreachable server is not a bug of this program."""
 
     def connect(*_: object, **__: object) -> None:
         raise failure

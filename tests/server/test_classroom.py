@@ -15,13 +15,8 @@ from tests.server.conftest import Server, wait_for
 BY_WORKERS = True
 
 
-@pytest.fixture
-def room(make_server: Callable[..., Server]) -> Room:
-    return Room(make_server(token=TOKEN))
-
-
 def test_the_way_in(room: Room) -> None:
-    """By the link in the QR code, by a code as it is typed; and not without."""
+    """A class is entered by the link in the QR code or by a typed code, and not without either."""
     code = room.presenting["code"]
     for way in (
         room.presenting["join"],
@@ -40,8 +35,10 @@ def test_the_way_in(room: Room) -> None:
     assert again.headers["Set-Cookie"] is None  # the seat that one has
 
 
-def test_whatever_the_door_names_loads_before_anybody_has_come_in(room: Room) -> None:
-    """Its style sheets and its icon, whether the code was right or not; no other file of these folders."""
+def test_the_entry_pages_files_load_without_a_pass(room: Room) -> None:
+    """Style sheets and icon of the entry page load with a right or a wrong code; no other file of these folders
+    does.
+    """
     for way in ("/j/", "/j/zzzzzz"):
         page = room.get(way, **{"Accept-Language": "zh"}).read().decode()
         named = re.findall(r'(?:href|src)="([^"]+)"', page)
@@ -86,8 +83,8 @@ def test_all_see_where_the_presenter_looks_and_late_ones_too(room: Room) -> None
     wait_for(lambda: early.records() and early.records() == late.records())
 
 
-def test_nobody_but_the_driver_commands_the_classes_run(room: Room) -> None:
-    """Other owners neither; a seat that is given the wheel does, until it is taken back."""
+def test_only_the_driver_commands_the_classes_run(room: Room) -> None:
+    """Other owners may not; a seat that is handed control may, until it is taken back."""
     theater = room.on_stage()
     guest, entered = room.follower()
     other = room.member(headers=OWNER)
@@ -167,7 +164,7 @@ def test_two_rounds_and_then_what_everybody_said(room: Room) -> None:
 
 
 def counts(answer: dict[str, Any]) -> list[list[int]]:
-    """How many gave each option, by round."""
+    """Return the number of answers for each option, by round."""
     return [[one["count"] for one in tally["answers"]] for tally in answer["tallies"]]
 
 
@@ -189,7 +186,7 @@ def test_what_is_an_answer(room: Room, kind: str, good: list[Any], bad: list[Any
         assert guest.refused("class_answer", poll=poll, round=0, given=given)["code"] == "bad_request"
 
 
-def test_who_comes_back_has_seat_name_and_answer(room: Room) -> None:
+def test_a_returning_follower_has_seat_name_and_answer(room: Room) -> None:
     cookie = room.ticket()
     before, entered = room.follower(cookie)
     before.do("class_rename", name="  Ada   Lovelace ")
@@ -256,7 +253,7 @@ def test_a_class_whose_presenter_is_gone_is_ended_by_an_owner(room: Room) -> Non
 
 
 def test_a_guests_steps_are_under_way_until_they_are_done(room: Room) -> None:
-    """However many are requested at once, no thread waits for them, and all are counted."""
+    """Any number of steps may be requested at once; no thread waits for them, and all are counted."""
     theater = room.on_stage()
     guest, entered = room.follower()
     room.presenter.do("class_hand", id=room.id, seat=entered["mine"]["seat"])
@@ -271,7 +268,7 @@ def test_a_guests_steps_are_under_way_until_they_are_done(room: Room) -> None:
     guest.do("step", theater=theater)  # they are done, and one may go on
 
 
-def test_a_remote_presses_and_nobody_else(room: Room) -> None:
+def test_only_a_remote_presses(room: Room) -> None:
     guest, entered = room.follower()
     assert guest.refused("class_press", id=room.id, key="next")["code"] == "forbidden"
     guest.do("class_wish", wish="remote")
@@ -283,7 +280,7 @@ def test_a_remote_presses_and_nobody_else(room: Room) -> None:
 
 
 def test_the_presenter_chooses_a_lesson_for_the_page_that_drives(room: Room) -> None:
-    """A follower that drives cannot open one; afterwards the presenter drives again."""
+    """A follower that drives cannot open a lesson; opening one returns control to the presenter."""
     guest, entered = room.follower()
     room.presenter.do("class_hand", id=room.id, seat=entered["mine"]["seat"])
     assert guest.refused("class_lesson", id=room.id, lesson="pages")["code"] == "forbidden"
@@ -305,7 +302,7 @@ def test_lost_is_a_mark_on_the_presenters_line(room: Room) -> None:
     assert not guest.do("class_lost", lost=False)["lost"]
 
 
-def test_who_is_sent_away_is_out(room: Room) -> None:
+def test_a_removed_follower_is_out(room: Room) -> None:
     theater = room.on_stage()
     guest, entered = room.follower()
     guest.do("join", theater=theater)
@@ -316,7 +313,7 @@ def test_who_is_sent_away_is_out(room: Room) -> None:
 
 
 def test_a_flood_of_guesses_shuts_out_its_own_address_alone(room: Room) -> None:
-    """A proxy on this machine is believed: two addresses, of which one guesses until it may no more."""
+    """A proxy on this machine reports two addresses, of which one guesses until it is blocked."""
     code = room.presenting["code"]
     guesser, other = ({"X-Forwarded-For": f"10.0.0.{i}"} for i in (1, 2))
     statuses = {room.get("/j/zzzzzz", **guesser).status for _ in range(BURST + 30)}
@@ -325,7 +322,7 @@ def test_a_flood_of_guesses_shuts_out_its_own_address_alone(room: Room) -> None:
     assert room.get(f"/j/{code}", **other).status == 303
 
 
-def test_guesses_are_few_and_shut_nobody_out_who_has_the_link(room: Room) -> None:
+def test_guesses_are_limited_and_block_no_client_with_the_link(room: Room) -> None:
     statuses = [404]
     while statuses[-1] == 404 and len(statuses) < 2000:  # each second allows another one, however slow the machine is
         statuses.append(room.get(f"/j/22222{chr(97 + len(statuses) % 20)}").status)

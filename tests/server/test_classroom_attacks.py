@@ -26,13 +26,8 @@ MAX_SOCKETS = Limits().sessions_of_one
 BY_WORKERS = True
 
 
-@pytest.fixture
-def room(make_server: Callable[..., Server]) -> Room:
-    return Room(make_server(token=TOKEN))
-
-
 class Flood:
-    """Events of one client, sent without waiting, and their answers."""
+    """Events of one client, sent without waiting, and their acknowledgements."""
 
     def __init__(self, member: Member, event: str, body: dict[str, Any]) -> None:
         self.answers: list[dict[str, Any]] = []
@@ -55,7 +50,7 @@ class Flood:
 
 
 def one_sentence(answers: list[dict[str, Any]]) -> None:
-    """Every answer that is a refusal is one sentence of the kinds that there are."""
+    """Check that every refusal is one sentence of a known kind."""
     for answer in answers:
         if not answer["ok"]:
             assert set(answer["error"]) - {"said"} == {"code", "message"}
@@ -75,7 +70,7 @@ def one_sentence(answers: list[dict[str, Any]]) -> None:
         ("tokenize", {"text": "x" * 4_000}),
     ],
 )
-def test_a_flood_of_events_keeps_nobody_else_waiting(room: Room, event: str, body: dict[str, Any]) -> None:
+def test_a_flood_of_events_delays_no_other_client(room: Room, event: str, body: dict[str, Any]) -> None:
     theater = room.on_stage()
     room.presenter.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 64})
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
@@ -123,7 +118,7 @@ PRESENTERS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("event", "body"), PRESENTERS)
 def test_a_forged_role(room: Room, event: str, body: dict[str, Any]) -> None:
-    """Neither a guest nor another owner is the presenter, whatever they send along."""
+    """A guest or another owner cannot act as the presenter, whatever fields they send."""
     for one in (room.follower()[0], room.member(headers=OWNER)):
         assert one.refused(event, id=room.id, **body)["code"] == "forbidden"
         for extra in ({"secret": room.secret}, {"presenter": True}, {"sid": "x"}):
@@ -138,7 +133,7 @@ def test_every_event_of_the_presenter_is_tried() -> None:
     assert {name.removeprefix("class_") for name in CLASS_EVENTS} == followers | tried | {"open", "present"}
 
 
-def test_nobody_answers_for_another(room: Room) -> None:
+def test_a_seat_cannot_answer_for_another(room: Room) -> None:
     victim, entered = room.follower()
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
     victim.do("class_answer", poll=0, round=0, given=7)
@@ -167,7 +162,7 @@ def test_names_and_views_of_a_megabyte(room: Room) -> None:
 
 
 def test_secrets_and_passes_of_before_open_nothing(make_server: Callable[..., Server]) -> None:
-    """Those of another server, of a class that is over, and of a seat that was taken away."""
+    """The secrets are of another server, of an ended class, and of a removed seat."""
     other = Room(make_server(token=TOKEN))
     room = Room(make_server(token=TOKEN))
     theater = room.on_stage()
@@ -195,7 +190,7 @@ def test_secrets_and_passes_of_before_open_nothing(make_server: Callable[..., Se
 
 @pytest.mark.slow
 def test_thousands_of_joins_from_one_address(room: Room) -> None:
-    """Each gets a pass, which takes no place; members and the presenter are still answered."""
+    """Each join gets a pass, which occupies no seat; members and the presenter are still answered."""
     knocks = 750  # from each of four addresses
     guest, _ = room.follower()
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
@@ -223,7 +218,7 @@ def test_thousands_of_joins_from_one_address(room: Room) -> None:
 
 
 def test_ten_thousand_seats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound those go that are not there and have answered nothing; when all are there it is said."""
+    """Disconnected seats without an answer are removed beyond the limit; if all are connected, the next is refused."""
     found = Classroom("id", "", "optional", lambda one, everybody: None)
     for i in range(3_000):
         found.enter(f"gone-{i}", f"sid-{i}", "en", f"10.0.0.{i % 60}")
@@ -242,7 +237,7 @@ def test_ten_thousand_seats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_seat_has_so_many_connections(room: Room) -> None:
-    """A phone that changes networks leaves some behind; the oldest go, and the newest is answered."""
+    """A phone that changes networks leaves old connections; the oldest are closed, and the newest is answered."""
     cookie = room.ticket()
     sockets = [room.follower(cookie)[0] for _ in range(MAX_SOCKETS * 4)]
     wait_for(lambda: sum(one.io.connected for one in sockets) == MAX_SOCKETS)
@@ -254,7 +249,7 @@ def test_a_seat_has_so_many_connections(room: Room) -> None:
 
 
 def raw_socket(room: Room, cookie: str) -> socket.socket:
-    """A web socket that says nothing after its handshake."""
+    """Open a web socket that sends nothing after its handshake."""
     found = socket.create_connection(("127.0.0.1", room.server.port), timeout=20)
     head = (
         "GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
@@ -284,7 +279,7 @@ def test_sockets_that_say_nothing_take_no_places(make_server: Callable[..., Serv
 
 
 def test_a_guest_cannot_hold_all_threads_by_its_run(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands to a slow run each hold a thread: a guest has a few, and an answer of another is taken meanwhile."""
+    """A command to a slow run occupies a thread: a guest gets a few, and others are still answered."""
     theater = room.on_stage()
     room.presenter.do("class_labs", id=room.id, open=True)
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")

@@ -1,4 +1,4 @@
-"""The command line: help, exit statuses, one sentence for a mistake, and traces."""
+"""Command line: help, exit statuses, one sentence for a mistake, and traces."""
 
 import errno
 import json
@@ -61,7 +61,7 @@ def test_help_does_not_import_torch():
 
 
 def test_replay_does_not_import_torch():
-    """Nothing of what serves recordings does: the page is there within a second."""
+    """Nothing that serves recordings imports torch: the page is there within a second."""
     code = (
         "import sys; import app.server.application, app.cli.replay; print({'torch', 'transformers'} & set(sys.modules))"
     )
@@ -221,7 +221,7 @@ def test_a_cut_off_trace_and_a_file_that_is_none(capsys, trace, tmp_path):
 
 
 def test_trace_compare(capsys, trace, tmp_path):
-    """The fixture's run and the same bytes without the last record."""
+    """The fixture's run is compared with the same bytes without the last record."""
     status, out, _ = run(capsys, "trace", "compare", str(trace), str(trace))
     assert status == 0 and "first operation that differs: none" in out and "first token that differs: none" in out
     shorter = tmp_path / "shorter.kvtrace"
@@ -253,7 +253,7 @@ def test_trace_compare_of_what_is_none_or_damaged(capsys, trace, tmp_path):
 
 
 def test_trace_explain(capsys, trace):
-    """3 prompt tokens and 5 new ones in blocks of 4: the last needs no K and V, so 7 tokens, two blocks at most."""
+    """The last of 3 prompt tokens and 5 new ones needs no K and V, so 7 tokens take at most two blocks of 4."""
     status, out, _ = run(capsys, "trace", "explain", str(trace))
     assert status == 0 and "1 request, 5 steps" in out and "slowest steps" in out and "fullest after record" in out
     (row,) = [line.split() for line in out.splitlines() if line.startswith("request-0") and "length" in line]
@@ -274,7 +274,9 @@ def test_trace_explain(capsys, trace):
 
 
 def test_a_trace_that_contradicts_itself(capsys, trace, tmp_path):
-    """Sound checksums around records of a sequence that was never submitted: one sentence from every command."""
+    """The records, with valid checksums, have a sequence that was never submitted: every command prints one
+    sentence.
+    """
     other = tmp_path / "nonsense.kvtrace"
     with TraceReader(trace) as reader:
         frames = [codec.frame("header", reader.header_bytes)]
@@ -292,7 +294,7 @@ def test_a_trace_that_contradicts_itself(capsys, trace, tmp_path):
 
 
 def test_a_disk_that_is_full_while_a_run_is_recorded(tmp_path):
-    """The limit on a file's size stands for it: what was recorded before stays, and is sound."""
+    """A limit on the file's size stands for a full disk: earlier records stay, and are sound."""
     path = tmp_path / "run.kvtrace"
     code = (
         "import resource, sys; from app.cli import main; "
@@ -319,7 +321,7 @@ def test_a_user_without_a_home_has_a_command_line(capsys, monkeypatch):
     assert status == 0 and "kvtheater-" in out
 
 
-def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
+def test_a_request_to_the_hub_is_announced_before_it_is_sent(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from app.models import live_model
@@ -343,7 +345,7 @@ def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["info", "size"])
 def test_without_a_network_a_model_of_the_hub_is_looked_for_in_its_cache_alone(command: str, tmp_path: Path) -> None:
-    """Print a sentence and retry nothing: retries would take 25 s."""
+    """The command prints a sentence and does not retry, which would take 25 s."""
     nowhere = {**os.environ, "HF_ENDPOINT": "https://hub.invalid", "HF_HOME": str(tmp_path), "HF_HUB_VERBOSITY": "info"}
     done = subprocess.run(
         [sys.executable, "-m", "app", command, "nobody/nothing"],
@@ -356,7 +358,7 @@ def test_without_a_network_a_model_of_the_hub_is_looked_for_in_its_cache_alone(c
 def test_what_takes_time_before_the_model_is_there_is_told_as_it_begins(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a terminal, as under make, there is a line before torch is imported, and one for each stage."""
+    """Output without a terminal, as under make, has a line before torch is imported, and one for each stage."""
     from app.models import live_model
 
     seen: list[list[str]] = []
@@ -385,7 +387,7 @@ def test_an_interrupted_command_says_so(capsys: pytest.CaptureFixture[str], monk
 
 @pytest.mark.slow
 def test_a_server_that_is_stopped_while_its_model_is_compiled_ends_at_once(tmp_path: Path) -> None:
-    """The compiler's own threads used to hold the process for seconds after it had said `stopped`."""
+    """The compiler's threads used to delay the exit for seconds after `stopped` was printed."""
     command = [sys.executable, "-m", "app", "serve", "--port", "0", "--data-dir", str(tmp_path)]
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "XDG_CACHE_HOME": str(tmp_path)}
     with subprocess.Popen(
@@ -412,7 +414,7 @@ def test_a_limit_is_told_without_a_server(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("host", [[], ["--host", "127.0.0.1"]])
 def test_a_class_is_started_for_phones_unless_an_address_is_named(tmp_path: Path, host: list[str]) -> None:
-    """The teacher's address is this machine's own, with the token and the way to a class; one sentence on phones."""
+    """The teacher's link is for this machine, with the token and the page of a class; one sentence is about phones."""
     command = [sys.executable, "-m", "app", "serve", "--class", "--port", "0", "--data-dir", str(tmp_path), *host]
     process = PreloadedPopen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""A connection that ends wakes the greenlets that wait on its socket, and the server continues."""
+"""Closing a connection wakes the greenlets that wait on its socket, and the server continues."""
 
 import socket
 import threading
@@ -45,7 +45,7 @@ def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A server of its own loop, on a thread."""
+    """Start a server in its own event loop, on a thread."""
     ready, ports, stop = threading.Event(), list[int](), list[Any]()
 
     def serve() -> None:
@@ -71,7 +71,7 @@ def port() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("path", ["/send", "/listen"])
-def test_who_waits_on_a_connection_is_woken_when_it_is_closed(port: int, path: str) -> None:
+def test_closing_a_connection_wakes_its_waiting_greenlets(port: int, path: str) -> None:
     ENDED.clear()
     for count in range(1, 6):
         client = socket.create_connection(("127.0.0.1", port), timeout=10)

@@ -1,4 +1,4 @@
-"""A server whose runs are of several instances: behind /v1, on the page, when one of them ends."""
+"""A server with runs of several instances: behind /v1, on the page, and when an instance ends."""
 
 import json
 import threading
@@ -11,46 +11,25 @@ import requests
 
 from app.ground.settings import ApiSettings, ServerSettings
 from app.models.live_model import LiveModel
-from app.models.model_entry import ModelEntry
-from app.models.registry import Models
-from app.server.application import create_app
-from app.server.listener import Listener, bind
 from app.session.session import Session
 from engine.config import EngineConfig
 from engine.model.loader import load_model
-from engine.trace.check import check
-from engine.trace.log import TraceReader
 from engine.trace.operations import Arrive, Finish, Lost
+from tests.server.apis import Api
 from tests.server.conftest import Client
 
 PROMPT = "春江潮水连海平，海上明月共潮生。滟滟随波千万里，"
 APART = EngineConfig(prefill=1, decode=1, enforce_eager=True, max_num_seqs=8, num_blocks=128)
 
 
-class Serving:
-    def __init__(self, config: EngineConfig, live: LiveModel) -> None:
-        settings = ServerSettings(config=config, api=ApiSettings())
-        self.app = create_app(Models(ModelEntry(live, "bundled")), settings)
-        self._listener = Listener(self.app, bind("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.port}"
+class Serving(Api):
+    def post(self, path: str = "/v1/completions", **body: Any) -> requests.Response:
+        return super().post(path, **{"prompt": PROMPT, "max_tokens": 12, "temperature": 0} | body)
 
     @property
     def theaters(self) -> list[Session]:
         found: list[Session] = self.app.extensions["kvtheater"].all()
         return found
-
-    def post(self, **body: Any) -> requests.Response:
-        whole = {"model": "bundled", "prompt": PROMPT, "max_tokens": 12, "temperature": 0} | body
-        return requests.post(f"{self.url}/v1/completions", json=whole, timeout=60, stream=bool(body.get("stream")))
-
-    def ops(self, theater: str, path: Path) -> list[Any]:
-        path.write_bytes(requests.get(f"{self.url}/api/theaters/{theater}/trace", timeout=60).content)
-        assert list(check(path)) == []
-        with TraceReader(path) as log:
-            return [op for index in range(len(log)) for op in log.record(index).ops]
-
-    def close(self) -> None:
-        self._listener.close()
 
 
 @pytest.fixture(scope="module")
@@ -60,14 +39,14 @@ def live() -> LiveModel:
 
 @pytest.fixture
 def apart(live: LiveModel) -> Iterator[Serving]:
-    serving = Serving(APART, live)
+    serving = Serving(ApiSettings(), APART, live)
     yield serving
     serving.close()
 
 
 @pytest.fixture(scope="module")
 def expected(live: LiveModel) -> str:
-    serving = Serving(APART.of_one, live)
+    serving = Serving(ApiSettings(), APART.of_one, live)
     text: str = serving.post().json()["choices"][0]["text"]
     serving.close()
     return text
@@ -80,7 +59,7 @@ def test_an_answer_is_that_of_one_instance_and_says_what_it_took(apart: Serving,
     usage = [one.json()["usage"] for one in (first, again)]
     assert [one["completion_tokens"] for one in usage] == [12, 12]
     assert usage[0]["prompt_tokens_details"]["cached_tokens"] == 0 < usage[1]["prompt_tokens_details"]["cached_tokens"]
-    arrived = [op for op in apart.ops(apart.theaters[0].session_id, tmp_path / "t") if isinstance(op, Arrive)]
+    arrived = [op for op in apart.ops(tmp_path) if isinstance(op, Arrive)]
     assert arrived and arrived[0].num_bytes > 0
 
 
@@ -106,14 +85,12 @@ def test_many_clients_at_once(apart: Serving, expected: str, tmp_path: Path) -> 
     for asker in askers:
         asker.join()
     assert texts == [expected] * 12
-    assert apart.ops(apart.theaters[0].session_id, tmp_path / "t")
+    assert apart.ops(tmp_path)
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_an_instance_that_ends_costs_nobody_a_wrong_answer(
-    apart: Serving, expected: str, index: int, tmp_path: Path
-) -> None:
-    """Its requests are answered, or end with its error; later ones are served."""
+def test_an_ending_instance_causes_no_wrong_answer(apart: Serving, expected: str, index: int, tmp_path: Path) -> None:
+    """Requests of an instance that ends are answered, or fail with its error; later ones are served."""
     assert apart.post().status_code == 200
     theater = apart.theaters[0]
     answers: list[requests.Response] = []
@@ -130,7 +107,7 @@ def test_an_instance_that_ends_costs_nobody_a_wrong_answer(
         else:
             assert answer.status_code == 500 and "has ended" in answer.json()["error"]["message"]
     assert apart.post().json()["choices"][0]["text"] == expected
-    ops = apart.ops(theater.session_id, tmp_path / "t")
+    ops = apart.ops(tmp_path)
     assert len([op for op in ops if isinstance(op, Lost)]) == 1
 
 
@@ -139,7 +116,7 @@ def test_a_client_that_leaves_is_an_abort(apart: Serving, tmp_path: Path) -> Non
     next(answer.iter_content(1))
     answer.close()
     assert apart.post().status_code == 200
-    ops = apart.ops(apart.theaters[0].session_id, tmp_path / "t")
+    ops = apart.ops(tmp_path)
     assert "abort" in [op.reason for op in ops if isinstance(op, Finish)]
 
 

@@ -1,4 +1,6 @@
-"""`kvtheater doctor`: each part is there, one that fails hides no other, and the home folder's name is nowhere."""
+"""`kvtheater doctor`: each part is reported, a failing one hides no other, and the home folder's name does not
+appear.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from engine.setup import diagnosis
 
 @pytest.fixture
 def home(monkeypatch, tmp_path: Path) -> Path:
-    """The home folder of a user called annsmith, who keeps compiled code somewhere else."""
+    """Set a home folder of a user called annsmith, who stores compiled code elsewhere."""
     home = tmp_path / "annsmith"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))

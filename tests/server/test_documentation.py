@@ -1,4 +1,4 @@
-"""The documentation at /docs: every page, every link, and nothing else of the machine."""
+"""Documentation at /docs: every page, every link, and no other file of the machine."""
 
 import http.client
 import os
@@ -41,12 +41,19 @@ def test_every_link_leads_to_a_page_and_a_heading() -> None:
 
 
 def test_text_is_text() -> None:
-    """HTML of a page is shown and not obeyed, and notes to writers are not shown."""
+    """HTML of a page is escaped, and comments for writers are dropped."""
     html = render(
         "# A<b>c\n\n<!-- note\n-->\n\n<script>alert(1)</script> [x](javascript:alert(1)) [y](a/b.md#c)\n"
     ).html
     assert "<script" not in html and "note" not in html and 'href="javascript' not in html
     assert 'href="a/b#c"' in html and '<h1 id="abc">A&lt;b&gt;c</h1>' in html
+
+
+def test_dates_do_not_break_at_their_hyphens() -> None:
+    html = render("Seen 2026-11-24 & [again](https://example.org/2026-11-24).").html
+    assert html == (
+        '<p>Seen <span class="date">2026-11-24</span> &amp; <a href="https://example.org/2026-11-24">again</a>.</p>\n'
+    )
 
 
 def test_headings_of_one_name_have_anchors_of_their_own() -> None:

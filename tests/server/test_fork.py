@@ -1,7 +1,7 @@
-"""Forking time and comparing runs, over the wire, on a small random model."""
+"""Forks and comparisons of runs over the wire, on a small random model."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,6 @@ from msgspec.structs import replace
 
 from app.ground.settings import ServerSettings
 from app.models.live_model import LiveModel
-from app.models.model_entry import ModelEntry
-from app.models.registry import Models
-from app.server.application import create_app
-from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.trace import codec
 from engine.trace.operations import Choose, Sample
@@ -25,39 +21,24 @@ from tests.unit.engine.runs import tiny_llama
 SAMPLING = {"max_tokens": 10, "ignore_eos": True}
 
 
-class LiveServer(Server):
-    """The application over a real engine."""
+@pytest.fixture
+def make_live(make_server: Callable[..., Server]) -> Callable[..., Server]:
+    """Make servers over a real engine."""
 
-    def __init__(self, **fields: Any) -> None:
+    def make(**fields: Any) -> Server:
         settings = ServerSettings(config=EngineConfig(block_size=4, num_blocks=64), **fields)
-        self.live = LiveModel(tiny_llama(), False, settings)
-        self.app = create_app(Models(ModelEntry(self.live)), settings)
-        self.theaters = self.app.extensions["kvtheater"]
-        self.listener = Listener(self.app, bind("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.port}"
-        self.clients = []
+        return make_server(LiveModel(tiny_llama(), False, settings), config=settings.config, **fields)
+
+    return make
 
 
 @pytest.fixture
-def make_live() -> Iterator[Callable[..., LiveServer]]:
-    servers: list[LiveServer] = []
-
-    def make(**fields: Any) -> LiveServer:
-        servers.append(LiveServer(**fields))
-        return servers[-1]
-
-    yield make
-    for server in servers:
-        server.close()
-
-
-@pytest.fixture
-def server(make_live: Callable[..., LiveServer], tmp_path: Path) -> LiveServer:
+def server(make_live: Callable[..., Server], tmp_path: Path) -> Server:
     return make_live(data_dir=tmp_path / "data")
 
 
 def perform(client: Client, theater: str, **sampling: Any) -> int:
-    """Two requests, to their ends: record 0 the submission, then a step for each token."""
+    """Run two requests to their ends: record 0 is the submission, then a step for each token."""
     prompts = [{"text": "hello sea", "request_id": "a"}, {"text": "moon", "request_id": "b"}]
     client.do("submit", theater=theater, prompts=prompts, sampling={**SAMPLING, **sampling})
     client.do("step", theater=theater, count=100)
@@ -70,7 +51,7 @@ def records_of(client: Client, theater: str) -> list[StepRecord]:
 
 
 def settled(client: Client, server: Server, theater: str) -> dict[str, Any]:
-    """The theater's status once nothing is made again any more."""
+    """Return the session's status once no rerun is in progress."""
 
     def status() -> dict[str, Any]:
         theaters = requests.get(f"{server.url}/api/theaters").json()["theaters"]
@@ -190,7 +171,7 @@ def test_refusals_leave_no_theater_behind(server, client, theater):
 
 
 def test_a_mismatch_is_told_with_its_record(server, client, theater, monkeypatch):
-    """The engine is made to sample another token in its fifth step: the re-run notices in record 5 and stops."""
+    """The engine samples another token in its fifth step: the rerun reports record 5 and stops."""
     perform(client, theater)
     from engine.model.sampling import Sampler
 
@@ -314,7 +295,7 @@ def test_what_cannot_be_compared_is_said(server, theater):
 
 
 def test_what_is_off_in_a_fork_is_not_in_the_run_that_follows_it(server, client, theater):
-    """An ablation names a record of its own run: a run that begins anew has nothing off."""
+    """An ablation refers to a record of its own run, so a new run has none."""
     perform(client, theater)
     change = {"kind": "ablate", "layer": 0, "head": None}
     made = client.do("fork", theater=theater, at=4, change=change)["theater"]

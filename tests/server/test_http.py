@@ -1,4 +1,4 @@
-"""The HTTP endpoints."""
+"""HTTP endpoints of sessions."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""A start that is interrupted, at any moment, ends in one sentence at most and leaves no process behind."""
+"""An interrupted start ends with at most one sentence and leaves no process behind, at any moment."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ GONE_SECONDS = 5.0
 
 
 def of_session(session: int) -> list[str]:
-    """Return the command lines of the processes that a start has begun."""
+    """Return the command lines of the processes that a start has launched."""
     found = []
     for process in psutil.process_iter():
         try:

@@ -5,23 +5,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import requests
-import socketio
 
 from app.cli import main
-from app.ground.settings import ApiSettings, ServerSettings
+from app.ground.settings import ServerSettings
 from app.models.live_model import LiveModel
-from app.models.model_entry import ModelEntry
-from app.models.registry import Models
-from app.server.application import create_app
-from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.connector.tiers.settings import DiskSetting
 from engine.connector.tiers.tiers import Tiers
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.trace.log import TraceReader
 from engine.trace.operations import Admit, Load, LookupExternal, Store
+from tests.server.apis import Api, served_api
 from tests.server.conftest import Client
 
 PROMPT = "春江潮水连海平，海上明月共潮生。滟滟随波千万里，何处春江无月明。江流宛转绕芳甸，月照花林皆似霰。"
@@ -33,41 +27,29 @@ def model() -> LoadedModel:
 
 
 @contextmanager
-def serving(model: LoadedModel, tiers: Tiers, lessons: Path | None = None) -> Iterator[str]:
-    settings = ServerSettings(config=EngineConfig(enforce_eager=True), api=ApiSettings(), lessons=lessons)
-    live = LiveModel(model, True, settings, tiers)
-    listener = Listener(create_app(Models(ModelEntry(live, "bundled")), settings), bind("127.0.0.1", 0))
-    yield f"http://127.0.0.1:{listener.port}"
-    listener.close()
+def serving(model: LoadedModel, tiers: Tiers, lessons: Path | None = None) -> Iterator[Api]:
+    live = LiveModel(model, True, ServerSettings(), tiers)
+    with served_api(config=EngineConfig(enforce_eager=True), model=live, lessons=lessons) as found:
+        yield found
     assert tiers.close() == 0
 
 
-def ask(url: str) -> tuple[str, int]:
-    """The next line, and how many of the prompt's tokens were at hand."""
-    body = {"model": "bundled", "prompt": PROMPT, "max_tokens": 16, "temperature": 0}
-    answer = requests.post(f"{url}/v1/completions", json=body, timeout=60).json()
+def ask(api: Api) -> tuple[str, int]:
+    """Send a request; return its next line, and the number of cached prompt tokens."""
+    answer = api.post(prompt=PROMPT, max_tokens=16, temperature=0).json()
     return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
-def ops_of(url: str, folder: Path) -> list[object]:
-    """Return the operations of the API's session."""
-    theater = requests.get(f"{url}/api/theaters", timeout=60).json()["theaters"][0]["theater"]
-    path = folder / "now.kvtrace"
-    path.write_bytes(requests.get(f"{url}/api/theaters/{theater}/trace", timeout=60).content)
-    with TraceReader(path) as log:
-        return [op for i in range(len(log)) for op in log.record(i).ops]
-
-
 def test_a_server_that_began_anew_finds_what_the_one_before_had_computed(model: LoadedModel, tmp_path: Path) -> None:
-    """48 tokens, blocks of 16: the last token must be computed, so two blocks can come from elsewhere."""
+    """The prompt has 48 tokens in blocks of 16: the last token must be computed, so two blocks are loaded."""
     disk = DiskSetting(tmp_path / "blocks", 1 << 24)
-    with serving(model, Tiers(1 << 22, disk)) as url:
-        first = ask(url)
-        ops = ops_of(url, tmp_path)
+    with serving(model, Tiers(1 << 22, disk)) as api:
+        first = ask(api)
+        ops = api.ops(tmp_path)
         assert len([op for op in ops if isinstance(op, Store)]) == 3
-    with serving(model, Tiers(1 << 22, disk)) as url:
-        again = ask(url)
-        ops = ops_of(url, tmp_path)
+    with serving(model, Tiers(1 << 22, disk)) as api:
+        again = ask(api)
+        ops = api.ops(tmp_path)
     assert first == ("空里流霜不觉飞，汀上白沙看不见。", 0)
     assert again == (first[0], 32)
     assert [op.medium for op in ops if isinstance(op, Load)] == ["disk", "disk"]
@@ -98,18 +80,18 @@ do: prefill
 
 
 def test_a_lesson_has_tiers_of_its_own_and_none_of_the_servers(model: LoadedModel, tmp_path: Path) -> None:
-    """Else what one learner computed would be loaded in the next one's run, and its sentences would not hold."""
+    """A learner's blocks would otherwise be loaded in the next learner's run, and the sentences would be wrong."""
     folder = tmp_path / "lessons"
     folder.mkdir()
     (folder / "outside.md").write_text(LESSON)
     tiers = Tiers(1 << 22)
-    with serving(model, tiers, folder) as url:
-        client = Client(url)
+    with serving(model, tiers, folder) as api:
+        client = Client(api.url)
         lesson = client.do("lesson_open", lesson="outside", language="en")
         verdicts: list[list[str]] = []
         for _ in range(9):
             lesson = client.do("lesson_go", theater=lesson["theater"], item=lesson["progress"]["at"])
-            ops = ops_of(url, tmp_path)
+            ops = api.ops(tmp_path, lesson["theater"])
             if ops:
                 verdicts.append([op.verdict for op in ops if isinstance(op, LookupExternal)])
                 media = [op.medium for op in ops if isinstance(op, Load)]
@@ -121,26 +103,17 @@ def test_a_lesson_has_tiers_of_its_own_and_none_of_the_servers(model: LoadedMode
 
 def test_a_run_that_is_compared_with_others_takes_no_part(model: LoadedModel, tmp_path: Path) -> None:
     tiers = Tiers(1 << 22)
-    with serving(model, tiers) as url:
-        client = socketio.Client(serializer="msgpack")
-        client.connect(url, transports=["websocket"])
+    with serving(model, tiers) as api:
+        client = Client(api.url)
         for alone in (False, True, True):
-            made = client.call("create", {"captures": False, "alone": alone}, timeout=60)
-            theater = made["theater"]
+            theater = client.do("create", captures=False, alone=alone)["theater"]
             for again in (False, True):
                 if again:
-                    client.call("configure", {"theater": theater, "config": {"num_blocks": 32}}, timeout=60)
-                sampling = {"max_tokens": 4}
-                client.call(
-                    "submit", {"theater": theater, "prompts": [{"text": PROMPT}], "sampling": sampling}, timeout=60
-                )
-                client.call("step", {"theater": theater, "count": 2}, timeout=60)
-                path = tmp_path / "now.kvtrace"
-                path.write_bytes(requests.get(f"{url}/api/theaters/{theater}/trace", timeout=60).content)
-                with TraceReader(path) as log:
-                    ops = [op for i in range(len(log)) for op in log.record(i).ops]
-                assert any(isinstance(op, Load | Store) for op in ops) == (not alone)
-        client.disconnect()
+                    client.do("configure", theater=theater, config={"num_blocks": 32})
+                client.do("submit", theater=theater, prompts=[{"text": PROMPT}], sampling={"max_tokens": 4})
+                client.do("step", theater=theater, count=2)
+                assert any(isinstance(op, Load | Store) for op in api.ops(tmp_path, theater)) == (not alone)
+        client.io.disconnect()
 
 
 @pytest.mark.parametrize(

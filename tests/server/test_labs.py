@@ -17,7 +17,7 @@ POOL = 256 * 4 * KV_BYTES  # of the test's server
 
 
 class LabRoom(Room):
-    """A class whose server has memory for so many labs, with a run on stage and labs open."""
+    """Class whose server has memory for that many labs, with a run on stage and labs open."""
 
     def __init__(self, server: Server, room_for: int) -> None:
         super().__init__(server)
@@ -49,7 +49,7 @@ def mine(member: Member) -> dict[str, Any]:
 
 
 def test_a_lab_is_ones_own(make_room: Callable[[int], LabRoom]) -> None:
-    """On the class's settings; others of the class neither see nor command it; an owner sees it and commands it."""
+    """A lab has the class's settings; other participants neither see nor command it, an owner does both."""
     room = make_room(2)
     one, other = room.follower()[0], room.follower()[0]
     lab = one.do("class_lab", open=True)["lab"]
@@ -93,7 +93,7 @@ def test_others_wait_in_order_and_are_told(make_room: Callable[[int], LabRoom]) 
     wait_for(lambda: mine(third).get("lab"))
 
 
-def test_who_has_left_gives_the_place_to_who_waits(
+def test_a_place_that_is_left_goes_to_the_next_in_the_queue(
     make_room: Callable[[int], LabRoom], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = make_room(1)
@@ -109,7 +109,7 @@ def test_who_has_left_gives_the_place_to_who_waits(
     assert mine(second)["lab"] != lab
 
 
-def test_who_waits_and_has_gone_waits_no_more(
+def test_a_disconnected_seat_leaves_the_queue(
     make_room: Callable[[int], LabRoom], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = make_room(1)
@@ -125,7 +125,7 @@ def test_who_waits_and_has_gone_waits_no_more(
     wait_for(lambda: mine(third).get("lab"))
 
 
-def test_an_idle_lab_goes_to_who_waits_and_one_at_work_does_not(
+def test_an_idle_lab_goes_to_the_queue_and_a_working_one_does_not(
     make_room: Callable[[int], LabRoom], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = make_room(1)
@@ -161,7 +161,7 @@ def test_labs_end_with_the_class_and_when_the_presenter_says_so(make_room: Calla
     assert len(room.server.theaters.all()) == 1
 
 
-def test_who_is_sent_away_has_no_lab(make_room: Callable[[int], LabRoom]) -> None:
+def test_a_removed_follower_has_no_lab(make_room: Callable[[int], LabRoom]) -> None:
     room = make_room(1)
     one, entered = room.follower()
     lab = one.do("class_lab", open=True)["lab"]
@@ -205,7 +205,7 @@ def test_what_a_guest_may_ask_of_its_run(make_room: Callable[[int], LabRoom]) ->
 
 @pytest.mark.slow
 def test_the_classes_run_goes_on_beside_labs_at_full_speed(make_room: Callable[[int], LabRoom]) -> None:
-    """Between two of its steps stands one step of a lab at most, counted by whose turn it was."""
+    """At most one step of a lab runs between two steps of the class's run, counted by turns."""
     room = make_room(4)
     room.server.model.step_seconds = 0.005
     followers = [room.follower()[0] for _ in range(4)]
@@ -225,7 +225,9 @@ def test_the_classes_run_goes_on_beside_labs_at_full_speed(make_room: Callable[[
 
 
 def test_labs_stand_still_while_the_lesson_asks(make_room: Callable[[int], LabRoom]) -> None:
-    """The same prompts would run to the answer; when it is shown they go on. And a lab says that it is one."""
+    """A lab with the same prompts would reveal the answer, so labs are paused until it is shown. Their status says that
+    they are labs.
+    """
     room = make_room(1)
     one = room.follower()[0]
     lab = one.do("class_lab", open=True)["lab"]

@@ -1,10 +1,9 @@
-"""The real thing: `kvtheater serve` in a process of its own, with the bundled model."""
+"""`kvtheater serve` in a process of its own, with the bundled model."""
 
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,6 @@ from tests.conftest import ROOT
 from tests.server.conftest import Client, wait_for
 
 POEM = "春江潮水连海平，海上明月共潮生。"
-
-
-@pytest.fixture
-def viewer(live_server: str) -> Iterator[Client]:
-    client = Client(live_server)
-    yield client
-    client.io.disconnect()
 
 
 def test_a_poem_is_computed_step_by_step(live_server: str, viewer: Client, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The port answers before the model is there: what is answered until then, and how it ends either way."""
+"""The port answers before the model is loaded: answers until then, and both outcomes of loading."""
 
 import re
 import signal
@@ -69,7 +69,7 @@ class StatusViewer(Client):
 
 
 class Early:
-    """A server whose model is on its way until the test says otherwise."""
+    """Server whose model is loading until the test says otherwise."""
 
     def __init__(self) -> None:
         self.served = ModelEntry.loading("held")
@@ -132,7 +132,7 @@ def test_every_event_is_answered_before_there_is_a_model(early: Early) -> None:
     assert early.viewer.do("bench_follow")["status"]["state"] == "idle"
 
 
-def test_who_is_connected_hears_each_stage_in_its_order_and_can_begin(early: Early) -> None:
+def test_connected_clients_get_each_loading_stage_in_order(early: Early) -> None:
     for stage in LOADING_STAGES:
         early.served.begin(stage)
     early.served.have(FakeModel())
@@ -153,7 +153,7 @@ def test_who_is_connected_hears_each_stage_in_its_order_and_can_begin(early: Ear
     assert early.viewer.do("step", theater=theater)["num_records"] == 2
 
 
-def test_who_comes_later_hears_how_far_it_is(early: Early) -> None:
+def test_late_clients_get_the_current_loading_stage(early: Early) -> None:
     early.served.have(FakeModel())
     late = StatusViewer(early.url)
     wait_for(lambda: late.models)
@@ -182,7 +182,7 @@ def test_a_server_of_recordings_has_none_on_its_way() -> None:
 
 
 def test_what_the_page_asks_for_follows_from_the_model_when_it_is_there(early: Early) -> None:
-    """The page may have come before: it gets the same table with the facts."""
+    """A page opened before gets the same table, with the model's facts."""
     model = FakeModel()
     model.facts = type(model.facts)(**{**_fields(model.facts), "max_position": 4096})
 
@@ -238,7 +238,7 @@ raise SystemExit(main(["serve", "--port", "0", *sys.argv[1:]]))
 
 
 class Command:
-    """`kvtheater serve`, as far as its address; `say` tells what becomes of its model."""
+    """`kvtheater serve` up to the line with its address; `say` controls the loading of its model."""
 
     def __init__(self, *options: str) -> None:
         pipes: dict[str, Any] = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
@@ -253,7 +253,7 @@ class Command:
         self.process.stdin.flush()  # type: ignore[union-attr]
 
     def end(self) -> tuple[int, list[str], list[str]]:
-        """Its exit status, and the lines that it wrote after the address."""
+        """Return the exit status, and the lines that were written after the address."""
         out, err = self.process.communicate(timeout=30)
         return self.process.returncode, out.splitlines(), err.splitlines()
 

@@ -30,7 +30,7 @@ def ask(server: Any, what: str = "", **query: Any) -> requests.Response:
 
 @pytest.fixture
 def indexed(make_server: Callable[..., Server], tmp_path: Path) -> Server:
-    """A server, when it has indexed the recording."""
+    """Start a server, and wait until it has indexed the recording."""
     server = make_server(data_dir=tmp_path)
     first = ask(server)
     assert first.status_code in (200, 503)
@@ -63,7 +63,7 @@ def test_what_is_not_there_is_a_sentence(indexed):
     assert ask(indexed, "/series", first=5, end=5).status_code == 404
     assert ask(indexed, "/blocks", record="last").json()["error"]["code"] == "bad_request"
     refused = ask(indexed, "/heard", record=1)
-    assert refused.status_code == 404 and "no watched server's log" in refused.json()["error"]["message"]
+    assert refused.status_code == 404 and "not a monitored server's log" in refused.json()["error"]["message"]
 
 
 def test_a_damaged_survey_is_made_anew(indexed, tmp_path):
@@ -87,7 +87,7 @@ def test_a_large_recording_is_not_sent(server, monkeypatch):
 
 
 def test_arrays_do_not_make_a_recording_large(monkeypatch):
-    """They are only sent as they are shown."""
+    """Arrays are sent only when they are shown."""
     with TraceReader(FILE) as log:
         assert log.num_captures and log.all_record_bytes < log.num_bytes
         monkeypatch.setattr(app.session.run, "MAX_BYTES", log.all_record_bytes)
@@ -131,8 +131,8 @@ def test_of_a_watched_server_no_request_is_known(tmp_path):
         made.extensions["kvtheater"].close()
 
 
-def test_who_comes_late_to_a_long_live_run_is_told_in_windows(server, client, theater, monkeypatch):
-    """The run continues, and the index grows with it. A client that wants records gets records."""
+def test_a_late_client_of_a_long_live_run_gets_windows(server, client, theater, monkeypatch):
+    """The run continues, and the index grows with it. A client that requests records gets records."""
     monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
     client.do("submit", theater=theater, prompts=[{"text": "one two three"}], sampling={"max_tokens": 40})
     client.do("step", theater=theater, count=10)
@@ -161,10 +161,8 @@ def test_who_comes_late_to_a_long_live_run_is_told_in_windows(server, client, th
     wait_for(lambda: late.resets and sum(len(batch["records"]) for batch in late.batches) == 1, "the next run")
 
 
-def test_who_follows_a_run_is_told_once_that_it_is_long_and_may_then_do_without_its_records(
-    server, client, theater, monkeypatch
-):
-    """Until it joins again for windows the records go on coming; the next run comes whole again."""
+def test_a_viewer_is_notified_once_of_a_long_run_and_may_decline_its_records(server, client, theater, monkeypatch):
+    """Records are sent until the client joins again for windows; the next run is sent whole again."""
     monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
     plain = server.client()
     plain.do("join", theater=theater)
@@ -188,7 +186,7 @@ def test_who_follows_a_run_is_told_once_that_it_is_long_and_may_then_do_without_
 
 
 def _has(client: Client, epoch: int, count: int) -> bool:
-    """Whether so many records of that run came."""
+    """Whether the client has received this number of records of that run."""
     return sum(len(batch["records"]) for batch in client.batches if batch["epoch"] == epoch) == count
 
 

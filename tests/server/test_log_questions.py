@@ -67,7 +67,7 @@ def test_one_question_at_a_time_and_the_tables_are_kept():
 
 
 def test_no_more_is_answered_than_is_shown():
-    """In a lesson's run the records that answer an open question are held back, also where all were read before."""
+    """A lesson's records that answer an open question are held back, also if all of them were read before."""
     run, questions = OpenLog(0, TraceReader(GOLDEN)), LogQuestions(LogTables(None))
     whole = questions.answer(run, COUNT)["num_records"]
     run.hold_back(whole - 3)
@@ -75,7 +75,7 @@ def test_no_more_is_answered_than_is_shown():
 
 
 def test_of_a_long_log_tables_are_made_once_and_kept(make_server, tmp_path, monkeypatch):
-    """Another process builds them; damaged ones are rebuilt, and a second server finds those of the first."""
+    """A separate process builds them; damaged ones are rebuilt, and a second server reuses those of the first."""
     monkeypatch.setattr(app.log_index.questions, "LONG", 0)
 
     def answered(server) -> dict[str, Any]:

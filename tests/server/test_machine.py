@@ -9,7 +9,7 @@ from tests.server.conftest import wait_for
 from tests.server.fake import FakeEngine
 
 
-def test_the_roofs_are_measured_when_somebody_asks(server):
+def test_the_roofs_are_measured_on_request(server):
     assert requests.get(f"{server.url}/api/model").json()["machine"]["roofs"] is None
     roofs = requests.get(f"{server.url}/api/machine").json()["roofs"]
     assert roofs["flops_per_second"] == 2e9 and roofs["bytes_per_second"] == 1e9 and roofs["copy_runs"] == 5
@@ -17,7 +17,7 @@ def test_the_roofs_are_measured_when_somebody_asks(server):
 
 
 def test_nothing_is_measured_while_a_theater_runs(server, client, theater):
-    """The measurement would slow the run, and the run the measurement; known roofs are returned at any time."""
+    """The measurement and the run would slow each other; roofs that are known are returned at any time."""
     server.model.step_seconds = 0.01
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 500})
     client.do("run", theater=theater, speed=0)
@@ -117,7 +117,7 @@ def test_what_lies_on_the_device_is_told_beside_the_models(server, client):
 
 
 def test_a_pool_gives_way_where_both_have_no_room(server, client, theater, monkeypatch):
-    """The old run's blocks go first; where the new run cannot begin then, the old one says what became of it."""
+    """The old run's blocks are freed first; if the new run cannot begin then, the old one reports why it ended."""
     gone: list[FakeEngine] = []
     monkeypatch.setattr(FakeEngine, "release", lambda self: gone.append(self))
     client.do("reset", theater=theater)

@@ -1,4 +1,4 @@
-"""GET /metrics of a server: all theaters, since it began, for vLLM's board."""
+"""`GET /metrics` of a server: all sessions since it started, for vLLM's board."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -44,7 +44,7 @@ BOARD = {
 
 
 def scraped(url: str, **headers: str) -> dict[str, list[Sample]]:
-    """Every sample by its name on the wire."""
+    """Return every sample by its name on the wire."""
     answer = requests.get(f"{url}/metrics", headers=headers, timeout=10)
     assert answer.status_code == 200, answer.text
     found: dict[str, list[Sample]] = {}
@@ -55,14 +55,14 @@ def scraped(url: str, **headers: str) -> dict[str, list[Sample]]:
 
 
 def total(samples: dict[str, list[Sample]], name: str, **labels: str) -> float:
-    """The sum of the series with these labels; there must be one."""
+    """Return the sum of the series with these labels; there must be one."""
     values = [s.value for s in samples[name] if labels.items() <= s.labels.items()]
     assert values, (name, labels)
     return sum(values)
 
 
 def play(client: Client, theater: str, prompts: list[str], max_tokens: int = 3) -> None:
-    """To the end."""
+    """Step the run to its end."""
     client.do(
         "submit", theater=theater, prompts=[{"text": text} for text in prompts], sampling={"max_tokens": max_tokens}
     )
@@ -82,7 +82,7 @@ def test_no_panel_of_vllms_board_is_empty(client: Client, theater: str, server: 
 
 
 def test_counts_are_of_all_theaters_of_a_model_and_never_fall(client: Client, theater: str, server: Server) -> None:
-    """Two prompts of 3 and 2 tokens, 3 outputs each; then a reset, another theater, and one that is closed."""
+    """Prompts of 3 and 2 tokens get 3 outputs each; then a reset, another session, and a closed one."""
     play(client, theater, ["abc", "de"])
     first = scraped(server.url)
     assert total(first, "vllm:prompt_tokens_total", model_name="fake") == 5
@@ -106,7 +106,7 @@ def test_counts_are_of_all_theaters_of_a_model_and_never_fall(client: Client, th
 
 
 def test_gauges_are_of_the_runs_that_are_there(client: Client, theater: str, server: Server) -> None:
-    """Two sequences of 3 tokens take a block of 4 each; the 256 blocks of either theater count. A reset empties one."""
+    """Two sequences of 3 tokens take a block of 4 each, of 256 blocks in either session. A reset empties one."""
     other = client.do("create", name="another")["theater"]
     client.do("submit", theater=theater, prompts=[{"text": "abc"}, {"text": "def"}], sampling={"max_tokens": 9})
     client.do("submit", theater=other, prompts=[{"text": "ghi"}], sampling={"max_tokens": 9})
@@ -164,7 +164,7 @@ def test_every_metric_of_the_table_is_there_in_both_formats(
 
 
 def test_buckets_are_cumulative_and_end_with_all(client: Client, theater: str, server: Server) -> None:
-    """3 and 12 prompt tokens under the bounds 1, 2, 5, 10, 20, ... up to the model's 1024 positions."""
+    """Prompts of 3 and 12 tokens are counted under the bounds 1, 2, 5, 10, 20, ... up to the model's 1024 positions."""
     play(client, theater, ["abc"])
     play(client, theater, ["abcdefghijkl"])
     buckets = {s.labels["le"]: s.value for s in scraped(server.url)["vllm:request_prompt_tokens_bucket"]}
@@ -208,7 +208,7 @@ def test_a_server_without_a_run_says_only_what_its_process_takes(make_server: Ca
 
 
 def test_http_requests_are_counted_by_what_they_asked_for(make_server: Callable[..., Server]) -> None:
-    """vLLM's board takes the 5xx ratio from them. No path of a client's own makes a series."""
+    """vLLM's board computes the 5xx ratio from them. A client's arbitrary path creates no series."""
     server = make_server(api=ApiSettings())
     url = server.url
     body = {"model": "fake", "prompt": "abc", "max_tokens": 2}

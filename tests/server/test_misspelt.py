@@ -1,4 +1,4 @@
-"""Words that the command line does not know: it says which one was probably meant, and guesses nothing far-fetched."""
+"""Unknown words on the command line: the error suggests the one that was probably meant, and nothing far-fetched."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_a_number_that_no_request_is_called_by_is_a_sequence() -> None:
 
 
 def test_a_request_has_its_sequences_of_all_instances(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its prompt is computed on another instance than its tokens, and missed the cache there."""
+    """The prompt is computed on another instance than the tokens, and missed the cache there."""
     trace = "tests/golden/instances.kvtrace"
     with TraceReader(trace) as log:
         names = {story.seq_id: story.request_id for story in timelines(log)}
@@ -83,7 +83,7 @@ def test_a_request_that_is_misspelt_gets_the_one_that_was_meant(capsys: pytest.C
 
 
 def test_a_number_that_two_requests_end_with_names_neither() -> None:
-    """r1 and s1: both are offered; r12 does not end with 1 as a number."""
+    """Both r1 and s1 are suggested; r12 does not end with 1 as a number."""
     everyone = [Timeline(seq_id=i, request_id=name, events=[]) for i, name in enumerate(["r1", "s1", "r12"])]
     with pytest.raises(UserError, match=r"did you mean r1 or s1\?"):
         of_request(everyone, "1")

@@ -34,7 +34,7 @@ SETTINGS = ServerSettings(config=EngineConfig(block_size=4, num_blocks=64))
 
 
 class FakeOpener:
-    """Opens fake models of these sizes when it is let, and says how often it did."""
+    """Opens fake models of these sizes when permitted, and counts the openings."""
 
     def __init__(self) -> None:
         self.opened: list[str] = []
@@ -55,7 +55,7 @@ class FakeOpener:
 
 
 class Several(Server):
-    """A server of a first model of 20 MiB, and of three others; all of them may take 100 MiB."""
+    """Server of a first model of 20 MiB and three others, with a total limit of 100 MiB."""
 
     def __init__(self, settings: ServerSettings = SETTINGS) -> None:
         self.model, self.opener = FakeModel("first", 20 * MIB), FakeOpener()
@@ -133,7 +133,7 @@ def test_two_that_ask_at_once_wait_for_one_reading(server: Several) -> None:
     assert server.listed()["one"]["theaters"] == 2
 
 
-def test_who_asks_for_a_model_that_takes_long_is_told_to_ask_again(
+def test_a_request_for_a_slow_model_is_answered_loading(
     server: Several, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.models.registry.WAIT", 0.5)
@@ -152,7 +152,7 @@ def test_who_asks_for_a_model_that_takes_long_is_told_to_ask_again(
 def test_a_model_on_which_nothing_runs_makes_room_the_one_unused_for_longest_first(
     server: Several, client: Client
 ) -> None:
-    """20 + 40 + 40 of 100 MiB; a third of 30 needs one of the others to go."""
+    """The models take 20 + 40 + 40 of 100 MiB; a third one of 30 requires one of them to be unloaded."""
     theaters = {name: client.do("create", model=name)["theater"] for name in ("one", "two")}
     error = client.refused("create", model="three")
     assert error["code"] == "refused"
@@ -232,7 +232,7 @@ def test_text_is_read_as_the_theaters_model_reads_it(server: Several, client: Cl
 
 
 class LiveOpener:
-    """Opens small random models of the real engine, and remembers their modules without holding them."""
+    """Opens small random models for the real engine, with weak references to their modules."""
 
     def __init__(self) -> None:
         self.modules: list[weakref.ref[Any]] = []
@@ -268,7 +268,7 @@ def live() -> Iterator[Callable[[], tuple[Models, LiveOpener, Client]]]:
 def test_sessions_share_weights_and_an_unloaded_model_is_free(
     live: Callable[[], tuple[Models, LiveOpener, Client]],
 ) -> None:
-    """Real engines: two theaters compute on one module; after the last run on it nothing holds it."""
+    """Two sessions with real engines share one module, which is freed after the last run on it."""
     models, opener, client = live()
     theaters = [client.do("create", model="one")["theater"] for _ in range(2)]
     found = client.do("create", model="one")["theater"]
@@ -290,7 +290,9 @@ def test_sessions_share_weights_and_an_unloaded_model_is_free(
 
 
 def test_the_command_that_opens_models_holds_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in `kvtheater serve bundled-mqa bundled-gqa`, the second is compiled, unloaded for a third, and freed."""
+    """The second model of `kvtheater serve bundled-mqa bundled-gqa` is compiled, unloaded for a third one, and
+    freed.
+    """
     monkeypatch.setattr(LiveModel, "compile_in_background", lambda self, ended: ended(""))
     given = argparse.Namespace(model=["bundled-mqa", "bundled-gqa"], dtype="auto", device="cpu")
     first = ModelEntry.loading("bundled-mqa")

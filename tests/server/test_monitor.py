@@ -1,4 +1,4 @@
-"""A watched server on stage: joined and read like a theater, live, and nothing that one may do changes it."""
+"""A monitored server on stage: joined and read like a session, live, and unchanged by any command."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_it_is_joined_and_followed_and_recorded(tmp_path: Path) -> None:
     assert not list(check(record))
 
 
-def test_who_looks_goes_on_with_the_next_log_when_one_has_become_long(tmp_path: Path) -> None:
+def test_viewers_continue_with_the_next_log_when_one_is_long(tmp_path: Path) -> None:
     record = tmp_path / "seen.kvtrace"
     with attached_server(tmp_path, record, most_bytes=2 << 10) as (publisher, url):
         client = Client(url)

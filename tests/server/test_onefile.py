@@ -1,4 +1,4 @@
-"""A run as one HTML file: what is in it, what it may do, and how one gets it."""
+"""A run as one HTML file: its content, its policy, and how it is downloaded."""
 
 import base64
 import gzip

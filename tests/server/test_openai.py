@@ -1,4 +1,4 @@
-"""OpenAI's own client against the bundled model: what it gets is what the log says, and what the engine alone gives."""
+"""OpenAI's own client against the bundled model: its results equal the log's, and those of the engine alone."""
 
 import asyncio
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_a_stream_says_the_same_one_reason_at_the_end_and_the_usage_last(api: Ap
 
 
 def test_usage_so_far_stands_in_each_chunk_where_it_is_asked_for(api: Api) -> None:
-    """As guidellm asks for it in every request."""
+    """guidellm requests this with every request."""
     stream = api.client().chat.completions.create(  # type: ignore[call-overload]
         model="bundled",
         messages=[{"role": "user", "content": POEM}],
@@ -299,7 +299,7 @@ def test_one_that_leaves_while_it_waits_for_a_whole_answer_is_noticed_too(api: A
     wait_for(lambda: api.served.engine.num_active == 0 and api.held() == 0, "its blocks")
 
 
-def test_who_reads_slowly_holds_neither_the_engine_nor_blocks(api: Api) -> None:
+def test_a_slow_reader_holds_neither_the_engine_nor_blocks(api: Api) -> None:
     slow = api.open(prompt=STORY, max_tokens=900, ignore_eos=True, stream=True)
     quick = api.client().completions.create(model="bundled", prompt=POEM, max_tokens=4, temperature=0)
     assert quick.choices[0].text

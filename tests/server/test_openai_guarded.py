@@ -87,8 +87,8 @@ def test_what_the_engine_cannot_serve_is_refused_by_the_bodys_own_name(
     works(api)
 
 
-def test_who_names_no_length_gets_what_there_is_room_for() -> None:
-    """17 of 64 tokens are the prompt's: a key's 500 and a completion's 16 are at most what is left."""
+def test_without_max_tokens_the_rest_of_the_context_is_the_limit() -> None:
+    """The prompt takes 17 of 64 tokens: a key's limit of 500 and a completion's 16 are capped by the rest."""
     with served_api(
         ApiSettings(default=Policy(name=ANONYMOUS, max_tokens=500)), config=replace(CONFIG, max_model_len=64)
     ) as api:
@@ -128,7 +128,7 @@ def test_fifty_megabytes_are_refused_before_they_are_read(api: Api) -> None:
     works(api)
 
 
-def test_a_body_that_comes_slowly_holds_nobody_up(api: Api) -> None:
+def test_a_slow_body_delays_no_other_request(api: Api) -> None:
     connections = []
     for _ in range(40):
         connection = socket.create_connection(("127.0.0.1", api.port), timeout=30)
@@ -157,7 +157,7 @@ def trickled(connection: socket.socket) -> bytes:
 
 
 def test_a_body_that_does_not_come_is_answered_in_a_sentence_and_the_connection_closed() -> None:
-    """Short and long bodies, of the API and of the page: a client that trickles bytes is not waited for."""
+    """Bodies are short and long, of the API and of the page; a client that sends bytes slowly is not waited for."""
     with served_api(limits=Limits(stall_seconds=0.8)) as api:
         for path, size in (("v1/completions", 900), ("v1/completions", 2_000_000), ("api/recordings", 900)):
             connection = socket.create_connection(("127.0.0.1", api.port), timeout=30)
@@ -296,7 +296,7 @@ def test_keys_open_the_api_and_nothing_else_and_bound_each_client(tmp_path: Path
 
 
 def test_metrics_are_the_servers_and_no_clients() -> None:
-    """Everybody's: open where the page is open, and to no API key where the page asks for the token."""
+    """Metrics need the token if the page does, and never an API key."""
     keys = {digest("alice-key"): Policy(name="alice")}
     alice = {"Authorization": "Bearer alice-key"}
     with served_api(ApiSettings(keys=keys)) as api:
@@ -402,13 +402,13 @@ def test_a_log_that_has_become_long_begins_anew_and_no_request_is_lost() -> None
         wait_for(lambda: api.served.session.status()["notice"], "a word about it")
 
 
-def test_nothing_is_captured_unless_somebody_looks(api: Api) -> None:
+def test_nothing_is_captured_without_viewers(api: Api) -> None:
     works(api)
     with api.served.session.run.reading() as log:
         assert log.num_captures == 0 and len(log) > 2
 
 
-def test_whoever_waits_when_the_theater_closes_is_told() -> None:
+def test_waiting_requests_fail_when_the_session_closes() -> None:
     with served_api(config=replace(CONFIG, max_num_seqs=1)) as api:
         streams = [api.open(prompt=STORY, max_tokens=900, ignore_eos=True, stream=True) for _ in range(8)]
         wait_for(lambda: api.served.engine.num_active == 8)
@@ -440,7 +440,7 @@ def test_a_private_run_is_neither_computed_again_nor_run_again() -> None:
         assert "private" in error["message"]
 
 
-def test_a_record_that_cannot_be_delivered_leaves_nobody_waiting(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_cannot_be_delivered_fails_every_open_call(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     works(api)
     engine = api.served.engine
 

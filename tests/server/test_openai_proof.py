@@ -36,7 +36,7 @@ def test_llm_comply_objects_to_nothing_but_what_is_not_there(api: Api) -> None:
 
 
 def test_no_body_of_openais_schema_makes_it_fail(api: Api) -> None:
-    """200 here; `python -m tests.load.api_schema URL 10000` for more."""
+    """This sends 200 bodies; `python -m tests.load.api_schema URL 10000` sends more."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.load.api_schema", api.url, "200"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Streams that are written without their greenlets: nothing lost, doubled or out of order, and times that are true."""
+"""Streams written without their greenlets: nothing lost, doubled or out of order, and correct times."""
 
 import json
 import socket
@@ -37,7 +37,7 @@ def events(answer: bytes) -> list[dict[str, Any]]:
 
 
 def test_a_client_that_takes_a_little_at_a_time_gets_all_of_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever part of a piece the system takes at once, none or half of it too."""
+    """The system accepts any part of a piece at once, including none or half."""
     whole = HttpConnection.send_now
     taken: list[int] = []
 
@@ -76,7 +76,7 @@ def test_a_client_that_takes_a_little_at_a_time_gets_all_of_it(api: Api, monkeyp
         assert [choice["finish_reason"] for choice in own] == [None] * (len(own) - 1) + ["length"]
 
 
-def test_a_client_that_is_gone_is_met_by_whoever_writes(api: Api) -> None:
+def test_a_departed_client_is_noticed_by_any_writer(api: Api) -> None:
     with api.open(prompt=STORY, max_tokens=400, ignore_eos=True, stream=True) as connection:
         connection.recv(1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
@@ -87,7 +87,7 @@ def test_a_client_that_is_gone_is_met_by_whoever_writes(api: Api) -> None:
 
 
 def test_what_is_done_before_a_lane_counts_as_waiting(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time to the first token begins with the request's last byte, as its client has it."""
+    """The time to the first token begins with the request's last byte, as the client measures it."""
     encode = LiveModel.encode
 
     def slowly(self: LiveModel, text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Clients that leave at random: what they saw, what the log has and what /metrics says add up to the same.
+"""Clients leave at random, and their counts, the log and /metrics agree.
 
 `python -m tests.load.api --leaves 0.33 --rounds 1` is the same with 64 clients, for longer.
 """
@@ -19,8 +19,8 @@ from tests.server.apis import CONFIG, served_api
 from tests.server.conftest import wait_for
 
 
-def test_who_leaves_takes_nothing_along_and_is_counted_once(tmp_path: Path) -> None:
-    """A pool of 64 blocks of 4 for 8 places and 16 clients: requests are preempted, and blocks evicted, too."""
+def test_a_leaving_client_frees_everything_and_is_counted_once(tmp_path: Path) -> None:
+    """The pool has 64 blocks of 4 for 8 places and 16 clients, so requests are preempted and blocks evicted too."""
     with served_api(config=replace(CONFIG, num_blocks=64, max_model_len=128)) as api:
         load = [sys.executable, "-m", "tests.load.api_client", str(api.port), "16", "1.0", "0.4", "7"]
         done = subprocess.run(load, capture_output=True, text=True, timeout=120, cwd=ROOT)
@@ -39,7 +39,7 @@ def test_who_leaves_takes_nothing_along_and_is_counted_once(tmp_path: Path) -> N
 
 
 def test_the_same_is_so_of_an_engine_in_a_process_of_its_own(tmp_path: Path) -> None:
-    """As with `kvtheater serve --api --mixed 1`, the engine continues while the server reads and writes."""
+    """The engine of `kvtheater serve --api --mixed 1` continues while the server reads and writes."""
     server = Server(8, 64, False, str(tmp_path), ["--mixed", "1"])
     try:
         assert server.turn(1.5, 0.4, 7)["errors"] == 0

@@ -53,7 +53,7 @@ def test_curl_streams_and_is_told_what_is_wrong(api: Api) -> None:
 
 
 def test_the_example_of_an_agent_shows_what_the_order_of_its_prompt_costs(api: Api) -> None:
-    """Five of six prompts hit the rules that all share; with a clock ahead of them, no more than that it is one."""
+    """Five of six prompts hit the rules that all share; with a clock ahead of them only the text before the clock."""
     run = subprocess.run(
         [sys.executable, "examples/agent_prompt_order.py", "--base-url", f"{api.url}/v1"],
         capture_output=True, text=True, timeout=120, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},

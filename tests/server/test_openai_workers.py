@@ -1,4 +1,4 @@
-"""OpenAI's clients at a web worker: the server's own answers, as they come, and its own refusals."""
+"""OpenAI's clients at a web worker get the server's answers as they are produced, and its refusals."""
 
 from collections.abc import Iterator
 
@@ -47,7 +47,7 @@ def test_a_stream_at_a_worker_is_the_servers(api: Api, worker: Worker) -> None:
     assert [model.id for model in at(worker.url).models.list()] == ["bundled"]
 
 
-def test_it_is_told_as_it_comes_and_who_leaves_there_has_left_here(api: Api, worker: Worker) -> None:
+def test_streams_pass_without_delay_and_a_client_that_leaves_there_leaves_here(api: Api, worker: Worker) -> None:
     body = {"model": "bundled", "prompt": STORY, "max_tokens": 900, "ignore_eos": True, "stream": True}
     with requests.post(f"{worker.url}/v1/completions", json=body, stream=True, headers=OWNER, timeout=60) as answer:
         assert next(answer.iter_lines()).startswith(b"data: {") and api.served.engine.num_active == 1

@@ -1,4 +1,4 @@
-"""Hostile bodies at the addresses of Anthropic's API and of Responses: refused in a sentence, in their shape."""
+"""Hostile bodies at the addresses of Anthropic's API and of Responses are refused in one sentence, in their shape."""
 
 import json
 from collections.abc import Iterator

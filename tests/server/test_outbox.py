@@ -33,7 +33,7 @@ def test_a_client_with_too_much_waiting_is_given_up_and_takes_nothing_more() -> 
 
 
 def test_what_is_being_sent_still_counts() -> None:
-    """60 bytes in the writer's hands and 40 behind them are 100; they count until the writer asks for the next."""
+    """The writer has 60 bytes and 40 wait, so 100 count until the writer fetches the next piece."""
     ledger = Ledger(LIMITS)
     viewer = outbox(ledger, [], "viewer")
     viewer.put(Packet(MESSAGE, bytes(60)))
@@ -59,8 +59,8 @@ def test_a_batch_for_many_counts_once_for_all_and_in_full_for_each() -> None:
     assert ledger.total == 0
 
 
-def test_when_all_together_have_too_much_who_has_most_is_given_up() -> None:
-    """90 + 85 + 70 are 245; 10 more for the third make 255 of 250, and the first has most."""
+def test_beyond_the_total_limit_the_client_with_the_most_is_disconnected() -> None:
+    """The sum of 90 + 85 + 70 is 245; 10 more for the third make 255 of 250, and the first has the most."""
     ledger, given_up = Ledger(LIMITS), list[str]()
     first, second, third = (outbox(ledger, given_up, name) for name in ("first", "second", "third"))
     for viewer, size in ((first, 90), (second, 60), (third, 70)):
@@ -71,7 +71,9 @@ def test_when_all_together_have_too_much_who_has_most_is_given_up() -> None:
 
 
 def test_what_a_guest_leaves_unread_counts_over_all_of_its_connections() -> None:
-    """With half of the limit at each of two connections, events of either are busy, and another guest's are not."""
+    """Two connections with half of the limit each make further events of either busy; another guest's are not
+    affected.
+    """
     limits = Limits(busy_bytes=1000, events=4)
     intake, ledger, own = Intake(limits), Ledger(limits), set[Intaken]()
     first, second = (Intaken(Outbox(ledger), own) for _ in range(2))
@@ -87,7 +89,7 @@ def test_what_a_guest_leaves_unread_counts_over_all_of_its_connections() -> None
 def test_a_guest_that_comes_back_does_not_wait_for_what_its_lost_connection_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client that polls ends without a word: its connection is given up once it has not polled for a while."""
+    """A polling client ends without notice: its connection is dropped once it has not polled for a while."""
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     limits = Limits(busy_bytes=1000)

@@ -1,4 +1,4 @@
-"""The presets as the page gets them: complete in both languages, playable as they are, within the server's limits."""
+"""Presets as the page gets them: complete in both languages, playable, within the server's limits."""
 
 import json
 import urllib.request
@@ -32,12 +32,12 @@ def test_a_preset_names_settings_that_the_page_can_set_back(facts: dict[str, Any
 
 
 def test_every_configuration_is_taken_after_any_other(client: Client, theater: str, facts: dict[str, Any]) -> None:
-    """A setting of one preset is reset by the next one, which names the server's own value."""
+    """The next preset resets a setting of the previous one, by naming the server's own value."""
     for preset in facts["presets"]:
         config = {**facts["config"], **preset["config"]}
         assert client.do("configure", theater=theater, config=config)["ok"], preset["id"]
 
 
 def test_several_pages_may_race_at_once(facts: dict[str, Any]) -> None:
-    """A page has one theater, and three more while it races."""
+    """A page has one session, and three more while it races."""
     assert facts["limits"]["max_theaters"] >= 4 * 4

@@ -1,4 +1,4 @@
-"""The page /prompts: a file of requests in, the report out."""
+"""Page /prompts: posting a file of requests returns the report."""
 
 import json
 import re

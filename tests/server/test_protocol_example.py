@@ -1,4 +1,4 @@
-"""docs/reference/protocol.md names every event, and its example for programs does what it says."""
+"""docs/reference/protocol.md names every event, and its example program works."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`kvtheater proxy`: bytes pass as they are, keys are in no file, and clients see the server behind it."""
+"""`kvtheater proxy`: bytes pass unchanged, keys are in no file, and clients see the upstream server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ EVENTS = [b'data: {"n": %d, "usage": {"prompt_tokens": %d}}\n\n' % (n, n) for n 
 
 
 class Upstream(BaseHTTPRequestHandler):
-    """Answers in each way that HTTP has, and keeps what it was asked."""
+    """Server that answers in each way that HTTP allows, and stores its requests."""
 
     protocol_version = "HTTP/1.1"
     seen: list[tuple[str, str, dict[str, str], bytes]] = []
@@ -167,7 +167,7 @@ def test_a_page_of_another_site_and_an_upstream_that_is_not_there_are_refused(tm
 
 
 class Sent(BytesIO):
-    """Bytes that a server sent on one connection, for `HTTPResponse`, which closes what it has read."""
+    """Bytes that a server sent on one connection, for `HTTPResponse`, which closes after reading."""
 
     def close(self) -> None: ...
 
@@ -183,7 +183,7 @@ class Sent(BytesIO):
 
 @contextmanager
 def tapped(port: int) -> Iterator[tuple[str, list[Sent]]]:
-    """Stand before a server on this machine, and keep what it sends."""
+    """Record what a server on this machine sends."""
     sent: list[Sent] = []
     listening = socket.create_server(("127.0.0.1", 0))
 

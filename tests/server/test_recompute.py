@@ -1,7 +1,6 @@
-"""`recompute`: a layer of a sequence once more without the cache, over a real socket."""
+"""Event `recompute`: a layer of a sequence without the cache, over a real socket."""
 
 import numpy as np
-import pytest
 
 from engine.trace import codec
 from engine.trace.records import Capture, LayerCapture, StepRecord
@@ -55,15 +54,8 @@ def test_projections_of_heads_that_are_not_there_and_of_models_without_them(clie
     assert client.refused("projection", **message, head=0) == {"code": "refused", "message": "the fake has no weights"}
 
 
-@pytest.fixture
-def viewer(live_server: str):
-    client = Client(live_server)
-    yield client
-    client.io.disconnect()
-
-
 def test_the_live_models_old_rows_are_the_recomputed_ones(viewer: Client) -> None:
-    """Two prompts decode side by side; every captured row of the first, whenever it was computed, comes out again."""
+    """Two prompts decode side by side; every captured row of the first, of whatever step, is reproduced."""
     theater = viewer.do("create", config={"block_size": 4})["theater"]
     prompts = [{"text": POEM}, {"text": "Once upon a time"}]
     viewer.do("submit", theater=theater, prompts=prompts, sampling={"max_tokens": 8, "ignore_eos": True})

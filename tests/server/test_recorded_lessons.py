@@ -1,4 +1,4 @@
-"""Recorded lessons over the wire, from a server without a model: records come when the questions are answered."""
+"""Recorded lessons over the wire, from a server without a model: records are sent after the questions are answered."""
 
 import json
 import threading
@@ -124,8 +124,8 @@ def test_a_live_lesson_is_taken_along(live_server: str) -> None:
     assert answer.status_code == 404 and "no lesson 'none'" in answer.json()["error"]["message"]
 
 
-def test_one_lesson_at_a_time_is_made_a_file_and_nobody_waits_for_it(live_server: str) -> None:
-    """Sixteen threads answer requests: concurrent requests must not block all of them."""
+def test_one_lesson_at_a_time_is_exported_and_others_do_not_wait(live_server: str) -> None:
+    """Sixteen threads answer requests, and concurrent exports must not block all of them."""
     answers: list[int] = []
 
     def ask() -> None:

@@ -1,4 +1,4 @@
-"""Recordings over the wire: recording a theater, replaying without a model, and the library over HTTP."""
+"""Recordings over the wire: recording a session, replaying without a model, and the library over HTTP."""
 
 import io
 import json
@@ -40,7 +40,7 @@ def grow(client: Client, theater: str, tokens: int) -> int:
 
 @pytest.fixture
 def recorded(server: Server, client: Client, theater: str) -> dict[str, Any]:
-    """A finished recording of 11 records."""
+    """Return a finished recording of 11 records."""
     client.do("record", theater=theater, name="ten steps", tags=["x"])
     assert grow(client, theater, 10) == 11
     client.do("record_stop", theater=theater)
@@ -228,7 +228,7 @@ def test_an_upload_that_was_cut_off_is_kept_as_far_as_it_goes(server, recorded):
     assert "the file ends inside" in entry["summary"]["damage"] and entry["summary"]["num_records"] >= 10
 
 
-def test_a_header_that_no_run_can_have_is_told_to_who_opens_it(server, client, recorded):
+def test_opening_a_recording_with_an_impossible_header_is_refused(server, client, recorded):
     payload = requests.get(f"{server.url}/api/theaters/{recorded['id']}/header").content
     header = codec.decode(payload, Header)
     header.engine["num_blocks"] = 1 << 40
@@ -239,7 +239,7 @@ def test_a_header_that_no_run_can_have_is_told_to_who_opens_it(server, client, r
 
 
 def test_a_log_that_contradicts_itself_is_not_compared(server, recorded):
-    """Without its first record, the submission, the next one is about an unknown sequence."""
+    """The log lacks its first record, the submission, so the next one is about an unknown sequence."""
     base = f"{server.url}/api/theaters/{recorded['id']}"
     frames = [codec.frame("header", requests.get(f"{base}/header").content)]
     for i in range(1, 4):
@@ -277,7 +277,7 @@ def test_a_server_without_a_folder_keeps_nothing(make_server):
 
 @pytest.fixture
 def replay(recorded, tmp_path) -> Iterator[str]:
-    """The address of a server without a model that shows the recorded file."""
+    """Yield the address of a server without a model that shows the recorded file."""
     (file,) = (tmp_path / "data" / "recordings").glob("rec-*.kvtrace")
     app = create_app(Models(ModelEntry(None)), ServerSettings(), [file])
     listener = Listener(app, bind("127.0.0.1", 0))
@@ -310,7 +310,7 @@ def test_many_recordings_can_be_opened_one_after_another(server, client, recorde
 
 
 def test_the_recording_of_a_fast_run_delays_nothing(server, client, theater, tmp_path):
-    """As fast as it goes, with a viewer: the file has every record of the log."""
+    """The run has no speed limit and a viewer, and the file has every record of the log."""
     recording_id = client.do("record", theater=theater)["status"]["recording"]["id"]
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 300})
     client.do("run", theater=theater, speed=0)

@@ -1,4 +1,4 @@
-"""Real processes, real signals, a real disk that is full: what a recording keeps."""
+"""Recordings after real signals to real processes, and on a disk that is full."""
 
 import subprocess
 import time
@@ -47,7 +47,7 @@ def test_a_killed_server_loses_at_most_the_step_in_flight(tmp_path: Path, second
 
 
 def test_when_the_disk_is_full_the_run_goes_on(tmp_path: Path) -> None:
-    """The data folder is a file system of 256 KiB; the run's own log lies elsewhere."""
+    """The data folder is a file system of 256 KiB; the run's own log is elsewhere."""
     data = tmp_path / "data"
     data.mkdir()
     mount = f"mount -t tmpfs -o size=256k none '{data}'"

@@ -1,4 +1,4 @@
-"""A browser that opens a page which is refused gets a page with the way on, in its language; programs get JSON."""
+"""A browser gets a refusal as a page in its language with a link to continue; programs get JSON."""
 
 import re
 from collections.abc import Callable
@@ -26,7 +26,9 @@ def room(server: Server) -> Room:
 
 
 def pages_of(server: Server) -> list[str]:
-    """Every address that answers GET and is no program's, a file's or a door's, with a name where it takes one."""
+    """Return every GET address that is not for programs, files or the entry of a class, with a name where it
+    takes one.
+    """
     rules = [rule for rule in server.app.url_map.iter_rules() if "GET" in (rule.methods or ())]
     doors = {route.rule for route in DOORS}
     found = {re.sub("<.*?>", "nothing", rule.rule) for rule in rules if rule.rule not in doors}

@@ -1,4 +1,4 @@
-"""The page /scale gets queues and rooflines from the server, and a sentence for impossible inputs."""
+"""Page /scale gets queues and rooflines from the server, and a sentence for impossible inputs."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,9 @@ def refused(of: Any, **query: str) -> str:
 
 
 def test_queues_over_http(server):
-    """K = 1.5 on two GPUs, D = 0.5 s, R = 1: R · D = 0.5 is below the crossing at 0.936, so splitting is faster."""
+    """For K = 1.5 on two GPUs, D = 0.5 s and R = 1, R · D = 0.5 is below the crossing at 0.936, so splitting is
+    faster.
+    """
     found = requests.get(f"{server.url}/api/scale/queues?service=0.5&rate=1&speedup=1.5&gpus=2").json()
     means = {line["arrangement"]: line["ttft"]["value"] for line in found["lines"]}
     assert means == pytest.approx({"one": 0.75, "inter": 0.5 + 0.25 / 6, "intra": 0.5 / 1.5 + 0.25 / 3})
@@ -58,7 +60,7 @@ def test_a_papers_figures_over_http(server):
 
 
 def test_an_application_is_served_as_fast_as_its_slower_side():
-    """Decode on one GPU: 128 / 0.05 tokens a second, 63 a request. A step of 0.15 s misses 0.1 s unless split."""
+    """Decode on one GPU serves 128 / 0.05 tokens a second, 63 a request. A step of 0.15 s misses 0.1 s unless split."""
     rows = queues(MultiDict({"service": "0.1", "step": "0.05"}))["applications"]
     one = rows[0]["served"][0]
     assert one["decode"] == pytest.approx(128 / 0.05 / 63) and 0 < one["prefill"] < 10
@@ -69,7 +71,7 @@ def test_an_application_is_served_as_fast_as_its_slower_side():
 
 
 def test_k_follows_from_length_model_and_link() -> None:
-    """D / n + A: 216 ms of a prefill on one A100, and 1.2 GB that each of two sends at 300 GB/s one way."""
+    """The time is D / n + A: 216 ms of a prefill on one A100, and 1.2 GB that each of two sends at 300 GB/s one way."""
     alone, sent, summed, k = queues(MultiDict({}))["split"]["numbers"]
     assert sent.value == 2 * 64 * 2 * 1 / 2 * 512 * 9216 * 2
     assert summed.value == pytest.approx(sent.value / 300e9)
@@ -104,14 +106,14 @@ def test_a_rate_beyond_one_gpu_leaves_the_others():
     ("query", "says"),
     [
         ({"rate": "fast"}, "rate is not a number: 'fast'"),
-        ({"rate": "nan"}, "rate lies from 0 to"),
-        ({"service": "0"}, "service lies from"),
+        ({"rate": "nan"}, "rate must be from 0 to"),
+        ({"service": "0"}, "service must be from"),
         ({"gpus": "2.5"}, "gpus is a whole number"),
-        ({"gpus": "1"}, "gpus lies from 2 to 64"),
+        ({"gpus": "1"}, "gpus must be from 2 to 64"),
         ({"gpus": "2", "speedup": "3"}, "at most 2 times as fast"),
         ({"speedup": "1"}, "more than 1"),
-        ({"share": "1"}, "share lies from"),
-        ({"output_tokens": "1"}, "output_tokens lies from 2"),
+        ({"share": "1"}, "share must be from"),
+        ({"output_tokens": "1"}, "output_tokens must be from 2"),
     ],
 )
 def test_what_no_queue_can_be_is_a_sentence(query: dict[str, str], says: str) -> None:
@@ -146,7 +148,7 @@ def test_at_every_end_of_a_range_there_is_an_answer_or_a_sentence_in_both_langua
                 assert way["placement"] or "zh" in way["refused"], f"{name}={value}: {way['refused']}"
 
 
-def test_a_card_that_nobody_measured_this_model_on_is_said() -> None:
+def test_a_gpu_on_which_the_model_was_not_measured_is_named() -> None:
     query = MultiDict({"model": "llama-3.1-8b", "prefill_gpu": "h100-80gb", "decode_gpu": "h100-80gb"})
     for way in placements(query)["ways"]:
         assert "the layers of Llama 3.1 8B were not measured on H100" in (way["refused"] or {})["en"]
@@ -165,11 +167,11 @@ def test_rooflines_over_http_stand_under_the_measured_roofs(server):
     assert (one["bound"], eight["bound"]) == ("bandwidth", "compute")
     assert one["flops_per_second"] == pytest.approx(one["intensity"] * 1e9) and eight["flops_per_second"] == 2e9
     wrong = requests.get(f"{server.url}/api/scale/roofline?batches=0")
-    assert wrong.status_code == 400 and "batches lies from 1" in wrong.json()["error"]["message"]
+    assert wrong.status_code == 400 and "batches must be from 1" in wrong.json()["error"]["message"]
 
 
 def test_a_card_multiplies_faster_in_narrower_dtypes_and_then_reads_narrower_weights(server):
-    """H100: 1,979e12 instead of 989.5e12 a second, and a byte for each weight; K and V stay in two."""
+    """An H100 has 1,979e12 instead of 989.5e12 operations a second, and a byte for each weight; K and V stay in two."""
 
     def answer_of(**choices: str) -> Any:
         chosen = {"model": "llama-3.1-8b", "batch": "1", "context": "1", "contexts": "4096", **choices}
@@ -191,7 +193,7 @@ def test_a_card_multiplies_faster_in_narrower_dtypes_and_then_reads_narrower_wei
 
 
 def test_a_card_carries_the_error_of_layers_that_were_measured_on_it_or_on_others(server) -> None:
-    """An A100's own; a T4's are those of other cards. A crossing lies where the roofs that were reached meet."""
+    """An A100 has its own error, a T4 that of other GPUs. A crossing is where the measured roofs meet."""
 
     def answer_of(gpu: str) -> Any:
         given = {"model": "llama-2-7b", "gpu": gpu, "contexts": "1,4096", "batch": "16", "context": "256"}
@@ -210,7 +212,7 @@ def test_a_card_carries_the_error_of_layers_that_were_measured_on_it_or_on_other
 
 
 def test_a_bound_counts_experts_as_they_were_published(server) -> None:
-    """gpt-oss-120b: 3.58 G of a token's parameters are experts of 4.25 bits; embedding and output are 579 M each."""
+    """A token of gpt-oss-120b uses 3.58 G parameters of experts of 4.25 bits; embedding and output are 579 M each."""
     given = {"model": "gpt-oss-120b", "gpu": "h100-80gb", "batch": "1", "context": "1", "contexts": "1"}
     found = requests.get(f"{server.url}/api/scale/roofline", given).json()
     assert (found["dtype"], found["experts_in"]) == ("float16", "mxfp4")
@@ -238,7 +240,7 @@ def test_a_crossing_and_the_formula_with_its_numbers(tmp_path: Path) -> None:
 
 
 def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_shown(tmp_path: Path) -> None:
-    """Bandwidth and bounds need no error; a time does. It is there as soon as a record of step-time is."""
+    """Bandwidth and bounds need no error; a time does, which exists once there is a record of step-time."""
     query: MultiDict[str, str] = MultiDict()
     before = roofline(subject(), tmp_path, query)
     assert before["errors"] == {"prefill": None, "decode": None} and before["error_source"] is None
@@ -270,7 +272,7 @@ def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_show
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ({"context": "5000"}, "context lies from 1 to 1024"),
+        ({"context": "5000"}, "context must be from 1 to 1024"),
         ({"contexts": ",".join(["1"] * 13)}, "at most 12 values"),
         ({"batch": "4096", "context": "1024"}, "more than one step holds"),
     ],
@@ -310,9 +312,9 @@ def test_a_placement_over_http_and_its_trial(server):
     [
         ({"model": "gpt2"}, "no layer times of model 'gpt2'; there are some of llama-2-7b, "),
         ({"prefill_gpu": "t4"}, "no layer times of prefill_gpu 't4'"),
-        ({"output_tokens": "1"}, "output_tokens lies from 2"),
-        ({"prompt_tokens": "5000"}, "prompt_tokens lies from 1 to 4095"),
-        ({"rate": "nan"}, "rate lies from"),
+        ({"output_tokens": "1"}, "output_tokens must be from 2"),
+        ({"prompt_tokens": "5000"}, "prompt_tokens must be from 1 to 4095"),
+        ({"rate": "nan"}, "rate must be from"),
     ],
 )
 def test_what_no_placement_can_be_is_a_sentence(query: dict[str, str], says: str) -> None:
@@ -329,7 +331,7 @@ def test_a_trial_is_small_and_one_at_a_time() -> None:
 
 
 def test_sizes_of_a_posted_configuration_over_http(server):
-    """Two layers of 4 KV heads of 8 numbers, keys and values, 2 bytes each."""
+    """The two layers have 4 KV heads of 8 numbers, keys and values, 2 bytes each."""
     config = {
         "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 48, "vocab_size": 100,
         "num_attention_heads": 4,

@@ -100,7 +100,7 @@ def test_a_redirect_never_leaves_the_site(guarded):
 
 
 def test_on_the_loopback_interface_the_token_may_begin_the_path(make_server):
-    """A frame in another site's page is sent no cookies; its address proves by itself who asks."""
+    """A frame in another site's page is sent no cookies, so its address identifies the sender."""
     framed = make_server(token="s3cret-token")
     page = f"{framed.url}/s3cret-token"
     around = {"Origin": "http://elsewhere.example", "Sec-Fetch-Site": "cross-site", "Host": "hub.example"}

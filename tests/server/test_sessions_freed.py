@@ -1,4 +1,4 @@
-"""A session that has ended is freed at once: neither a timer nor a cycle keeps it."""
+"""An ended session is freed at once: no timer and no reference cycle keeps it."""
 
 import gc
 import socket
@@ -15,7 +15,7 @@ COUNT = 20
 
 
 def alive() -> int:
-    """Sessions and connections that are still in memory."""
+    """Return the sessions and connections that are still in memory."""
     return sum(type(found) is Socket or issubclass(type(found), HttpConnection) for found in gc.get_objects())
 
 

@@ -1,4 +1,4 @@
-"""A site: what a server without a model would answer, as files whose addresses are relative."""
+"""A site: the answers of a server without a model, as files with relative addresses."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Spans of a server's requests, as an OTLP receiver gets them."""
+"""Spans of a server's requests, as received over OTLP."""
 
 import argparse
 import sys
@@ -24,7 +24,7 @@ TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
 class Receiver:
-    """Takes what is posted to it."""
+    """Server that stores what is posted to it."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -65,7 +65,7 @@ def arguments_of(endpoint: str | None) -> argparse.Namespace:
 
 
 def test_a_request_comes_as_a_tree_in_its_callers_trace(receiver: Receiver) -> None:
-    """Sent at the end, if not before: nothing is lost when the server stops."""
+    """Spans are sent at the latest at the end, so none is lost when the server stops."""
     with request_spans(arguments_of(receiver.url)) as spans:
         settings = ServerSettings(api=ApiSettings())
         listener = Listener(create_app(Models(ModelEntry(FakeModel())), settings, spans=spans), bind("127.0.0.1", 0))

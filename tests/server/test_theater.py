@@ -1,4 +1,4 @@
-"""A client's commands of a session, over a real socket."""
+"""Client commands of a session, over a real socket."""
 
 import time
 
@@ -21,8 +21,8 @@ def test_create_gives_an_empty_log_with_its_header(client):
     assert made["status"]["error"] is None
 
 
-def test_prefill_stops_when_nobody_else_can_be_admitted(client):
-    """With one place the first prompt is prefilled, the next step only decodes it, and prefill ends there."""
+def test_prefill_stops_when_no_sequence_can_be_admitted(client):
+    """The only place is taken by the first prompt; the next step only decodes it, and prefill ends there."""
     theater = client.do("create", config={"max_num_seqs": 1})["theater"]
     client.do("submit", theater=theater, prompts=[{"text": "abc"}, {"text": "de"}], sampling={"max_tokens": 50})
     assert client.do("prefill", theater=theater)["performed"] == 2
@@ -169,7 +169,7 @@ def test_a_prompt_comes_in_after_so_many_steps(client, theater):
     assert kinds(client)[:5] == [("submit", 0), ("step", 1), ("step", 2), ("submit", 2), ("step", 3)]
 
 
-def test_a_prompt_that_would_wait_for_steps_that_nobody_takes_comes_in_at_once(client, theater):
+def test_a_delayed_prompt_is_submitted_at_once_if_the_engine_is_idle(client, theater):
     prompts = [{"text": "ab"}, {"text": "abc", "after_steps": 1000}]
     client.do("submit", theater=theater, prompts=prompts, sampling={"max_tokens": 2})
     client.do("step", theater=theater, count=3)
@@ -266,7 +266,7 @@ def test_a_large_log_first_loses_captures_then_stops(make_server):
 
 
 def test_what_a_guard_said_of_a_step_comes_with_its_rule_and_numbers(server, client, theater):
-    """The page words it in its own language; the sentence alone is English."""
+    """The page words the rule in its own language; the sentence alone is English."""
 
     def step(**_: bool) -> None:
         raise MisuseError("block 3 is shared: allocate must copy it before the write", "shared_write", block_id=3)

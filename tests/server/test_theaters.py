@@ -1,4 +1,4 @@
-"""How many theaters there may be, and when one goes."""
+"""The number of sessions is bounded, and idle ones are closed."""
 
 import threading
 
@@ -10,7 +10,7 @@ from tests.server.conftest import wait_for
 
 
 def is_gone(log: TraceWriter) -> bool:
-    """A log is a file without a name: once closed, nothing is left of it."""
+    """Return whether a log is closed, since an unnamed file is deleted then."""
     try:
         return not log.header_bytes
     except ValueError:
@@ -26,7 +26,7 @@ def test_too_many_theaters(make_server):
     assert error["code"] == "too_many_theaters" and "2" in error["message"]
 
 
-def test_a_theater_that_nobody_watches_makes_room(make_server):
+def test_a_session_without_viewers_is_replaced(make_server):
     server = make_server(max_theaters=2, reclaim_seconds=0)
     client = server.client()
     old = client.do("create")["theater"]
@@ -59,7 +59,9 @@ def test_a_viewer_is_told_when_its_theater_closes(server, client, theater):
 
 
 def test_a_theater_in_the_middle_of_a_long_step_is_not_waited_for_without_end(server, client, theater, monkeypatch):
-    """A step takes 2 seconds, and the server's end waits for 0.2: viewers are notified, it is abandoned and counted."""
+    """A step takes 2 s, and the shutdown waits 0.2 s: viewers are notified, and the session is abandoned and
+    counted.
+    """
     monkeypatch.setattr("app.session.session_manager.CLOSE_SECONDS", 0.2)
     server.model.step_seconds = 2.0
     client.do("submit", theater=theater, prompts=[{"text": "a"}])
@@ -70,7 +72,7 @@ def test_a_theater_in_the_middle_of_a_long_step_is_not_waited_for_without_end(se
 
 
 def test_others_step_while_a_session_is_built(server, client, theater, monkeypatch):
-    """Its engine waits for its instances' processes, which read the weights."""
+    """The engine being built waits for its instances' processes to read the weights."""
     is_built, build, building = threading.Event(), server.model.build, threading.Event()
 
     def wait(*given):

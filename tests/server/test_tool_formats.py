@@ -25,7 +25,7 @@ FAMILIES: dict[str, tuple[list[str], list[str], str]] = {  # what is generated, 
 
 
 def template_of(family: str) -> str:
-    """Return the template without the other families' words, where the family is none that has them."""
+    """Return the template with the markers of this family only."""
     word = FAMILIES[family][2]
     if family.startswith("qwen"):
         return TEMPLATE.replace("<|after {{ messages[-1].role }}|>", f"<|after {{{{ messages[-1].role }}}}|>{word}")

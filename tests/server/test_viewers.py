@@ -1,4 +1,4 @@
-"""Every viewer gets every record, in order, as the bytes of the file, at its own pace."""
+"""Every viewer gets every record in order, as the bytes of the file, at its own pace."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from tests.server.fake import FakeModel
 
 
 def grow(client: Client, theater: str, tokens: int) -> int:
-    """Submit one prompt and compute all of it; the number of records."""
+    """Submit one prompt and compute all of it; return the number of records."""
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": tokens})
     return int(client.do("step", theater=theater, count=tokens)["num_records"])
 
@@ -29,7 +29,7 @@ def arrived(viewer: Client, count: int) -> None:
 
 
 def noting(viewer: Client, word: str) -> Callable[[Any], None]:
-    """A callback that notes when it was called among what came."""
+    """Return a callback that notes the position of its call among received messages."""
     return lambda _: viewer.log.append(word)
 
 
@@ -130,7 +130,7 @@ class Round:
         self.broadcast.follow(self.run)
 
     def join(self, first: int, seconds: float = 0) -> None:
-        """As a handler does that takes `seconds` until its acknowledgement is out."""
+        """Join as a handler does whose acknowledgement takes `seconds`."""
 
         begin = self.broadcast.join("viewer", self.run, first, False)
         time.sleep(seconds)
@@ -174,8 +174,8 @@ def test_records_wait_for_the_acknowledgement_of_a_join_however_long_that_takes(
     assert one_round.heard == ["joined", 0]
 
 
-def test_who_joins_again_in_the_middle_of_a_round_gets_nothing_of_what_it_was_served_before(one_round: Round) -> None:
-    """A viewer rejoins after the round has read its viewers: its next records are the first ones."""
+def test_rejoining_during_a_round_discards_the_earlier_position(one_round: Round) -> None:
+    """A viewer rejoins after the round has read the list of viewers: its next records are the first ones."""
 
     def look() -> None:
         if len(one_round.run.log) == 2 and one_round.heard == ["joined"]:
@@ -190,7 +190,7 @@ def test_who_joins_again_in_the_middle_of_a_round_gets_nothing_of_what_it_was_se
 
 
 def test_viewers_at_the_same_record_are_sent_one_message(one_round: Round) -> None:
-    """Three stand at record 0 and one at record 1: two messages, not four."""
+    """Three viewers are at record 0 and one at record 1: two messages, not four."""
     sent: list[tuple[int, list[str]]] = []
 
     def emit(event: str, data: dict[str, Any], sids: Sequence[str], *_: Any, **__: Any) -> None:
@@ -209,7 +209,7 @@ def test_viewers_at_the_same_record_are_sent_one_message(one_round: Round) -> No
 
 
 def test_what_a_viewer_has_not_acknowledged_is_bounded(one_round: Round, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a window of 1000 bytes no further batch is sent before an acknowledgement."""
+    """No further batch is sent before an acknowledgement, with a window of 1000 bytes."""
     monkeypatch.setattr("app.session.broadcast.WINDOW", 1000)
     monkeypatch.setattr("app.session.broadcast.ASK", 250)
     monkeypatch.setattr("app.session.broadcast.MAX_RECORDS", 1)
@@ -230,7 +230,7 @@ def test_what_a_viewer_has_not_acknowledged_is_bounded(one_round: Round, monkeyp
     wait_for(lambda: one_round.heard == ["joined", 0, 1, 2, 3, 4, 5])
 
 
-def test_a_slow_viewer_delays_nobody_and_misses_nothing(server, client, theater, monkeypatch):
+def test_a_slow_viewer_delays_no_other_and_misses_nothing(server, client, theater, monkeypatch):
     for bound in ("WINDOW", "ASK"):
         monkeypatch.setattr(f"app.session.broadcast.{bound}", 1)  # a byte: each batch is waited for
     slow = server.client()

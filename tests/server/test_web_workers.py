@@ -1,4 +1,4 @@
-"""A class on several processes, through a real Redis: what goes through it, what breaks, and how it comes back."""
+"""A class on several processes, through a real Redis: messages, failures, and recovery."""
 
 import http.client
 import logging
@@ -41,19 +41,19 @@ def make_worker(room: Room, redis_server: RedisServer) -> Iterator[Callable[...,
 
 
 def comes_in(room: Room, url: str, cookie: str, **connect: Any) -> tuple[Member, dict[str, Any]]:
-    """A follower's page on that address, with its seat."""
+    """Open a follower's connection at that address, with its seat."""
     found = Member(url, headers={"Cookie": cookie}, **connect)
     room.server.clients.append(found)
     return found, found.do("class_enter", language="en")
 
 
 def has(viewer: Client, count: int) -> None:
-    """Wait until it has so many records."""
+    """Wait until it has that many records."""
     wait_for(lambda: len(viewer.records()) == count, "the arrival of all records")
 
 
 def led(member: Member, view: dict[str, str]) -> None:
-    """Wait until it is led there."""
+    """Wait until the member has this view."""
     wait_for(lambda: member.last().get("view") == view)
 
 
@@ -63,7 +63,7 @@ def gone(client: Client) -> None:
 
 
 def grow(room: Room, theater: str, tokens: int) -> int:
-    """Records of the class's run when it has so many tokens more."""
+    """Return the number of records after the class's run has that many more tokens."""
     room.presenter.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": tokens})
     return int(room.presenter.do("step", theater=theater, count=tokens)["num_records"])
 
@@ -76,7 +76,7 @@ def log_of(room: Room, theater: str, folder: Path) -> list[bytes]:
 
 
 def test_all_workers_followers_see_the_bytes_of_the_log(room: Room, make_worker: Any, tmp_path: Path) -> None:
-    """Three of each worker, one of them by polling, and one of the server itself; the presenter by a worker, too."""
+    """Each worker has three followers, one of them polling, and the server one; the presenter is at a worker, too."""
     workers = [make_worker(), make_worker()]
     theater = room.on_stage()
     followers = [comes_in(room, room.server.url, room.ticket())[0]]
@@ -126,7 +126,7 @@ def test_a_batch_goes_once_to_each_worker(room: Room, make_worker: Any, monkeypa
 def test_a_killed_workers_followers_go_on_at_another(
     room: Room, make_worker: Any, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """It keeps its part of the log and its answers, each once; nothing of the dead worker is left."""
+    """The other worker has each follower's part of the log and each answer once; nothing of the dead worker is left."""
     dying, other = WorkerProcess(redis_server.url), make_worker()
     theater = room.on_stage()
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
@@ -153,7 +153,7 @@ def test_a_killed_workers_followers_go_on_at_another(
         follower.do("class_answer", poll=0, round=0, given=i)
     wait_for(lambda: room.presenter.desks[-1]["answered"] == 4)
     relays = room.server.app.extensions["kvtheater.relays"]
-    wait_for(lambda: len(relays) == 1 and len(relays._whose) == 4, "the end of the dead worker")
+    wait_for(lambda: len(relays) == 1 and len(relays._relay_of) == 4, "the end of the dead worker")
     watching = room.server.theaters.watch(theater)
     wait_for(lambda: watching.status()["viewers"] == 5)  # with the presenter
 
@@ -232,7 +232,7 @@ def test_after_a_lost_message_a_worker_begins_anew(
 
 
 def test_what_is_no_frame_is_nothing(room: Room, make_worker: Any, redis_server: RedisServer) -> None:
-    """Neither a pickle nor a frame of an unknown sender has an effect."""
+    """A pickle and a frame of an unknown sender have no effect."""
     import pickle
 
     import redis
@@ -252,7 +252,7 @@ def test_what_is_no_frame_is_nothing(room: Room, make_worker: Any, redis_server:
     stranger.close()
 
 
-def test_a_slow_follower_of_a_worker_delays_nobody(
+def test_a_slow_follower_of_a_worker_delays_no_other(
     room: Room, make_worker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for bound in ("WINDOW", "ASK"):
@@ -272,7 +272,7 @@ def test_a_slow_follower_of_a_worker_delays_nobody(
 
 
 def test_other_http_is_asked_of_the_server(room: Room, make_worker: Any, tmp_path: Path) -> None:
-    """Bodies both ways, in pieces of unknown length too; heads, redirects, refusals; and the client's address."""
+    """Bodies pass both ways, also chunked ones, with headers, redirects, refusals, and the client's address."""
     worker = make_worker()
     theater = room.on_stage()
     grow(room, theater, 5)
@@ -300,8 +300,10 @@ def test_other_http_is_asked_of_the_server(room: Room, make_worker: Any, tmp_pat
     )  # the server's words
 
 
-def test_a_proxy_on_this_machine_is_believed_for_whom_it_asks(room: Room, make_worker: Any) -> None:
-    """A hall behind nginx is not one address, at the door and in its seats; remote proxies are not trusted."""
+def test_a_local_proxy_is_trusted_for_its_clients_addresses(room: Room, make_worker: Any) -> None:
+    """Clients behind a local nginx count by their own addresses, at the entry and in their seats; remote proxies are
+    not trusted.
+    """
     worker = make_worker()
     for i in range(3):
         named = {"X-Forwarded-For": f"1.2.3.4, 10.0.0.{i}"}
@@ -362,7 +364,7 @@ def test_two_servers_cannot_have_one_queue(room: Room, redis_server: RedisServer
 
 @pytest.mark.slow
 def test_a_worker_is_small() -> None:
-    """It has neither torch nor a model: so many megabytes less, and there at once."""
+    """A worker has neither torch nor a model, so it is smaller and starts at once."""
     code = "import sys, app.server.worker; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

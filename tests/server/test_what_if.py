@@ -1,4 +1,4 @@
-"""The effect of another pool size, over HTTP."""
+"""Effect of another pool size, over HTTP."""
 
 import time
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_one_at_a_time_and_reasons_are_sentences() -> None:
         what_ifs.answer(run, 65.0)
     watched = OpenLog(0, TraceReader(OBSERVED))
     what_ifs.answer(watched, 2.0)
-    with pytest.raises(AppError, match="a watched server does not say"):
+    with pytest.raises(AppError, match="a monitored server reports no"):
         waited(what_ifs, watched, 2.0)
     what_ifs.close()
 

@@ -1,4 +1,4 @@
-"""Waiting for what happens elsewhere."""
+"""Waiting for events on other threads."""
 
 import time
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def wait_for(condition: Callable[[], Any], what: str = "it", seconds: float = 10.0) -> None:
-    """Fails when it does not happen in time."""
+    """Poll until the condition holds; fail after the time limit."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"{what} did not happen within {seconds} s"

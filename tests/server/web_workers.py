@@ -1,4 +1,4 @@
-"""A server with web workers beside it: its own applications in this process, or `kvtheater worker` as a process."""
+"""Server with web workers: as applications in this process, or `kvtheater worker` as a process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.server.waiting import wait_for
 
 
 class Worker:
-    """A web worker on threads of this process."""
+    """Web worker on threads of this process."""
 
     def __init__(self, queue: str, **more: Any) -> None:
         self.refused: list[str] = []
@@ -40,7 +40,7 @@ class Worker:
 
 
 class WorkerProcess:
-    """`kvtheater worker` in a process of its own: it can be killed."""
+    """`kvtheater worker` in a process of its own that can be killed."""
 
     def __init__(self, queue: str, *options: str) -> None:
         self.process = subprocess.Popen(

@@ -5,8 +5,10 @@ import json
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 import yaml
 
@@ -53,6 +55,13 @@ def test_no_key_stands_twice_in_a_json_file() -> None:
     assert len(tables) > 100
     found = {str(path.relative_to(ROOT)): repeated_keys(path.read_text(encoding="utf-8")) for path in tables}
     assert {name: keys for name, keys in found.items() if keys} == {}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Imports within functions count too; an error names the circle."""
+    graph = grimp.build_graph("app", "engine", "kvtheater", exclude_type_checking_imports=True, cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    TopologicalSorter(imports).prepare()
 
 
 def test_no_test_imports_a_test() -> None:

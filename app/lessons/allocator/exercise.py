@@ -92,9 +92,9 @@ def exercise(scene: Scene) -> Exercise:
         done += list(_done(record))
     found = Exercise(tasks=tasks, done=done)
     if not found.moves:
-        raise Undecided("no block is taken, shared, copied or given up as far as the lesson goes")
+        raise Undecided("no block is allocated, shared, copied or freed within the lesson")
     if len(found.moves) > MAX_MOVES:
-        raise Undecided(f"there are {len(found.moves)} operations to do, and {MAX_MOVES} are enough for anybody")
+        raise Undecided(f"there are {len(found.moves)} operations to do; an exercise has at most {MAX_MOVES}")
     return found
 
 
@@ -117,9 +117,9 @@ def _done(record: StepRecord) -> Iterator[Done | Hashed]:
         move = None
         match op:
             case Submit() | Fork():
-                raise Undecided("what comes in or forks has to be there before: submit or prefill in an earlier do:")
+                raise Undecided("submitted and forked sequences must exist before: submit or prefill in an earlier do:")
             case Reserve() | Release() | SwapIn() | SwapOut() | Load():
-                raise Undecided("a learner has no means to reserve, release, swap or load")
+                raise Undecided("an exercise cannot reserve, release, swap or load")
             case Allocate(reason="copy"):
                 copied = True
             case Copy():

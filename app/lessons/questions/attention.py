@@ -46,7 +46,7 @@ def row_zero(scene: Scene, layer: int = 0, seq: int = 0) -> Question:
 def row_changes(scene: Scene, position: int, seq: int = 0) -> Question:
     """Ask whether the row of an earlier position changes in any layer when a later token changes."""
     if scene.earlier is None:
-        raise Undecided("there was no run before this one")
+        raise Undecided("there is no previous run")
     changed = -1
     record = None
     for layer in range(scene.header.model.num_layers):

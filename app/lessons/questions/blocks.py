@@ -13,7 +13,7 @@ from engine.trace.operations import Allocate, Copy, Release
 @rule
 def next_block(scene: Scene) -> Question:
     """Ask for the block that is allocated next: the head of the free queue."""
-    found = need_op(scene.coming(), Allocate, "no block is allocated as far as the lesson goes")
+    found = need_op(scene.coming(), Allocate, "no block is allocated within the lesson")
     state = scene.state
     held = [block.block_id for block in state.blocks if block.ref_count]
     free = [block.block_id for block in state.blocks if not block.ref_count]
@@ -35,7 +35,7 @@ def needs_block(scene: Scene, seq: int = 0) -> Question:
     record = scene.next_step()
     entry = scene.entry(record, seq)
     if scene.reserves or len(entry.token_ids) > 1:
-        raise Undecided(f"step {record.step} takes no single token of sequence {seq} that could need a block")
+        raise Undecided(f"step {record.step} computes no single token of sequence {seq} that could need a block")
     found = find_op([record], Allocate, seq_id=seq)
     size = scene.block_size
     table, queue = scene.sequence(seq).block_tables[0], scene.state.free_queues[0]
@@ -127,7 +127,7 @@ def released(scene: Scene, seq: int = 0) -> Question:
     """Ask for the block that a window releases next."""
     if scene.header.engine.get("forget_policy"):
         raise Undecided("a block goes here when every head has forgotten it, not when it leaves a window")
-    otherwise = f"nothing of sequence {seq} is released as far as the lesson goes"
+    otherwise = f"nothing of sequence {seq} is released within the lesson"
     found = need_op(scene.coming(), Release, otherwise, seq_id=seq)
     table = scene.log.state_at(found.record.index - 1).sequences[seq].block_tables[0]
     held = [block for block in table if block >= 0]
@@ -150,7 +150,7 @@ def most_blocks(scene: Scene, seq: int = 0) -> Question:
             if held > most:
                 most, record = held, index
     if not most:
-        raise Undecided(f"sequence {seq} holds no block as far as the lesson goes")
+        raise Undecided(f"sequence {seq} holds no block within the lesson")
     config, size = scene.header.engine, scene.block_size
     window = config.get("attention_window")
     needed = -(-total // size)

@@ -46,7 +46,7 @@ def total_computed(scene: Scene, seq: int = 0) -> Question:
     end = scene.after.sequences[seq]
     prompt, new = end.num_prompt_tokens, len(end.token_ids) - end.num_prompt_tokens
     if not new:
-        raise Undecided(f"no token of sequence {seq} is chosen as far as the lesson goes")
+        raise Undecided(f"no token of sequence {seq} is chosen within the lesson")
     total = sum(len(entry.token_ids) for record in steps for entry in record.batch if entry.seq_id == seq)
     cached, uncached = prompt + new - 1, new * prompt + new * (new - 1) // 2
     wrong: list[tuple[str, float]] = [("as_cached" if total > cached else "not_found", cached)]

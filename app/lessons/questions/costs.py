@@ -58,7 +58,7 @@ def bytes_per_token(scene: Scene) -> Question:
 def bytes_beside(scene: Scene) -> Question:
     """Ask for the bytes of as many blocks as in the previous run, on another model, after the next action."""
     if scene.earlier is None:
-        raise Undecided("there was no run before this one")
+        raise Undecided("there is no previous run")
     index = len(scene.log) - 1
     record = scene.log.record(index)
     memory, earlier = record.memory, scene.earlier.record(min(index, len(scene.earlier) - 1)).memory

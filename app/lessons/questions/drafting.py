@@ -24,7 +24,7 @@ def _next(scene: Scene, seq: int) -> _Drafted:
             if isinstance(op, Verify) and op.seq_id == seq and drafts:
                 text = b"".join(drafts[0].token_bytes).decode("utf-8", "ignore")  # it may end within a character
                 return _Drafted(Operation(record, place, op), op.num_drafted, op.num_accepted, text)
-    raise Undecided(f"no draft of sequence {seq} is verified as far as the lesson goes")
+    raise Undecided(f"no draft of sequence {seq} is verified within the lesson")
 
 
 @rule

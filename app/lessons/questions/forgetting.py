@@ -19,7 +19,7 @@ APART = 0.02  # minimum relative distance of the two lowest scores, so that a le
 @rule
 def keys_kept(scene: Scene, seq: int = 0) -> Question:
     """Ask for the tokens that each KV head sees after the next decision: the budget."""
-    found = need_op(scene.coming(), Forget, f"sequence {seq} forgets nothing as far as the lesson goes", seq_id=seq)
+    found = need_op(scene.coming(), Forget, f"sequence {seq} forgets nothing within the lesson", seq_id=seq)
     gone = [op for op in _decisions(scene, found.record.index, seq) if op.layer == found.op.layer]
     kept = found.op.at - sum(len(op.positions[0]) for op in gone)
     sinks, recent = (_setting(scene, f"forget_{name}") for name in ("sinks", "recent"))
@@ -35,7 +35,7 @@ def keys_kept(scene: Scene, seq: int = 0) -> Question:
 @rule
 def goes_next(scene: Scene, layer: int, head: int, seq: int = 0) -> Question:
     """Ask which token a KV head forgets at its next decision, if the visible scores decide it."""
-    otherwise = f"layer {layer} of sequence {seq} forgets nothing as far as the lesson goes"
+    otherwise = f"layer {layer} of sequence {seq} forgets nothing within the lesson"
     found = need_op(scene.coming(), Forget, otherwise, seq_id=seq, layer=layer)
     going = found.op.positions[head]
     if len(going) != 1:
@@ -46,7 +46,7 @@ def goes_next(scene: Scene, layer: int, head: int, seq: int = 0) -> Question:
     scores = _scores(scene, layer, head, seq, open_to)
     order = sorted(open_to, key=lambda p: (scores[p], -p))
     if order[0] != going[0] or len(order) < 2 or scores[order[1]] - scores[order[0]] < APART * abs(scores[order[0]]):
-        raise Undecided(f"what layer {layer}, KV head {head} forgets next cannot be told from what is drawn")
+        raise Undecided(f"the shown scores do not decide what KV head {head} of layer {layer} forgets next")
     second = "younger" if _is_by_age(scene) else "next_but_one"
     wrong = [("sink", 0), ("oldest", open_to[0]), ("newest", found.op.at - 1), (second, order[1])]
 
@@ -79,7 +79,7 @@ def freed_by_forgetting(scene: Scene, seq: int = 0) -> Question:
             elif isinstance(op, Release) and op.seq_id == seq and op.reason == "forgotten":
                 freed, record = freed + 1, index
     if record is None:
-        raise Undecided(f"sequence {seq} forgets nothing as far as the lesson goes")
+        raise Undecided(f"sequence {seq} forgets nothing within the lesson")
     model, size = scene.header.model, scene.after.block_size
     masked = forgotten // (model.num_layers * model.num_kv_heads)  # mean tokens per head
     wrong = [
@@ -97,7 +97,7 @@ def first_change(scene: Scene, seq: int = 0) -> Question:
     """Ask for the first position at which the full cache, given the same text, has another most probable token."""
     found = changes(scene.log, seq)
     if not found:
-        raise Undecided(f"the full cache finds the same tokens most probable in sequence {seq}, as far as it goes")
+        raise Undecided(f"the full cache has the same most probable tokens in all of sequence {seq}")
     prompt, end = scene.after.sequences[seq].num_prompt_tokens, len(scene.after.sequences[seq].token_ids)
     wrong = [("first_output", prompt), ("at_once", prompt + 1), ("at_end", end - 1)]
 
@@ -113,10 +113,10 @@ def first_change(scene: Scene, seq: int = 0) -> Question:
 def after_keeping(scene: Scene, seq: int = 0) -> Question:
     """Ask whether a run that keeps one token diverges from the full cache later than the previous run."""
     if scene.earlier is None:
-        raise Undecided("there was no run before this one")
+        raise Undecided("there is no previous run")
     before, now = changes(scene.earlier, seq), changes(scene.log, seq)
     if not before:
-        raise Undecided(f"the run before diverged nowhere from the full cache in sequence {seq}")
+        raise Undecided(f"the previous run did not diverge from the full cache in sequence {seq}")
     options = ["earlier", "same", "later", "never"]
     first, then = before[0].position, now[0].position if now else None
     right = "never" if then is None else "same" if then == first else "later" if then > first else "earlier"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.lessons.questions.rules import Evidence, Question, against, by, choice, numbers, rule
+from app.lessons.questions import scheduling
+from app.lessons.questions.rules import Question, by, choice, numbers, rule
 from app.lessons.scene import Operation, Scene, Undecided, need_op
 from engine.trace.disagg_ids import plain_id
 from engine.trace.log import TraceReader
@@ -20,7 +21,7 @@ def parts_of(state: State, request: int) -> tuple[Sequence | None, Sequence]:
         if sequence.parent_seq_id is None:
             names.setdefault(plain_id(sequence.request_id), []).append(sequence)
     if request >= len(names):
-        raise Undecided(f"there is no request {request} as far as the lesson goes")
+        raise Undecided(f"there is no request {request} within the lesson")
     name, found = list(names.items())[request]
     first = [one for one in found if one.request_id != name]
     rest = [one for one in found if one.request_id == name]
@@ -32,7 +33,7 @@ def parts_of(state: State, request: int) -> tuple[Sequence | None, Sequence]:
 def arrival(scene: Scene, request: int) -> Operation[Arrive]:
     """Return the operation that completes the request's transfer."""
     _, rest = parts_of(scene.after, request)
-    otherwise = f"nothing arrives for request {request} as far as the lesson goes"
+    otherwise = f"nothing arrives for request {request} within the lesson"
     return need_op(scene.all(), Arrive, otherwise, seq_id=rest.seq_id)
 
 
@@ -68,7 +69,7 @@ def bytes_moved(scene: Scene, request: int) -> Question:
 def held_where(scene: Scene, request: int) -> Question:
     """Ask which instance holds blocks for a request during its transfer."""
     _, rest = parts_of(scene.after, request)
-    otherwise = f"nothing is awaited for request {request} as far as the lesson goes"
+    otherwise = f"nothing is awaited for request {request} within the lesson"
     found = need_op(scene.coming(), Await, otherwise, seq_id=rest.seq_id)
     state = scene.log.state_at(found.record.index)
     first, rest = parts_of(state, request)
@@ -79,35 +80,15 @@ def held_where(scene: Scene, request: int) -> Question:
 
 
 def longest_gap(log: TraceReader, request: int) -> int:
-    """Return the maximum of tokens that its instance computed between two tokens of a request.
-
-    Counted in tokens, which are reproducible, unlike clocks.
-    """
+    """Return the maximum of tokens that its instance computed between two tokens of a request."""
     _, rest = parts_of(log.state_at(len(log) - 1), request)
-    most = gap = 0
-    begun = False
-    for index in range(len(log)):
-        record = log.record(index)
-        if record.instance != rest.instance:
-            continue
-        gap += sum(len(entry.token_ids) for entry in record.batch)
-        if any(output.seq_id == rest.seq_id for output in record.outputs):
-            most = max(most, gap if begun else 0)
-            begun, gap = True, 0
-    return most
+    return scheduling.longest_gap(log, rest.seq_id, rest.instance)
 
 
 @rule
 def held_up(scene: Scene, request: int) -> Question:
     """Ask whether the longest gap between two tokens of a request is longer than in the previous run."""
-    if scene.earlier is None:
-        raise Undecided("there was no run before this one")
-    before, now = longest_gap(scene.earlier, request), longest_gap(scene.log, request)
-    right = "shorter" if now < before else "longer" if now > before else "same"
-    evidence = Evidence(record=len(scene.log) - 1, figure="max Σ len(batch.token_ids) between two outputs")
-    options = ["shorter", "same", "longer"]
-    whys = against(right, options)
-    return choice("held_up", right, options, evidence, whys=whys, request=request, before=before, now=now)
+    return scheduling.gaps_compared("held_up", scene, lambda log: longest_gap(log, request), request=request)
 
 
 def prefill_seconds(log: TraceReader, seq_id: int) -> float:
@@ -123,7 +104,7 @@ def moving_or_computing(scene: Scene, request: int) -> Question:
     found = arrival(scene, request)
     first, _ = parts_of(scene.after, request)
     if first is None:
-        raise Undecided(f"request {request} was computed where it goes on")
+        raise Undecided(f"request {request} was computed by its decode instance")
     moving, computing = found.op.ended - found.op.began, prefill_seconds(scene.log, first.seq_id)
     right = "moving" if moving < computing else "computing"
     return choice(
@@ -142,9 +123,9 @@ def moving_or_computing(scene: Scene, request: int) -> Question:
 @rule
 def after_loss(scene: Scene, request: int) -> Question:
     """Ask what happens to a request when an instance is lost."""
-    lost = need_op(scene.coming(), Lost, "no instance is lost as far as the lesson goes")
+    lost = need_op(scene.coming(), Lost, "no instance is lost within the lesson")
     if scene.earlier is None:
-        raise Undecided("there was no run before this one to hold its text against")
+        raise Undecided("there is no previous run to compare the text with")
     _, rest = parts_of(scene.after, request)
     _, before = parts_of(scene.earlier.state_at(len(scene.earlier) - 1), request)
     is_same = rest.token_ids == before.token_ids

@@ -12,7 +12,7 @@ from engine.trace.compare import compare
 def same_text(scene: Scene) -> Question:
     """Ask whether every sequence has the same text as in the previous run, up to the shorter one."""
     if scene.earlier is None:
-        raise Undecided("there was no run before this one")
+        raise Undecided("there is no previous run")
     found = compare(scene.earlier, scene.log).first_token
     right = "same" if found is None else "different"
     token = found.b if found else None
@@ -25,10 +25,10 @@ def same_text(scene: Scene) -> Question:
 def first_difference(scene: Scene, seq: int = 0) -> Question:
     """Ask for the position of the first token that differs from the previous run."""
     if scene.earlier is None:
-        raise Undecided("there was no run before this one")
+        raise Undecided("there is no previous run")
     pair = next((p for p in compare(scene.earlier, scene.log).sequences if p.b and p.b.seq_id == seq), None)
     if pair is None or pair.difference is None:
-        raise Undecided(f"sequence {seq} says the same in both runs")
+        raise Undecided(f"sequence {seq} has the same text in both runs")
     at = pair.difference.position
     prompt = len(pair.b.prompt_token_ids) if pair.b else 0
     window = scene.header.engine.get("attention_window")

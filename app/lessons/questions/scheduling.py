@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Callable
+from typing import Any, get_args
 
 from app.lessons.questions import pictured
 from app.lessons.questions.rules import Evidence, Option, Question, Value, against, by, choice, few, numbers, rule
@@ -126,8 +127,9 @@ def run_at_once(scene: Scene) -> Question:
     return numbers("run_at_once", most, wrong, evidence, came=came)
 
 
-def longest_gap(log: TraceReader, seq: int) -> int:
-    """Return the maximum of tokens of other sequences that steps computed between two tokens of a sequence.
+def longest_gap(log: TraceReader, seq: int, instance: int | None = None) -> int:
+    """Return the maximum of tokens that steps computed between two tokens of a sequence. `instance`: whose steps count;
+    None: all.
 
     Counted in tokens, which are reproducible, unlike clocks.
     """
@@ -135,6 +137,8 @@ def longest_gap(log: TraceReader, seq: int) -> int:
     begun = False
     for index in range(len(log)):
         record = log.record(index)
+        if instance is not None and record.instance != instance:
+            continue
         gap += sum(len(entry.token_ids) for entry in record.batch)
         if any(output.seq_id == seq for output in record.outputs):
             most = max(most, gap if begun else 0)
@@ -142,24 +146,28 @@ def longest_gap(log: TraceReader, seq: int) -> int:
     return most
 
 
-@rule
-def gap_against_before(scene: Scene, seq: int = 0) -> Question:
-    """Ask whether the longest gap between two tokens of a running sequence is longer than in the previous run."""
+def gaps_compared(rule_name: str, scene: Scene, gap_in: Callable[[TraceReader], int], **words: Any) -> Question:
+    """Ask whether a longest gap between two tokens is longer than in the previous run. `words`: whose gap."""
     if scene.earlier is None:
-        raise Undecided("there was no run before this one")
-    before, now = longest_gap(scene.earlier, seq), longest_gap(scene.log, seq)
+        raise Undecided("there is no previous run")
+    before, now = gap_in(scene.earlier), gap_in(scene.log)
     right = "shorter" if now < before else "longer" if now > before else "same"
     evidence = Evidence(record=len(scene.log) - 1, figure="max Σ len(batch.token_ids) between two outputs")
     options = ["shorter", "same", "longer"]
-    whys = against(right, options)
-    return choice("gap_against_before", right, options, evidence, whys=whys, seq=seq, before=before, now=now)
+    return choice(rule_name, right, options, evidence, whys=against(right, options), **words, before=before, now=now)
+
+
+@rule
+def gap_against_before(scene: Scene, seq: int = 0) -> Question:
+    """Ask whether the longest gap between two tokens of a sequence is longer than in the previous run."""
+    return gaps_compared("gap_against_before", scene, lambda log: longest_gap(log, seq), seq=seq)
 
 
 @rule
 def first_token_against_before(scene: Scene, seq: int) -> Question:
     """Ask whether a sequence's first token needs more steps than in the previous run."""
     if scene.earlier is None:
-        raise Undecided("there was no run before this one")
+        raise Undecided("there is no previous run")
     before, now = _steps_to_first(scene.earlier, seq), _steps_to_first(scene.log, seq)
     right = "earlier" if now < before else "later" if now > before else "same"
     evidence = Evidence(record=len(scene.log) - 1, figure="steps from submit to the first output")

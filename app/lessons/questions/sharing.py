@@ -26,12 +26,12 @@ REASONS = (
 
 
 def _outside(scene: Scene, seq: int) -> Operation[LookupExternal]:
-    otherwise = f"nothing outside the pool is asked for sequence {seq} as far as the lesson goes"
+    otherwise = f"nothing outside the pool is asked for sequence {seq} within the lesson"
     return need_op(scene.coming(), LookupExternal, otherwise, seq_id=seq)
 
 
 def _lookup(scene: Scene, seq: int) -> Operation[Lookup]:
-    otherwise = f"the prefix cache is not asked for sequence {seq} as far as the lesson goes"
+    otherwise = f"the prefix cache is not asked for sequence {seq} within the lesson"
     return need_op(scene.coming(), Lookup, otherwise, seq_id=seq)
 
 
@@ -117,7 +117,7 @@ def loaded_from(scene: Scene, seq: int) -> Question:
 @rule
 def loaded_tokens(scene: Scene, seq: int) -> Question:
     """Ask for the tokens of a prompt loaded from outside the pool: full blocks, without the last token."""
-    admitted = need_op(scene.coming(), Admit, f"sequence {seq} is not admitted as far as the lesson goes", seq_id=seq)
+    admitted = need_op(scene.coming(), Admit, f"sequence {seq} is not admitted within the lesson", seq_id=seq)
     tokens, size = _lookup(scene, seq).op.num_tokens, scene.block_size
     right = admitted.op.num_external_tokens
     wrong = [

@@ -45,9 +45,9 @@ def bytes_with_state(scene: Scene) -> Question:
 
 @rule
 def lighter_from(scene: Scene) -> Question:
-    """Ask for the length from which on this run holds fewer bytes than the previous run."""
+    """Ask for the length from which on this run holds fewer bytes than the previous one."""
     if scene.earlier is None or not scene.header.model.state_bytes:
-        raise Undecided("there was no run before this one, or its model keeps no states")
+        raise Undecided("there is no previous run, or its model keeps no states")
     own, state, block = scene.header.kv_bytes_per_token, scene.header.model.state_bytes, scene.block_size
     before = scene.earlier.header.kv_bytes_per_token
     common = min(len(scene.log), len(scene.earlier))
@@ -56,7 +56,7 @@ def lighter_from(scene: Scene) -> Question:
         if memory.tokens_held == earlier.tokens_held and 0 < memory.bytes_held < earlier.bytes_held:
             break
     else:
-        raise Undecided("it never holds less than the run before, as far as both come")
+        raise Undecided("it never holds fewer bytes than the previous run, up to the shorter one's end")
     wrong = [
         ("no_keys", state // before + 1),
         ("only_own", state // own + 1),
@@ -71,14 +71,14 @@ def lighter_from(scene: Scene) -> Question:
 
 @rule
 def recalled(scene: Scene, seq: int = 0) -> Question:
-    """Ask whether it samples the token that followed the earlier occurrence of the prompt's last tokens."""
+    """Ask whether the model samples the token that followed the earlier occurrence of the prompt's last tokens."""
     sequence = scene.after.sequences.get(seq)
     if sequence is None or len(sequence.token_ids) <= sequence.num_prompt_tokens:
-        raise Undecided(f"no token is chosen for sequence {seq} as far as the lesson goes")
+        raise Undecided(f"no token is chosen for sequence {seq} within the lesson")
     prompt, chosen = sequence.token_ids[: sequence.num_prompt_tokens], sequence.token_ids[sequence.num_prompt_tokens]
     before = _stood_before(prompt)
     if before is None:
-        raise Undecided(f"the last {REPEATED} tokens of the prompt of sequence {seq} did not stand before")
+        raise Undecided(f"the last {REPEATED} tokens of the prompt of sequence {seq} do not occur earlier")
     found = next(record.index for record in scene.all() for output in record.outputs if output.seq_id == seq)
     right = "yes" if chosen == prompt[before] else "no"
     evidence = Evidence(record=found, figure="outputs.token_id")

@@ -16,7 +16,7 @@ def _written(scene: Scene, position: int, seq: int) -> Operation[Write]:
         for place, op in enumerate(record.ops):
             if isinstance(op, Write) and op.seq_id == seq and op.start <= position < op.start + op.num_tokens:
                 return Operation(record, place, op)
-    raise Undecided(f"position {position} of sequence {seq} is not written as far as the lesson goes")
+    raise Undecided(f"position {position} of sequence {seq} is not written within the lesson")
 
 
 @rule
@@ -116,7 +116,7 @@ def hashed(scene: Scene, logical: int, seq: int = 0) -> Question:
 @rule
 def cached_at_end(scene: Scene, seq: int = 0) -> Question:
     """Ask for the cached tokens when a sequence ends: all but the one sampled last."""
-    otherwise = f"sequence {seq} does not finish as far as the lesson goes"
+    otherwise = f"sequence {seq} does not finish within the lesson"
     found = need_op(scene.all(), Finish, otherwise, seq_id=seq)
     state = scene.log.state_at(found.record.index).sequences[seq]
     new = len(state.token_ids) - state.num_prompt_tokens

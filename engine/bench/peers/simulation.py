@@ -17,7 +17,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel
 from engine.simulate.calibrate import Calibration, calibrate, timed_steps
-from engine.simulate.cost import Jittered
+from engine.simulate.cost import Jittered, windows_of
 from engine.simulate.simulation import Simulation
 from engine.trace.records import StepRecord
 
@@ -61,4 +61,4 @@ def calibrated(model: LoadedModel, config: EngineConfig, asks: list[Ask], sampli
         engine.log.subscribe(records.append)
 
     run_engine(model, config, asks, sampling, observer="log", on_engine=listen)
-    return calibrate(timed_steps(records), "step times of this machine")
+    return calibrate(timed_steps(records, windows_of(model.facts, config.policy)), "step times of this machine")

@@ -23,7 +23,7 @@ class CpuTier:
         self._lock = threading.Lock()
 
     def __contains__(self, key: bytes) -> bool:
-        """Return whether it is here. Asking is not using."""
+        """Return whether the block is stored; does not count as a use."""
         return key in self._blocks
 
     def load(self, key: bytes) -> bytes | None:

@@ -28,7 +28,7 @@ Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
 
 class NamedBytes(NamedTuple):
-    """Tensor of a model, as its bytes lie in memory (row-major)."""
+    """Tensor of a model as its bytes in memory (row-major)."""
 
     name: str
     dtype: str
@@ -45,7 +45,7 @@ class GroupFacts(NamedTuple):
 
 
 class LayoutFacts(NamedTuple):
-    """Whatever keys and values depend on, apart from the tokens."""
+    """Everything that keys and values depend on, apart from the tokens."""
 
     weights: bytes  # `weights_digest`, of every tensor that the model reads
     config: Mapping[str, Json]  # of the model: heads, widths, rotary settings, windows, softcaps, …

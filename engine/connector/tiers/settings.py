@@ -43,7 +43,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_disk(text: str) -> DiskSetting:
-    """`DIR:10GiB`; the folder may have colons in its name, the last one is what counts.
+    """Parse `DIR:10GiB`. The last colon counts, since the folder's name may contain others.
 
     Raises:
         SettingError: there is no folder, or no size.

@@ -63,7 +63,7 @@ def line_through(small: Measured, large: Measured) -> Line:
 
 
 class _Quotient:
-    """Σ seconds / Σ of what they were spent on, over the last measurements."""
+    """Σ seconds / Σ units of work, over recent measurements."""
 
     def __init__(self) -> None:
         self._seconds = self._spent_on = 0.0
@@ -130,12 +130,12 @@ class Speeds:
             self._tiers[tier].note(num_bytes, seconds)
 
     def note_placing(self, num_bytes: int, seconds: float) -> None:
-        """Loaded bytes were put into the pool's tensors."""
+        """Note that loaded bytes were copied into the pool's tensors."""
         with self._lock:
             self._placing.note(num_bytes, seconds)
 
     def note_prefill(self, layout: bytes, num_tokens: int, seconds: float) -> None:
-        """A step of an engine with that layout computed the keys and values of so many prompt tokens."""
+        """Note that a step of an engine with this layout computed keys and values of that many prompt tokens."""
         with self._lock:
             self._prefill.setdefault(layout, _Quotient()).note(num_tokens, seconds)
 

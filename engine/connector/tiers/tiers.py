@@ -64,7 +64,7 @@ class Tiers:
         self._closed = False
 
     def lookup(self, keys: Sequence[bytes]) -> list[Medium]:
-        """Return the tier of each key, from the first on, as far as there are any. No payload is touched.
+        """Return the tier of each leading key that is stored. No payload is read.
 
         What another server evicts before it is loaded, and what turns out damaged, `load` does not find.
         """
@@ -83,7 +83,7 @@ class Tiers:
         return found
 
     def load(self, key: bytes) -> Loaded | None:
-        """Return the block, from the fastest tier that has it; None where none has it, or none has it sound."""
+        """Return the block from the fastest tier that has it undamaged, or None."""
         if self._closed:
             return None
         begin = time.perf_counter()
@@ -140,7 +140,8 @@ class Tiers:
         return self._writer is None or self._writer.flush(timeout)
 
     def close(self, timeout: float = CLOSE_SECONDS) -> int:
-        """Write what is queued within `timeout` seconds; how many blocks that was too short for. Then nothing is found.
+        """Write queued blocks within `timeout` seconds; return the number of unwritten ones. No block is found
+        afterwards.
 
         A disk that hangs in the middle of a block is not waited for any longer than that.
         """

@@ -9,7 +9,7 @@ from collections import OrderedDict
 
 from engine.connector.tiers.disk_tier import DiskTier
 
-QUEUE_BYTES = 256 * 2**20  # payloads that wait; where CPU keeps blocks too, the same bytes, not a copy
+QUEUE_BYTES = 256 * 2**20  # waiting payloads; shared with the CPU tier, not copied
 log = logging.getLogger(__name__)
 
 

@@ -180,7 +180,17 @@ AOTIRuntimeError AOTInductorModelContainerUpdateUserManagedConstantBuffer(Handle
     return bind(handle, map);
 }
 
-/* torch looks these up, too, but never calls them. */
+/* torch looks these up, too, but never calls them; the first two since torch 2.14, which warns if they are missing. */
+AOTIRuntimeError AOTInductorModelContainerDidCallLoadConstants(Handle, bool *called) {
+    *called = false;
+    return AOTI_RUNTIME_SUCCESS;
+}
+
+AOTIRuntimeError AOTInductorModelContainerCreateWithExternalConstants(Handle *, size_t, const char *, const char *,
+                                                                      const AOTInductorConstantMapEntry *, size_t) {
+    return AOTI_RUNTIME_FAILURE;
+}
+
 AOTIRuntimeError AOTInductorModelContainerUpdateConstantBuffer(Handle, AOTInductorConstantMapHandle, bool, bool) {
     return AOTI_RUNTIME_FAILURE;
 }

@@ -16,11 +16,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from engine.observe.vllm_recorder.errors import WatchError as WatchError
+
 __all__ = ["WatchError", "watched"]
-
-
-class WatchError(ValueError):
-    """The run cannot be recorded; the message says why in one sentence."""
 
 
 def watched(path: str | Path) -> Any:

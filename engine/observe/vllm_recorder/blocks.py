@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from engine.cache.prefix_memory import EvictedBlocks, LostBlock
-from engine.observe.vllm_recorder import WatchError
+from engine.observe.vllm_recorder.errors import WatchError
 from engine.trace.operations import (
     RELEASED,
     Allocate,

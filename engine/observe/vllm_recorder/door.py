@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from engine.observe.vllm_recorder import WatchError
+from engine.observe.vllm_recorder.errors import WatchError
 from engine.observe.vllm_recorder.recorder import Recorder
 from engine.observe.vllm_recorder.terms import header_of, refuse_unwritable, settings_of, token_bytes_of
 from engine.trace.log import TraceWriter

@@ -14,8 +14,8 @@ from typing import Any
 
 from engine.cache.prefix_memory import PrefixMemory
 from engine.model.detokenizer import IncrementalDetokenizer
-from engine.observe.vllm_recorder import WatchError
 from engine.observe.vllm_recorder.blocks import Blocks
+from engine.observe.vllm_recorder.errors import WatchError
 from engine.observe.vllm_recorder.request import VllmRequest, Watched, phase_of, public_name
 from engine.observe.vllm_recorder.scheduling import Scheduling
 from engine.observe.vllm_recorder.terms import Settings

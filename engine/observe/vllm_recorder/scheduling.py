@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from engine.cache.prefix_memory import Explanation, PrefixMemory
-from engine.observe.vllm_recorder import WatchError
 from engine.observe.vllm_recorder.blocks import Blocks
+from engine.observe.vllm_recorder.errors import WatchError
 from engine.observe.vllm_recorder.request import Watched, phase_of
 from engine.observe.vllm_recorder.terms import Settings
 from engine.trace.operations import (

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from engine import __version__
 from engine.model.tokenizer import Tokenizer
-from engine.observe.vllm_recorder import WatchError
+from engine.observe.vllm_recorder.errors import WatchError
 from engine.system.host import processor_name
 from engine.trace.limits import MAX_BLOCKS
 from engine.trace.records import (

@@ -29,7 +29,7 @@ LISTS_OF_BLOCKS = ("block_id", "block_ids", "logical", "cpu_block_id", "lost_blo
 PLURALS: dict[str, Callable[[float], int]] = {"en": lambda n: 0 if n == 1 else 1}
 
 _CHOICE = re.compile(r"\{(\w+)\|([^}]*)\}")
-_NAME = re.compile(r"\{(\w+)\}")
+_NAME = re.compile(r"\{(\w+)\}( ?)")
 
 
 def languages() -> list[str]:
@@ -120,14 +120,21 @@ class Voice:
 
 
 def filled(text: str, values: Mapping[str, Any], language: str) -> str:
-    """Fill a text with values, choosing plural forms by their numbers."""
+    """Fill a text with values, choosing plural forms by their numbers.
+
+    No space follows a value that ends in a full-width parenthesis.
+    """
 
     def chosen(found: re.Match[str]) -> str:
         number, forms, rule = values.get(found[1]), found[2].split("|"), PLURALS.get(language)
         form = rule(number) if rule and isinstance(number, int | float) else len(forms) - 1
         return forms[min(form, len(forms) - 1)]
 
-    return _NAME.sub(lambda found: str(values.get(found[1], MISSING)), _CHOICE.sub(chosen, text))
+    def value(found: re.Match[str]) -> str:
+        shown = str(values.get(found[1], MISSING))
+        return shown if shown.endswith("）") else shown + found[2]
+
+    return _NAME.sub(value, _CHOICE.sub(chosen, text))
 
 
 def ranges_text(ids: list[int]) -> str:

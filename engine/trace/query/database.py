@@ -8,9 +8,11 @@ from __future__ import annotations
 import sqlite3
 import time
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from engine.trace.log import TraceReader
+from engine.trace.messages.words import content_of, filled, flat, in_language, languages
 from engine.trace.query.tables import fill, names_of
 
 MAX_ROWS = 1000
@@ -25,7 +27,13 @@ READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sq
 
 
 class QueryError(ValueError):
-    """The query cannot be executed; the message is one sentence."""
+    """The query cannot be executed; the message is one sentence. `translations` are by language code."""
+
+    def __init__(self, key: str, **values: object) -> None:
+        """`key` names a text of `words.*.json`, `values` its placeholders; a tuple is a list of names."""
+        texts = {code: _worded(code, key, values) for code in languages()}
+        super().__init__(texts.pop("en"))
+        self.translations = texts
 
 
 class Answer(NamedTuple):
@@ -54,7 +62,7 @@ class LogDatabase:
         except BaseException as error:
             self._connection.close()
             if isinstance(error, sqlite3.Error):  # the disk is full
-                raise QueryError(f"the tables cannot be written: {sentence(error)}") from error
+                raise QueryError("unwritten", text=one_line(error)) from error
             raise
         restrict(self._connection)
 
@@ -77,7 +85,7 @@ class LogDatabase:
         try:
             return answer(self._connection, sql, most_rows, seconds)
         except sqlite3.Error as error:
-            raise QueryError(sentence(error, self._names)) from error
+            raise database_error(error, self._names) from error
 
 
 def restrict(connection: sqlite3.Connection) -> None:
@@ -95,7 +103,7 @@ def answer(connection: sqlite3.Connection, sql: str, most_rows: int, seconds: fl
         QueryError: a timeout of `seconds`, or texts over the limit.
     """
     if len(sql) > MAX_SQL:
-        raise QueryError(f"a query may have at most {MAX_SQL:,} characters")
+        raise QueryError("too_long", most=f"{MAX_SQL:,}")
     end = time.monotonic() + seconds
     connection.set_progress_handler(lambda: time.monotonic() > end, BETWEEN)
     try:
@@ -105,28 +113,41 @@ def answer(connection: sqlite3.Connection, sql: str, most_rows: int, seconds: fl
             rows.append(row)
             num_bytes += sum(len(value) for value in row if isinstance(value, str | bytes))
             if num_bytes > MAX_ANSWER:
-                raise QueryError(f"the answer is longer than {MAX_ANSWER >> 20} MiB; ask for fewer rows or columns")
+                raise QueryError("answer_too_long", most=MAX_ANSWER >> 20)
     except (sqlite3.Error, sqlite3.Warning, OverflowError, MemoryError) as error:
         if time.monotonic() > end:
-            raise QueryError(f"the answer took longer than {seconds:g} s; read or join fewer rows") from error
+            raise QueryError("timeout", seconds=f"{seconds:g}") from error
         if isinstance(error, sqlite3.Error):
             raise
-        raise QueryError(sentence(error)) from error
+        raise QueryError("database", text=one_line(error)) from error
     finally:
         connection.set_progress_handler(None, 0)
     if found.description is None:
-        raise QueryError("a query must begin with SELECT or WITH")
+        raise QueryError("no_rows")
     return Answer([column[0] for column in found.description], rows[:most_rows], len(rows) > most_rows)
 
 
-def sentence(error: BaseException, names: tuple[str, ...] = ("the tables", "nothing else")) -> str:
-    """Return SQLite's message as one sentence; `names`: the tables that exist."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    tables = f"{', '.join(names[:-1])} and {names[-1]}"
+def database_error(error: sqlite3.Error, names: tuple[str, ...]) -> QueryError:
+    """Return SQLite's error as ours; `names`: the tables that exist."""
+    text = one_line(error)
     if "authoriz" in text:
-        return f"queries are read-only: use SELECT or WITH on {tables}"
-    if text.startswith("no such table"):
-        text = f"{text[:200]}; the tables are {tables}"
-    if text.startswith("no such column"):
-        text = f"{text[:200]}; SELECT * FROM {names[0]} LIMIT 1 lists the columns of a table"
-    return text[:300]
+        return QueryError("read_only", tables=names)
+    kind, _, name = text.partition(": ")
+    if kind in ("no such table", "no such column"):
+        return QueryError(kind.replace(" ", "_"), name=name[:200], tables=names, table=names[0])
+    return QueryError("database", text=text)
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error's message as one line."""
+    return (" ".join(str(error).split()) or type(error).__name__)[:300]
+
+
+def _worded(language: str, key: str, values: dict[str, object]) -> str:
+    texts = in_language(language, lambda code: flat(content_of(Path(__file__).with_name(f"words.{code}.json"))))
+    shown = {name: _listed(value, texts) if isinstance(value, tuple) else value for name, value in values.items()}
+    return filled(texts[key], shown, language)
+
+
+def _listed(names: tuple[str, ...], texts: dict[str, str]) -> str:
+    return texts["and.list"].join(names[:-1]) + texts["and.last"] + names[-1]

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from engine.trace.derived_file import DerivedFileError, Stamp, read_made, write_made
 from engine.trace.log import TraceReader
-from engine.trace.query.database import MAX_ROWS, MAX_SECONDS, Answer, QueryError, answer, restrict, sentence
+from engine.trace.query.database import MAX_ROWS, MAX_SECONDS, Answer, answer, database_error, one_line, restrict
 from engine.trace.query.tables import fill, names_of
 
 MAGIC = b"KVTABL\x00\x02"
@@ -72,15 +72,15 @@ class CachedTables:
         try:
             connection = _opened(self._data)
         except sqlite3.Error as error:
-            raise DerivedFileError(f"the tables cannot be read: {sentence(error)}") from error
+            raise DerivedFileError(f"the tables cannot be read: {one_line(error)}") from error
         try:
             restrict(connection)
             return answer(connection, sql, most_rows, seconds)
         except sqlite3.Error as error:
-            message = sentence(error, self._names)
+            message = one_line(error)
             if any(word in message for word in DAMAGED):
                 raise DerivedFileError(f"the tables are damaged: {message}") from error
-            raise QueryError(message) from error
+            raise database_error(error, self._names) from error
         finally:
             connection.close()
 

@@ -34,7 +34,7 @@ export function followClassLesson() {
   });
   effect(() => {
     const [poll, own] = [classState.value?.poll, ownSeat.value];
-    if (poll && own && attends.value) untracked(() => markOwn());
+    if (poll && own) untracked(markOwn);
   });
 }
 
@@ -88,14 +88,27 @@ async function read(theater) {
   }
 }
 
-/** Mark this seat's answer at the class's current or last question. */
+/** Mark this seat's answers at the questions of the class's lesson. */
 function markOwn() {
-  const [now, poll] = [currentLesson.peek(), classState.peek()?.poll];
-  if (now?.source !== "class" || poll?.item === null || poll?.theater !== now.theater) return;
-  const given = answersTo(poll);
-  const options = /** @type {(number | null)[]} */ (given.filter((one) => one === null || typeof one === "number"));
-  const items = now.items.map((item) =>
-    item.kind === "ask" && item.index === poll.item ? { ...item, given: options, whys: options.map(() => null) } : item,
-  );
+  const now = currentLesson.peek();
+  if (now?.source !== "class" || !attends.peek()) return;
+  const items = now.items.map((item) => {
+    if (item.kind !== "ask") return item;
+    const given = ownAnswers(now.theater, item.index);
+    return { ...item, given, whys: given.map(() => null) };
+  });
   currentLesson.value = { ...now, items };
+}
+
+/**
+ * Return this seat's answer to a lesson's question in its last round as a list of one, or an empty list.
+ * @param {string} theater
+ * @param {number} item
+ */
+function ownAnswers(theater, item) {
+  const poll = classState.peek()?.poll;
+  const past = ownSeat.peek()?.answers.findLast((one) => one.theater === theater && one.item === item);
+  const isCurrent = poll?.theater === theater && poll.item === item;
+  const given = isCurrent ? answersTo(poll) : past?.has.at(-1) ? past.given.slice(-1) : [];
+  return /** @type {(number | null)[]} */ (given.filter((one) => one === null || typeof one === "number"));
 }

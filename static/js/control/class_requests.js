@@ -3,14 +3,14 @@
 import { address, end, keep, take } from "../net/classroom.js";
 import { Refusal } from "../net/client.js";
 import { session } from "../net/session.js";
-import { classState, ownSeat } from "../state/classroom.js";
+import { askOpen, classState, ownSeat } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 
 /** @import {Events} from "../core/wire.js" */
 
 /**
  * Open a class with this browser as its presenter.
- * @param {Pick<Events["class_open"]["asked"], "title" | "names">} wish
+ * @param {Pick<Events["class_open"]["request"], "title" | "names">} wish
  */
 export async function openClass(wish) {
   const { client } = session;
@@ -31,7 +31,7 @@ export async function openClass(wish) {
  * Send a request to the class and store this seat's part of the response.
  * @template {Extract<keyof Events, `class_${string}`>} E
  * @param {E} event
- * @param {Omit<Events[E]["asked"], "id">} body
+ * @param {Omit<Events[E]["request"], "id">} body
  * @returns {Promise<boolean>} whether it succeeded; a class that the server no longer knows ends here, without a toast
  */
 export async function requestOfClass(event, body) {
@@ -39,7 +39,7 @@ export async function requestOfClass(event, body) {
   const now = classState.peek();
   if (!client || !now) return false;
   try {
-    const whole = /** @type {Events[E]["asked"]} */ (OF_SEATS.includes(event) ? body : { id: now.id, ...body });
+    const whole = /** @type {Events[E]["request"]} */ (OF_SEATS.includes(event) ? body : { id: now.id, ...body });
     const answer = await client.ask(event, whole);
     if ("answers" in answer && "seat" in answer) ownSeat.value = /** @type {import("../core/wire.js").Mine} */ (answer);
     return true;
@@ -48,6 +48,11 @@ export async function requestOfClass(event, body) {
     else session.complain(error, client);
     return false;
   }
+}
+
+/** Put the question at which the lesson waits to the class. */
+export async function askLesson() {
+  if (await requestOfClass("class_ask", { kind: "lesson" })) askOpen.value = false;
 }
 
 /** Requests of followers: the server identifies the seat and class by itself. @type {string[]} */

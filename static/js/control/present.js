@@ -1,7 +1,8 @@
 // Present mode for presenting: only stage, pool and sentence, controlled scene by scene with a remote.
 
+import { viewSub } from "../state/playhead.js";
 import { openView, settings } from "../state/settings.js";
-import { following } from "../state/store.js";
+import { following, numRecords, viewIndex } from "../state/store.js";
 import * as playback from "./playback.js";
 import { playScene, scene, sceneEnd, scenes } from "./restart.js";
 
@@ -19,8 +20,14 @@ export function toScene(direction) {
   return wanted && playScene(wanted);
 }
 
-/** Handle a remote's "next": take a step; at the end of a scene in the present view, play the next scene. */
-export function next() {
-  const over = isPresenting() && following.peek() && sceneEnd.peek() !== null;
-  return over ? toScene(1) : playback.next();
+/**
+ * Handle a remote's "next": take a step; at the end of a scene in the present view, play the next scene. At a lesson's
+ * question, in its free part and at its end, the lesson goes on.
+ */
+export async function next() {
+  if (isPresenting() && following.peek() && sceneEnd.peek() !== null) return toScene(1);
+  const isNewest = viewIndex.peek() >= numRecords.peek() - 1 && viewSub.peek() === null;
+  if (settings.viewMode.peek() === "lesson" && isNewest && (await (await import("./lesson_next.js")).lessonNext()))
+    return playback.stop();
+  return playback.next();
 }

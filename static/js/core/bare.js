@@ -1,9 +1,11 @@
 // Detection of runs recorded without arrays, which show no attention and no vectors. Pure.
 
+import { memo } from "./folds.js";
+
 /** @typedef {{records: import("./trace.js").StepRecord[]}} Log */
 
-/** @type {WeakMap<Log, {length: number, computed: boolean, captured: boolean}>} */
-const known = new WeakMap();
+/** @type {(log: Log) => {length: number, computed: boolean, captured: boolean}} */
+const searchOf = memo(() => ({ length: 0, computed: false, captured: false }));
 
 /**
  * Return whether steps of the log computed something and none of its records has arrays. Each record is checked once,
@@ -11,8 +13,7 @@ const known = new WeakMap();
  * @param {Log} log
  */
 export function isBare(log) {
-  let found = known.get(log);
-  if (!found) known.set(log, (found = { length: 0, computed: false, captured: false }));
+  const found = searchOf(log);
   for (; !found.captured && found.length < log.records.length; found.length++) {
     const record = log.records[found.length];
     found.captured = Boolean(record.has_capture);

@@ -3,6 +3,7 @@
 
 import { branchesOf } from "./prefix_branches.js";
 import { beginsSequence } from "./prefix_tree.js";
+import { lowest } from "./search.js";
 
 /** @import {Kind, Node, Tree} from "./prefix_tree.js" */
 
@@ -129,11 +130,6 @@ function sumsOf({ roots }) {
  * @param {(a: T, b: T) => number} order
  */
 function insert(list, one, order) {
-  let [low, high] = [0, list.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (order(list[middle], one) <= 0) low = middle + 1;
-    else high = middle;
-  }
-  list.splice(low, 0, one);
+  const place = lowest(list.length, (i) => order(list[i], one) > 0);
+  list.splice(place, 0, one);
 }

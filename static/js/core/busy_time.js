@@ -1,6 +1,8 @@
 // Engine time of several instances: seconds in which at least one computed or transferred blocks. Mirrors
 // engine/trace/busy_time.py.
 
+import { lowest } from "./search.js";
+
 /** Union of clock intervals, in seconds since the trace began, added in any order. */
 export class BusyTime {
   /** @type {number[]} of disjoint intervals, ascending */
@@ -46,13 +48,7 @@ export class BusyTime {
 
   /** Return the engine time at a clock reading. @param {number} at */
   before(at) {
-    let [low, high] = [0, this.#starts.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.#starts[middle] <= at) low = middle + 1;
-      else high = middle;
-    }
-    const place = low - 1;
+    const place = lowest(this.#starts.length, (i) => this.#starts[i] > at) - 1;
     return place < 0 ? 0 : this.#sums[place] + Math.min(at, this.#ends[place]) - this.#starts[place];
   }
 }

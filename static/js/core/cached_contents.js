@@ -1,20 +1,14 @@
 // All contents the prefix cache of a run ever had, keyed by the hash in `cache` operations, and their evictions. An
 // incremental fold over the records. Pure.
 
+import { folding, memo } from "./folds.js";
+
 /** @import {StepRecord} from "./trace.js" */
 
-/** @type {WeakMap<Uint8Array, string>} the same bytes keep their object identity from state to state */
-const written = new WeakMap();
-
-/** Return a hash as text, for use as a key. @param {Uint8Array} hash */
-export function hashKey(hash) {
-  let found = written.get(hash);
-  if (found === undefined) {
-    found = Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
-    written.set(hash, found);
-  }
-  return found;
-}
+/** Return a hash as text, for use as a key. The same bytes keep their object identity from state to state. */
+export const hashKey = memo((/** @type {Uint8Array} */ hash) =>
+  Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join(""),
+);
 
 /**
  * @typedef {{record: number, block: number, seq: number | null}} Eviction `seq`: for which the block was allocated
@@ -146,13 +140,8 @@ const placeOf = (
   /** @type {number[]} */ tokens,
 ) => (parent === null ? JSON.stringify([salt, ...tokens]) : `${parent},${tokens.join(",")}`);
 
-/** @type {WeakMap<object, Contents>} */
-const read = new WeakMap();
-
-/** Return the contents of a log up to its end. @param {{records: StepRecord[]}} log */
-export function contentsOf(log) {
-  let found = read.get(log);
-  if (!found) read.set(log, (found = new Contents()));
-  while (found.length < log.records.length) found.append(log.records[found.length]);
-  return found;
-}
+/** Return the contents of a log up to its end. */
+export const contentsOf = folding(
+  () => new Contents(),
+  (contents, record) => contents.append(record),
+);

@@ -1,6 +1,7 @@
 // Requests per client in a record: waiting for the client's turn, queued in the engine, scheduled, and streamed.
 // The wait for a turn is not recorded; the later submission contains its duration. Pure.
 
+import { folding } from "./folds.js";
 import { RequestParts } from "./request_parts.js";
 
 /** @import {TraceLog} from "./log.js" */
@@ -49,16 +50,10 @@ class Clients {
   }
 }
 
-/** @type {WeakMap<TraceLog, Clients>} */
-const read = new WeakMap();
-
-/** @param {TraceLog} log */
-function clientsOf(log) {
-  let found = read.get(log);
-  if (!found) read.set(log, (found = new Clients(log)));
-  while (found.length < log.records.length) found.append(log.records[found.length]);
-  return found;
-}
+const clientsOf = folding(
+  (/** @type {TraceLog} */ log) => new Clients(log),
+  (clients, record) => clients.append(record),
+);
 
 /** Return whether the log names the clients of its requests. @param {TraceLog} log */
 export const hasClients = (log) => clientsOf(log).entries.length > 0;

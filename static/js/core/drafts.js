@@ -1,5 +1,7 @@
 // Draft tokens of a record: speculative tokens computed after a sequence's last one, to be verified. Pure.
 
+import { folding } from "./folds.js";
+
 /** @import {StepRecord} from "./trace.js" */
 
 /** @typedef {{start: number, token_bytes: Uint8Array[], accepted: number}} Drafts `start`: position of the first */
@@ -38,8 +40,20 @@ export const outputIn = (record, seqId) => record.outputs?.findLast((output) => 
 
 /** @typedef {{length: number, records: StepRecord[]}} Log */
 /** @typedef {{record: number, drafted: number, accepted: number}} Verified */
-/** @type {WeakMap<Log, {length: number, verified: Map<number, Verified[]>}>} */
-const indexes = new WeakMap();
+
+/** Return the verifications of each sequence. */
+const verifiedIn = folding(
+  /** @type {(log: Log) => Map<number, Verified[]>} */ (() => new Map()),
+  (verified, { ops = [] }, record) => {
+    for (const op of ops) {
+      if (op.type !== "verify") continue;
+      const one = { record, drafted: op.num_drafted, accepted: op.num_accepted };
+      const known = verified.get(op.seq_id);
+      if (known) known.push(one);
+      else verified.set(op.seq_id, [one]);
+    }
+  },
+);
 
 /**
  * Return draft totals of sequence `seqId` up to record `index`: verified, accepted, and number of steps.
@@ -48,17 +62,7 @@ const indexes = new WeakMap();
  * @param {number} index
  */
 export function draftTotals(log, seqId, index) {
-  let found = indexes.get(log);
-  if (!found) indexes.set(log, (found = { length: 0, verified: new Map() }));
-  for (; found.length < log.length; found.length++)
-    for (const op of log.records[found.length].ops ?? []) {
-      if (op.type !== "verify") continue;
-      const one = { record: found.length, drafted: op.num_drafted, accepted: op.num_accepted };
-      const known = found.verified.get(op.seq_id);
-      if (known) known.push(one);
-      else found.verified.set(op.seq_id, [one]);
-    }
-  const seen = (found.verified.get(seqId) ?? []).filter(({ record }) => record <= index);
+  const seen = (verifiedIn(log).get(seqId) ?? []).filter(({ record }) => record <= index);
   const sum = (/** @type {"drafted" | "accepted"} */ name) => seen.reduce((total, one) => total + one[name], 0);
   return { drafted: sum("drafted"), accepted: sum("accepted"), steps: seen.length };
 }

@@ -1,6 +1,8 @@
 // Index of a run's events: records by kind, so that timeline and jumps stay fast for long logs. Pure.
 
+import { folding } from "./folds.js";
 import { kindOf } from "./operation_kinds.js";
+import { lowest } from "./search.js";
 
 /** @import {StepRecord} from "./trace.js" */
 
@@ -19,9 +21,6 @@ function marksOf(record) {
   if ((record.batch ?? []).some((entry) => entry.phase === "prefill")) marks.add("prefill");
   return marks;
 }
-
-/** @type {WeakMap<Log, {length: number, kinds: Map<string, number[]>, tokens: Map<number, number[]>}>} */
-const indexes = new WeakMap();
 
 /**
  * Return the records of each kind, ascending: a Map of kind -> [record index, …]. Grows with the log; treat it as
@@ -97,36 +96,16 @@ export function clusters(records, place, gap) {
   return found;
 }
 
-/**
- * Return the lowest i in [0, count) for which the monotonic predicate `holds`; `count` if there is none.
- * @param {number} count
- * @param {(i: number) => boolean} holds
- */
-function lowest(count, holds) {
-  let [low, high] = [0, count];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (holds(middle)) high = middle;
-    else low = middle + 1;
-  }
-  return low;
-}
-
-/** @param {Log} log */
-function indexOf(log) {
-  let found = indexes.get(log);
-  if (!found) {
-    found = { length: 0, kinds: new Map(KINDS.map((kind) => [kind, []])), tokens: new Map() };
-    indexes.set(log, found);
-  }
-  for (; found.length < log.length; found.length++) {
-    const record = log.records[found.length];
-    for (const kind of marksOf(record)) found.kinds.get(kind)?.push(found.length);
+const indexOf = folding(
+  /** @type {(log: Log) => {kinds: Map<string, number[]>, tokens: Map<number, number[]>}} */ (
+    () => ({ kinds: new Map(KINDS.map((kind) => [kind, []])), tokens: new Map() })
+  ),
+  (index, record, at) => {
+    for (const kind of marksOf(record)) index.kinds.get(kind)?.push(at);
     for (const seqId of new Set((record.outputs ?? []).map((output) => output.seq_id))) {
-      const tokens = found.tokens.get(seqId);
-      if (tokens) tokens.push(found.length);
-      else found.tokens.set(seqId, [found.length]);
+      const tokens = index.tokens.get(seqId);
+      if (tokens) tokens.push(at);
+      else index.tokens.set(seqId, [at]);
     }
-  }
-  return found;
-}
+  },
+);

@@ -2,6 +2,8 @@
 // block table per group. Block ids are unique over all groups, so a block determines its group. Also computes the
 // attention span of a layer. Pure.
 
+import { memo } from "./folds.js";
+
 /** @import {State} from "./state_access.js" */
 /** @import {BlockGroup} from "./trace.js" */
 
@@ -29,14 +31,10 @@ export const heldIn = (table) => table.filter((id) => id !== RELEASED);
 /** Return the blocks that a sequence still holds, in all its tables. @param {{block_tables: number[][]}} sequence */
 export const heldBy = (sequence) => sequence.block_tables.flatMap(heldIn);
 
-/** @type {WeakMap<object, Map<number, number[]>>} state -> its owners */
-const owners = new WeakMap();
-
-/** Return the sequences whose tables contain each block, by block id. @param {State} state */
-export function ownersByBlock(state) {
-  let found = owners.get(state);
-  if (found) return found;
-  owners.set(state, (found = new Map()));
+/** Return the sequences whose tables contain each block, by block id. */
+export const ownersByBlock = memo((/** @type {State} */ state) => {
+  /** @type {Map<number, number[]>} */
+  const found = new Map();
   for (const sequence of state.sequences.values())
     for (const id of heldBy(sequence)) {
       const those = found.get(id);
@@ -44,24 +42,12 @@ export function ownersByBlock(state) {
       else found.set(id, [sequence.seq_id]);
     }
   return found;
-}
+});
 
-/**
- * Return the block groups of a run, the one with the widest span first. A log without groups has one, of all layers.
- * @param {Header} header
- * @returns {Group[]}
- */
-export function blockGroups(header) {
-  let found = known.get(header);
-  if (!found) {
-    found = header.block_groups?.length ? header.block_groups.map(group) : [oneGroup(header)];
-    known.set(header, found);
-  }
-  return found;
-}
-
-/** @type {WeakMap<object, Group[]>} header -> its groups */
-const known = new WeakMap();
+/** Return the block groups of a run, the one with the widest span first. A log without groups has one of all layers. */
+export const blockGroups = memo((/** @type {Header} */ header) =>
+  header.block_groups?.length ? header.block_groups.map(group) : [oneGroup(header)],
+);
 
 /** @param {BlockGroup} given @returns {Group} */
 const group = (given) => ({

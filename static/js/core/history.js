@@ -1,8 +1,10 @@
 // History of each block and each sequence, operation by operation: the log indexed by subject. Pure.
 
+import { folding } from "./folds.js";
 import { blockSize } from "./geometry.js";
 import { groupOf, heldIn, RELEASED } from "./groups.js";
 import { givesBack, sequenceOf } from "./operation_kinds.js";
+import { lowest } from "./search.js";
 
 /** @import {Op} from "./trace.js" */
 
@@ -11,12 +13,9 @@ import { givesBack, sequenceOf } from "./operation_kinds.js";
  * @typedef {{record: number, at: number, op: Op, from?: number, to?: number}} Event `at`: index of the operation in its
  * record
  * @typedef {Map<number, number[][]>} Tables by sequence and block group
- * @typedef {{length: number, blocks: Map<number, Event[]>, sequences: Map<number, Event[]>, tables: Tables}} Index
+ * @typedef {{blocks: Map<number, Event[]>, sequences: Map<number, Event[]>, tables: Tables}} Index
  * `tables`: those at the log's end
  */
-
-/** @type {WeakMap<Log, Index>} */
-const indexes = new WeakMap();
 
 /**
  * Return the operations on `block` up to record `index`, oldest first: [{record, at, op}], `at` the index in its
@@ -51,27 +50,16 @@ export const lastOf = (events, type) =>
   /** @type {any} the type has been looked at */ (events.findLast((event) => event.op.type === type));
 
 /** @param {Event[] | undefined} events @param {number} index */
-function upTo(events = [], index) {
-  let low = 0;
-  let high = events.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (events[middle].record <= index) low = middle + 1;
-    else high = middle;
-  }
-  return events.slice(0, low);
-}
+const upTo = (events = [], index) =>
+  events.slice(
+    0,
+    lowest(events.length, (i) => events[i].record > index),
+  );
 
-/** @param {Log} log */
-function indexOf(log) {
-  let found = indexes.get(log);
-  if (!found) {
-    found = { length: 0, blocks: new Map(), sequences: new Map(), tables: new Map() };
-    indexes.set(log, found);
-  }
-  for (; found.length < log.length; found.length++) add(found, log, found.length);
-  return found;
-}
+const indexOf = folding(
+  /** @type {(log: Log) => Index} */ (() => ({ blocks: new Map(), sequences: new Map(), tables: new Map() })),
+  (index, _, record, log) => add(index, log, record),
+);
 
 /** @param {Index} index @param {Log} log @param {number} record */
 function add(index, log, record) {

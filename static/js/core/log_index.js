@@ -2,6 +2,7 @@
 // records change. Rows replace rows without interpreting operations. Pure.
 
 import { asBytes, decode, decodeAs } from "./codec.js";
+import { lowest } from "./search.js";
 
 /**
  * Columns by block id, or by row of the changes. `owner`: row of a sequence, -1: none yet; records are indices, -1:
@@ -119,20 +120,8 @@ function swap(columns, rows, block, low, high, on) {
   }
 }
 
-/**
- * Return the index of the first of ascending `values` above `value`.
- * @param {Int32Array} values
- * @param {number} value
- */
-function firstAbove(values, value) {
-  let [low, high] = [0, values.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle] <= value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
+/** Return the index of the first of ascending values above `value`. @param {Int32Array} values @param {number} value */
+const firstAbove = (values, value) => lowest(values.length, (i) => values[i] > value);
 
 /** @param {unknown} answer `/survey/blocks` @returns {BlockWindow} */
 export function windowOf(answer) {
@@ -171,15 +160,7 @@ export function binsOf(answer) {
 }
 
 /** Return the bin of record `index`. @param {Bins} bins @param {number} index */
-export function binAt({ edges }, index) {
-  let [low, high] = [0, edges.length - 1];
-  while (low < high - 1) {
-    const middle = (low + high) >> 1;
-    if (edges[middle] <= index) low = middle;
-    else high = middle;
-  }
-  return low;
-}
+export const binAt = ({ edges }, index) => Math.max(0, lowest(edges.length - 1, (i) => edges[i] > index) - 1);
 
 export const [RUNNING, PREEMPTED] = [1, 2]; // kinds of spans; 0: waiting
 const KINDS = /** @type {const} */ (["waiting", "running", "preempted"]);

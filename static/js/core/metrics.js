@@ -1,8 +1,10 @@
 // Metrics derived from records: latencies of a sequence, KV bytes, slots.
 
 import { BusyTime } from "./busy_time.js";
+import { folding } from "./folds.js";
 import { RELEASED } from "./groups.js";
 import { RequestParts } from "./request_parts.js";
+import { lowest } from "./search.js";
 import { kvKinds } from "./shape.js";
 
 /** @import {Header, StepRecord} from "./trace.js" */
@@ -74,16 +76,10 @@ class EngineClock {
   }
 }
 
-/** @type {WeakMap<Log, EngineClock>} */
-const clocks = new WeakMap();
-
-/** @param {Log} log */
-function clockOf(log) {
-  let clock = clocks.get(log);
-  if (!clock) clocks.set(log, (clock = new EngineClock(log)));
-  while (clock.at.length < log.records.length) clock.append(log.records[clock.at.length]);
-  return clock;
-}
+const clockOf = folding(
+  (/** @type {Log} */ log) => new EngineClock(log),
+  (clock, record) => clock.append(record),
+);
 
 /**
  * Return the engine time at the end of record `index`, in seconds; 0 before the first.
@@ -165,16 +161,7 @@ export function outlyingGap(itl) {
 }
 
 /** Return how many of the ascending `indices` are at most `index`. @param {number[]} indices @param {number} index */
-function countUpTo(indices, index) {
-  let low = 0;
-  let high = indices.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (indices[middle] <= index) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
+const countUpTo = (indices, index) => lowest(indices.length, (i) => indices[i] > index);
 
 /**
  * Return the phase of a step's batch; null if it computed nothing.

@@ -1,6 +1,8 @@
 // Transfers between instances: producer, consumer, bytes, time and link of each. An incremental fold over the records.
 // Pure.
 
+import { folding } from "./folds.js";
+
 /** @import {StepRecord} from "./trace.js" */
 
 /**
@@ -59,16 +61,11 @@ class Moves {
   }
 }
 
-/** @type {WeakMap<object, Moves>} */
-const read = new WeakMap();
-
-/** Return the transfers of a log up to its end. @param {{records: StepRecord[]}} log */
-export function movesOf(log) {
-  let found = read.get(log);
-  if (!found) read.set(log, (found = new Moves()));
-  while (found.length < log.records.length) found.append(log.records[found.length]);
-  return found;
-}
+/** Return the transfers of a log up to its end. */
+export const movesOf = folding(
+  () => new Moves(),
+  (moves, record) => moves.append(record),
+);
 
 /**
  * Return the total received up to and including record `index`.

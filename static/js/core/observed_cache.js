@@ -2,6 +2,7 @@
 // same queries (engine/trace/log_index/observed_cache.py), so callers need not distinguish them. Pure.
 
 import { contentsOf } from "./cached_contents.js";
+import { memo } from "./folds.js";
 import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "./observed_ranks.js";
 import { residenciesOf, residencyAt } from "./observed_residency.js";
 
@@ -54,31 +55,23 @@ import { residenciesOf, residencyAt } from "./observed_residency.js";
 const POINTS = 120;
 const MAX_ROOTS = 4096;
 
-/** @type {WeakMap<TraceLog, ObservedCache>} */
-const caches = new WeakMap();
-
-/** Return the queries on a loaded log. @param {TraceLog} log @returns {ObservedCache} */
-export function observedCacheOf(log) {
-  let found = caches.get(log);
-  if (!found) {
-    /** @type {{rank: number, count: number, some: PrefixRoot[]} | null} cached result for repeated queries */
-    let last = null;
-    found = {
-      still: 0,
-      reports: (index) => ranksOf(log).map((_, rank) => reportOf(log, rank, index)),
-      roots: (rank, index) => {
-        const { roots } = residenciesOf(log)[rank];
-        const count = countUpTo(roots, index);
-        if (last?.rank !== rank || last.count !== count)
-          last = { rank, count, some: roots.slice(Math.max(0, count - MAX_ROOTS), count) };
-        return last.some;
-      },
-      chains: (tokens, index) => residenciesOf(log).map((_, rank) => chainsOn(log, rank, tokens, index)),
-    };
-    caches.set(log, found);
-  }
-  return found;
-}
+/** Return the queries on a loaded log. @type {(log: TraceLog) => ObservedCache} */
+export const observedCacheOf = memo((log) => {
+  /** @type {{rank: number, count: number, some: PrefixRoot[]} | null} cached result for repeated queries */
+  let last = null;
+  return {
+    still: 0,
+    reports: (index) => ranksOf(log).map((_, rank) => reportOf(log, rank, index)),
+    roots: (rank, index) => {
+      const { roots } = residenciesOf(log)[rank];
+      const count = countUpTo(roots, index);
+      if (last?.rank !== rank || last.count !== count)
+        last = { rank, count, some: roots.slice(Math.max(0, count - MAX_ROOTS), count) };
+      return last.some;
+    },
+    chains: (tokens, index) => residenciesOf(log).map((_, rank) => chainsOn(log, rank, tokens, index)),
+  };
+});
 
 /** @param {TraceLog} log @param {number} which @param {number} index @returns {RankReport} */
 function reportOf(log, which, index) {

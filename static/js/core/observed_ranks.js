@@ -1,5 +1,8 @@
 // Figures reported by a monitored server's log, per rank; an incremental fold over the records.
 
+import { folding } from "./folds.js";
+import { lowest } from "./search.js";
+
 /** @import {KnownSince, StepRecord} from "./trace.js" */
 
 /**
@@ -35,22 +38,14 @@ const empty = () => ({
   standing: new Map(),
 });
 
-/** @type {WeakMap<object, {length: number, ranks: Rank[]}>} */
-const known = new WeakMap();
+/** Return the number of ranks of a monitored server. @param {import("./trace.js").Header} header */
+export const numRanks = ({ instances }) => Math.max(1, instances?.length ?? 0);
 
-/** Return the ranks of a log up to its end. @param {import("./log.js").TraceLog} log */
-export function ranksOf(log) {
-  let found = known.get(log);
-  if (!found) {
-    const count = Math.max(1, log.header.instances?.length ?? 0);
-    known.set(log, (found = { length: 0, ranks: Array.from({ length: count }, empty) }));
-  }
-  for (; found.length < log.records.length; found.length++) {
-    const record = log.records[found.length];
-    read(found.ranks[record.instance ?? 0], record);
-  }
-  return found.ranks;
-}
+/** Return the ranks of a log up to its end. */
+export const ranksOf = folding(
+  (/** @type {import("./log.js").TraceLog} */ { header }) => Array.from({ length: numRanks(header) }, empty),
+  (ranks, record) => read(ranks[record.instance ?? 0], record),
+);
 
 /** @param {Rank} rank @param {StepRecord} record */
 function read(rank, { index, ops = [], seen, timing: { at } }) {
@@ -138,15 +133,7 @@ export const familiesAt = (rank, index) =>
  * @param {{index: number}[]} list
  * @param {number} index
  */
-export function countUpTo(list, index) {
-  let [low, high] = [0, list.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (list[middle].index <= index) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
+export const countUpTo = (list, index) => lowest(list.length, (i) => list[i].index > index);
 
 /**
  * Return the last entry of a list up to record `index`; undefined: none.

@@ -1,7 +1,8 @@
 // Residency of a monitored server's contents, with start and end records; an incremental fold over the records. Pure.
 
 import { contentsOf, hashKey } from "./cached_contents.js";
-import { placeKey } from "./observed_ranks.js";
+import { folding } from "./folds.js";
+import { numRanks, placeKey } from "./observed_ranks.js";
 
 /** @import {Contents} from "./cached_contents.js" */
 /** @import {StepRecord, Stored} from "./trace.js" */
@@ -41,27 +42,11 @@ const empty = () => ({
   open: new Map(),
 });
 
-/** @type {WeakMap<object, {length: number, ranks: ReturnType<typeof empty>[]}>} */
-const read = new WeakMap();
-
-/**
- * Return the residencies of each rank, up to the log's end.
- * @param {import("./log.js").TraceLog} log
- * @returns {Residencies[]}
- */
-export function residenciesOf(log) {
-  let found = read.get(log);
-  if (!found) {
-    const count = Math.max(1, log.header.instances?.length ?? 0);
-    read.set(log, (found = { length: 0, ranks: Array.from({ length: count }, empty) }));
-  }
-  const contents = contentsOf(log);
-  for (; found.length < log.records.length; found.length++) {
-    const record = log.records[found.length];
-    append(found.ranks[record.instance ?? 0], contents, record);
-  }
-  return found.ranks;
-}
+/** Return the residencies of each rank, up to the log's end. */
+export const residenciesOf = folding(
+  (/** @type {import("./log.js").TraceLog} */ { header }) => Array.from({ length: numRanks(header) }, empty),
+  (ranks, record, _, log) => append(ranks[record.instance ?? 0], contentsOf(log), record),
+);
 
 /** @param {ReturnType<typeof empty>} rank @param {Contents} contents @param {StepRecord} record */
 function append(rank, contents, { index, ops = [] }) {

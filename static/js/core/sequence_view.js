@@ -2,6 +2,7 @@
 
 import { hashKey } from "./cached_contents.js";
 import { draftsIn, endOf, outputIn } from "./drafts.js";
+import { memo } from "./folds.js";
 import { groupOfLayer, isOfStates, RELEASED } from "./groups.js";
 import { tokenLabels } from "./labels.js";
 import { slotOf } from "./metrics.js";
@@ -152,19 +153,11 @@ export function vectorOf(view, kind, position) {
  * stored, and its block
  */
 
-/** @type {WeakMap<SequenceView, StoredState[]>} */
-const known = new WeakMap();
-
 /**
  * Return the states of a sequence in order, the newest last; empty for models without states. A state is stored where a
  * block of states has the hash of the keys up to there, whether or not the sequence still holds it.
- * @param {SequenceView} view
  */
-export function storedStates(view) {
-  let found = known.get(view);
-  if (!found) known.set(view, (found = find(view)));
-  return found;
-}
+export const storedStates = memo(find);
 
 /** @param {SequenceView} view @returns {StoredState[]} */
 function find({ log, state, seq, tables, table, blockSize: size, numFilled }) {

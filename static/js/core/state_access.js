@@ -3,6 +3,8 @@
 // A copy owns none of its blocks and sequences until an operation changes one: `blockOf` and `sequenceOf` return a
 // mutable one, `own` one of its lists. Copies are therefore cheap for large pools and long sequences.
 
+import { memo } from "./folds.js";
+
 /** @import {Group} from "./groups.js" */
 
 /**
@@ -87,15 +89,8 @@ export const emptyBlock = (id) => ({
   last_hit_in: null,
 });
 
-/** @type {WeakMap<State, Set<unknown>>} */
-const ownedBy = new WeakMap();
-
-/** Return the blocks, sequences and lists that only `state` holds. @param {State} state @returns {Set<unknown>} */
-export function owned(state) {
-  let found = ownedBy.get(state);
-  if (!found) ownedBy.set(state, (found = new Set()));
-  return found;
-}
+/** Return the blocks, sequences and lists that only `state` holds. @type {(state: State) => Set<unknown>} */
+export const owned = memo(() => new Set());
 
 /**
  * Return sequence `id` as this state's own mutable copy. Its lists stay shared until `own` copies them.

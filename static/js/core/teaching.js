@@ -1,6 +1,7 @@
 // Default attention head of a run, chosen once per log so that the picture does not change by itself.
 
 import { strongest } from "./attention.js";
+import { memo } from "./folds.js";
 import { measuredHeads } from "./roles.js";
 import { attentionRow } from "./sequence_view.js";
 import { isWhole, layersHere, widestIn } from "./wide_rows.js";
@@ -9,8 +10,8 @@ import { isWhole, layersHere, widestIn } from "./wide_rows.js";
 
 /** @typedef {{layer: number, head: number}} Place */
 
-/** @type {WeakMap<TraceLog, {next: number, found: Place | null}>} */
-const decisions = new WeakMap();
+/** @type {(log: TraceLog) => {next: number, found: Place | null}} */
+const decisionOf = memo(() => ({ next: 0, found: null }));
 
 /**
  * Return the default layer and head: the one measured at training; if its layer was not recorded or none was measured,
@@ -22,8 +23,7 @@ const decisions = new WeakMap();
  */
 export function teachingHead(log) {
   const measured = measuredHeads(log.header.model)[0] ?? null;
-  let decision = decisions.get(log);
-  if (!decision) decisions.set(log, (decision = { next: 0, found: null }));
+  const decision = decisionOf(log);
   for (; !decision.found && decision.next < log.arrivals.length; decision.next++) {
     const { record } = log.arrivals[decision.next];
     const hasChoice = log.records[record].batch?.some((entry) => entry.context_len > 1);

@@ -1,6 +1,8 @@
 // Timeline of each sequence with reasons: submission, lookup, waits, admission, preemption and its cost, end. An
 // incremental fold over the records; mirrors engine/trace/explain.py. Pure.
 
+import { folding } from "./folds.js";
+
 /** @import {Defer, Op, StepRecord} from "./trace.js" */
 
 /**
@@ -145,16 +147,11 @@ class Timelines {
   }
 }
 
-/** @type {WeakMap<object, Timelines>} */
-const read = new WeakMap();
-
-/** Return the timelines of a log up to its end. @param {{records: StepRecord[]}} log */
-function timelinesOf(log) {
-  let timelines = read.get(log);
-  if (!timelines) read.set(log, (timelines = new Timelines()));
-  while (timelines.length < log.records.length) timelines.append(log.records[timelines.length]);
-  return timelines;
-}
+/** Return the timelines of a log up to its end. */
+const timelinesOf = folding(
+  () => new Timelines(),
+  (timelines, record) => timelines.append(record),
+);
 
 /**
  * Return the timeline of a sequence up to the log's end; null if there is no such sequence.

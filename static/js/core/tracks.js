@@ -3,7 +3,9 @@
 //
 // A track consists of runs of equal cells, `{kind, from, to}` with records inclusive at both ends:
 
+import { folding } from "./folds.js";
 import { kindOf } from "./operation_kinds.js";
+import { lowest } from "./search.js";
 
 /** @import {BatchEntry, Op, StepRecord} from "./trace.js" */
 
@@ -175,16 +177,11 @@ export class Tracks {
   }
 }
 
-/** @type {WeakMap<object, Tracks>} */
-const folded = new WeakMap();
-
-/** Return the tracks of a log up to its end. @param {{records: StepRecord[]}} log */
-export function tracksOf(log) {
-  let tracks = folded.get(log);
-  if (!tracks) folded.set(log, (tracks = new Tracks()));
-  while (tracks.length < log.records.length) tracks.append(log.records[tracks.length]);
-  return tracks;
-}
+/** Return the tracks of a log up to its end. */
+export const tracksOf = folding(
+  () => new Tracks(),
+  (tracks, record) => tracks.append(record),
+);
 
 /**
  * Tracks to show: `tracks` in display order, a chosen one first; the other fields are those of Tracks.
@@ -213,16 +210,7 @@ export function tracksIn({ tracks, byId, columns, most, length }, from, to, chos
  * @param {Track} track
  * @param {number} index
  */
-export function runFrom(track, index) {
-  let low = 0;
-  let high = track.runs.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (track.runs[middle].to < index) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
+export const runFrom = ({ runs }, index) => lowest(runs.length, (i) => runs[i].to >= index);
 
 /**
  * Return the run at record `index`, or null before the sequence's arrival and after its end.
@@ -235,15 +223,10 @@ export function cellAt(track, index) {
 }
 
 /** Return the track's marks in records [from, to]. @param {Track} track @param {number} from @param {number} to */
-export function marksIn(track, from, to) {
-  let low = 0;
-  let high = track.marks.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (track.marks[middle].record < from) low = middle + 1;
-    else high = middle;
-  }
-  const found = [];
-  for (let i = low; i < track.marks.length && track.marks[i].record <= to; i++) found.push(track.marks[i]);
-  return found;
+export function marksIn({ marks }, from, to) {
+  const first = lowest(marks.length, (i) => marks[i].record >= from);
+  return marks.slice(
+    first,
+    lowest(marks.length, (i) => marks[i].record > to),
+  );
 }

@@ -1,5 +1,6 @@
 // Instructive attention rows: spread over many keys, with some that stand out. Pure.
 
+import { memo } from "./folds.js";
 import { attentionRow } from "./sequence_view.js";
 
 /** @import {TraceLog} from "./log.js" */
@@ -29,8 +30,8 @@ export function widestRow(log, index, seq, query) {
   return best;
 }
 
-/** @type {WeakMap<TraceLog, {next: number, found: {layer: number, head: number} | null}>} */
-const searched = new WeakMap();
+/** @type {(log: TraceLog) => {next: number, found: {layer: number, head: number} | null}} */
+const searchOf = memo(() => ({ next: 0, found: null }));
 
 /**
  * Return the layer and head with the widest row in the first arrays whose query has enough keys; constant per log. Null
@@ -39,8 +40,7 @@ const searched = new WeakMap();
  * @returns {{layer: number, head: number} | null}
  */
 export function widestHead(log) {
-  let search = searched.get(log);
-  if (!search) searched.set(log, (search = { next: 0, found: null }));
+  const search = searchOf(log);
   for (; !search.found && search.next < log.arrivals.length; search.next++) {
     const { record } = log.arrivals[search.next];
     if (isWhole(log, record)) search.found = widestIn(log, record);

@@ -169,6 +169,7 @@ export interface ClassEnter {
 }
 
 export interface ClassEntered {
+  guest: boolean;
   mine: Mine;
   state: ClassState;
 }
@@ -845,7 +846,9 @@ export interface OriginCount {
 export interface OwnAnswer {
   given: (number | string | null)[];
   has: boolean[];
+  item: number | null;
   poll: number;
+  theater: string | null;
 }
 
 export interface Performed {
@@ -1309,56 +1312,56 @@ export interface WorkItem {
 
 /** The socket's events: what a client asks, and what is acknowledged when it is done. */
 export interface Events {
-  create: { asked: Create; answer: Joined };
-  join: { asked: JoinMessage; answer: Joined };
-  leave: { asked: OfSessionMessage; answer: Nothing };
-  submit: { asked: SubmitMessage; answer: Submitted };
-  step: { asked: StepMessage; answer: Performed };
-  prefill: { asked: PrefillMessage; answer: Performed };
-  run: { asked: PlayMessage; answer: StatusAnswer };
-  pause: { asked: OfSessionMessage; answer: StatusAnswer };
-  abort: { asked: AbortMessage; answer: Aborted };
-  reset: { asked: OfSessionMessage; answer: Begun };
-  configure: { asked: ConfigureMessage; answer: Begun };
-  focus: { asked: FocusMessage; answer: Nothing };
-  recompute: { asked: RecomputeMessage; answer: Recomputed };
-  projection: { asked: ProjectMessage; answer: Projected };
-  record: { asked: RecordMessage; answer: StatusAnswer };
-  record_stop: { asked: OfSessionMessage; answer: StatusAnswer };
-  fork: { asked: ForkMessage; answer: Forked };
-  read: { asked: ReadMessage; answer: RecordRange };
-  tokenize: { asked: Tokenize; answer: Tokenized };
-  bench_follow: { asked: Message; answer: { status: RunStatus } };
-  bench_run: { asked: BenchRun; answer: { status: RunStatus } };
-  bench_stop: { asked: Message; answer: { status: RunStatus } };
-  lesson_open: { asked: LessonOpen; answer: LessonOpened };
-  lesson_look: { asked: LessonLookMessage; answer: LessonOpened };
-  lesson_go: { asked: LessonGoMessage; answer: LessonState };
-  lesson_answer: { asked: LessonAnswerMessage; answer: LessonState };
-  lesson_retell: { asked: LessonRetell; answer: LessonReplayed };
-  class_open: { asked: ClassOpen; answer: ClassOpened };
-  class_present: { asked: ClassPresent; answer: Presenting };
-  class_end: { asked: OfClass; answer: Nothing };
-  class_cast: { asked: ClassCast; answer: Nothing };
-  class_lesson: { asked: ClassLesson; answer: Nothing };
-  class_hold: { asked: ClassHold; answer: Nothing };
-  class_hand: { asked: ClassHand; answer: Nothing };
-  class_remote: { asked: ClassRemote; answer: Nothing };
-  class_send_away: { asked: ClassSendAway; answer: Nothing };
-  class_keep: { asked: ClassKeep; answer: Nothing };
-  class_unkeep: { asked: OfClass; answer: Nothing };
-  class_doors: { asked: ClassDoors; answer: Nothing };
-  class_labs: { asked: ClassLabs; answer: Nothing };
-  class_ask: { asked: ClassAsk; answer: Nothing };
-  class_poll: { asked: ClassPoll; answer: Nothing };
-  class_clock: { asked: ClassClock; answer: Nothing };
-  class_enter: { asked: ClassEnter; answer: ClassEntered };
-  class_rename: { asked: ClassRename; answer: Mine };
-  class_answer: { asked: ClassAnswer; answer: Mine };
-  class_lost: { asked: ClassLost; answer: Mine };
-  class_wish: { asked: ClassWish; answer: Mine };
-  class_lab: { asked: ClassLab; answer: Mine };
-  class_press: { asked: ClassPress; answer: Nothing };
+  create: { request: Create; answer: Joined };
+  join: { request: JoinMessage; answer: Joined };
+  leave: { request: OfSessionMessage; answer: Nothing };
+  submit: { request: SubmitMessage; answer: Submitted };
+  step: { request: StepMessage; answer: Performed };
+  prefill: { request: PrefillMessage; answer: Performed };
+  run: { request: PlayMessage; answer: StatusAnswer };
+  pause: { request: OfSessionMessage; answer: StatusAnswer };
+  abort: { request: AbortMessage; answer: Aborted };
+  reset: { request: OfSessionMessage; answer: Begun };
+  configure: { request: ConfigureMessage; answer: Begun };
+  focus: { request: FocusMessage; answer: Nothing };
+  recompute: { request: RecomputeMessage; answer: Recomputed };
+  projection: { request: ProjectMessage; answer: Projected };
+  record: { request: RecordMessage; answer: StatusAnswer };
+  record_stop: { request: OfSessionMessage; answer: StatusAnswer };
+  fork: { request: ForkMessage; answer: Forked };
+  read: { request: ReadMessage; answer: RecordRange };
+  tokenize: { request: Tokenize; answer: Tokenized };
+  bench_follow: { request: Message; answer: { status: RunStatus } };
+  bench_run: { request: BenchRun; answer: { status: RunStatus } };
+  bench_stop: { request: Message; answer: { status: RunStatus } };
+  lesson_open: { request: LessonOpen; answer: LessonOpened };
+  lesson_look: { request: LessonLookMessage; answer: LessonOpened };
+  lesson_go: { request: LessonGoMessage; answer: LessonState };
+  lesson_answer: { request: LessonAnswerMessage; answer: LessonState };
+  lesson_retell: { request: LessonRetell; answer: LessonReplayed };
+  class_open: { request: ClassOpen; answer: ClassOpened };
+  class_present: { request: ClassPresent; answer: Presenting };
+  class_end: { request: OfClass; answer: Nothing };
+  class_cast: { request: ClassCast; answer: Nothing };
+  class_lesson: { request: ClassLesson; answer: Nothing };
+  class_hold: { request: ClassHold; answer: Nothing };
+  class_hand: { request: ClassHand; answer: Nothing };
+  class_remote: { request: ClassRemote; answer: Nothing };
+  class_send_away: { request: ClassSendAway; answer: Nothing };
+  class_keep: { request: ClassKeep; answer: Nothing };
+  class_unkeep: { request: OfClass; answer: Nothing };
+  class_doors: { request: ClassDoors; answer: Nothing };
+  class_labs: { request: ClassLabs; answer: Nothing };
+  class_ask: { request: ClassAsk; answer: Nothing };
+  class_poll: { request: ClassPoll; answer: Nothing };
+  class_clock: { request: ClassClock; answer: Nothing };
+  class_enter: { request: ClassEnter; answer: ClassEntered };
+  class_rename: { request: ClassRename; answer: Mine };
+  class_answer: { request: ClassAnswer; answer: Mine };
+  class_lost: { request: ClassLost; answer: Mine };
+  class_wish: { request: ClassWish; answer: Mine };
+  class_lab: { request: ClassLab; answer: Mine };
+  class_press: { request: ClassPress; answer: Nothing };
 }
 
 /** Events that the server pushes. */

@@ -17,7 +17,7 @@ const at = (link) => t("chain.at", { token: labelText(link.label), position: lin
 /**
  * A link in words. `value` and `second` are the short form, `lines` sentences with the numbers; a link without `value`
  * has no short form. `term` is a glossary entry.
- * @typedef {{name: string, term: string | null, value?: string | number | number[], second?: string, lines: string[]}}
+ * @typedef {{name: string, term?: string, value?: string | number | number[], second?: string, lines: string[]}}
  *   Words
  */
 /**
@@ -35,27 +35,21 @@ export function wordsOf(link) {
     : words;
 }
 
+/** @param {LinkOf<"query"> | LinkOf<"key">} link @param {number} head @param {string} text */
+const vectorWords = (link, head, text) => ({
+  value: at(link),
+  second: `L${link.layer} · H${head}`,
+  lines: [
+    t(text, { token: labelText(link.label), position: link.position, name: name(link.seq), layer: link.layer, head }),
+  ],
+});
+
 /** @type {{[K in LinkKind]: (link: LinkOf<K>) => Words}} */
 const WORDS = {
   ...FIGURES,
-  query: (l) => ({
-    name: t("chain.query"),
-    term: "query",
-    value: at(l),
-    second: `L${l.layer} · H${l.head}`,
-    lines: [
-      t("chain.query.text", {
-        token: labelText(l.label),
-        position: l.position,
-        name: name(l.seq),
-        layer: l.layer,
-        head: l.head,
-      }),
-    ],
-  }),
+  query: (l) => ({ name: t("chain.query"), term: "query", ...vectorWords(l, l.head, "chain.query.text") }),
   weight: (l) => ({
     name: t("chain.weight"),
-    term: null,
     value: l.value === null ? "–" : probabilityText(l.value),
     second: `L${l.layer} · H${l.head}`,
     lines: [
@@ -66,21 +60,7 @@ const WORDS = {
           : t("chain.weight.text", { weight: exact(l.value), rank: l.rank, of: l.of }),
     ],
   }),
-  key: (l) => ({
-    name: t("chain.key"),
-    term: "key",
-    value: at(l),
-    second: `L${l.layer} · H${l.kv_head}`,
-    lines: [
-      t("chain.key.text", {
-        token: labelText(l.label),
-        position: l.position,
-        name: name(l.seq),
-        layer: l.layer,
-        head: l.kv_head,
-      }),
-    ],
-  }),
+  key: (l) => ({ name: t("chain.key"), term: "key", ...vectorWords(l, l.kv_head, "chain.key.text") }),
   nowhere: (l) => ({
     name: t("chain.slot"),
     term: "slot",
@@ -137,7 +117,6 @@ const WORDS = {
   }),
   written: (l) => ({
     name: t("chain.written"),
-    term: null,
     value: recordName(l),
     second: t("chain.by", { name: l.instance ? `${name(l.seq)}, ${l.instance}` : name(l.seq) }),
     lines: [
@@ -151,7 +130,6 @@ const WORDS = {
   }),
   decision: (l) => ({
     name: t("chain.decision"),
-    term: null,
     value: recordName(l),
     second: t(`op.allocate.reason.${l.why}.chain`),
     lines: [
@@ -184,30 +162,26 @@ const WORDS = {
     term: "block_hash",
     lines: [t("chain.evicted.text", { hash: hashText(l.hash) })],
   }),
-  earlier: (l) => ({ name: t("chain.earlier"), term: null, lines: [t("chain.earlier.text", { name: name(l.seq) })] }),
-  life: () => ({ name: t("chain.life"), term: null, lines: [] }),
+  earlier: (l) => ({ name: t("chain.earlier"), lines: [t("chain.earlier.text", { name: name(l.seq) })] }),
+  life: () => ({ name: t("chain.life"), lines: [] }),
   operation: (l) => ({
     name: t("chain.operation"),
-    term: null,
     value: operationName(l.op.type),
     second: recordName(l),
     lines: [l.entry ? entryText(l.entry) : "", factsOf(l.op), t("chain.operation.text", { at: l.at + 1, of: l.of })],
   }),
   given: (l) => ({
     name: t("chain.given"),
-    term: null,
     lines: [t("chain.given.text", { name: name(l.seq), why: t(`op.${l.type}.reason.${l.why}.chain`) })],
   }),
   request: (l) => ({
     name: t("chain.request"),
-    term: null,
     value: l.request_id,
     second: recordName(l),
     lines: [t("chain.request.text", { request: l.request_id, prompt: l.num_prompt_tokens, max: l.max_tokens })],
   }),
   sequence: (l) => ({
     name: t("chain.sequence"),
-    term: null,
     value: name(l.seq),
     second: t(`status.${l.status}`),
     lines: [

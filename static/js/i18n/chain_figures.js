@@ -55,7 +55,6 @@ export const FIGURES = {
   }),
   moved: (l) => ({
     name: t("op.receive.chain"),
-    term: null,
     value: bytesText(l.bytes),
     second: t("chain.record", { record: (l.go ?? 0) + 1 }),
     lines: [
@@ -91,7 +90,6 @@ export const FIGURES = {
   }),
   part: (l) => ({
     name: sequenceName(l.seq),
-    term: null,
     lines: [
       t(l.of_states ? "chain.part.states" : "chain.part.text", {
         slots: grouped(l.slots),

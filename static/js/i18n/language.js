@@ -3,7 +3,7 @@
 import { signal } from "../../vendor/signals/signals.js";
 
 /**
- * In the order of the language switch. `html`: value of `lang` attributes; `short` and `label`: the switch to it, in
+ * Languages in the order of the switch. `html`: value of `lang` attributes; `short` and `label`: the switch to it, in
  * that language. `whole`: every room has all its texts; otherwise English is fetched as a fallback.
  */
 export const LANGUAGES = [

@@ -83,7 +83,10 @@ function pluralForm(code, number, forms) {
 export function fill(text, values, code = language.value, missing = null) {
   return text
     .replace(/\{(\w+)\|([^}]*)\}/g, (_, name, forms) => pluralForm(code, Number(values[name]), forms.split("|")))
-    .replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : (missing ?? whole)));
+    .replace(/\{(\w+)\}( ?)/g, (whole, name, space) => {
+      const shown = name in values ? String(values[name]) : (missing ?? whole.trimEnd());
+      return shown.endsWith("）") ? shown : shown + space; // no space follows a full-width parenthesis
+    });
 }
 
 /**

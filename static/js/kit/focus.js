@@ -120,6 +120,19 @@ export function rove(selector) {
   );
 }
 
+/**
+ * Return a handler that moves the focus among a box's elements of a selector with ← and →.
+ * @param {string} selector
+ * @returns {(event: KeyboardEvent & {currentTarget: Element}) => void}
+ */
+export const walkAmong = (selector) => (event) => {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (by === undefined) return;
+  event.preventDefault();
+  const all = /** @type {(HTMLElement | SVGElement)[]} */ ([...event.currentTarget.querySelectorAll(selector)]);
+  all[all.indexOf(/** @type {HTMLElement} */ (document.activeElement)) + by]?.focus();
+};
+
 /** @type {Record<string, "previousElementSibling" | "nextElementSibling">} */
 const NEIGHBOUR = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" };
 

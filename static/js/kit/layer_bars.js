@@ -3,6 +3,7 @@
 
 import { heightOf, KINDS, SAME } from "../core/layer_differences.js";
 import { t } from "../i18n/words.js";
+import { walkRow } from "./focus.js";
 import { html } from "./html.js";
 import { tips } from "./tooltip.js";
 
@@ -37,7 +38,7 @@ export function LayerBars({ layers, chosen, label, choose = null }) {
       return html`<button key=${one.layer} class="layer-bar" data-layer=${one.layer} disabled=${!choose}
         aria-pressed=${one.layer === chosen} aria-label=${description} ...${tips([description])}
         tabindex=${one.layer === (chosen ?? layers[0].layer) ? 0 : -1}
-        data-arrows onKeyDown=${(/** @type {KeyboardEvent} */ event) => walk(event)}
+        data-arrows onKeyDown=${walkRow}
         onClick=${() => choose?.(one.layer)}
         ><span class="layer-bar-room" aria-hidden="true">${KINDS.map(
           (kind) => html`<i class=${kind} data-differs=${one[kind].max > SAME}
@@ -45,13 +46,4 @@ export function LayerBars({ layers, chosen, label, choose = null }) {
         )}</span><span class="num" aria-hidden="true">${one.layer}</span></button>`;
     })}
   </div>`;
-}
-
-/** Move between layers with ← and →. @param {KeyboardEvent} event */
-function walk(event) {
-  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  const here = /** @type {HTMLElement} */ (event.currentTarget);
-  const next = by === undefined ? null : by < 0 ? here.previousElementSibling : here.nextElementSibling;
-  if (by !== undefined) event.preventDefault();
-  if (next instanceof HTMLElement) next.focus();
 }

@@ -6,8 +6,10 @@ import { language } from "../i18n/language.js";
 import { t } from "../i18n/words.js";
 import {
   attendance,
+  attends,
   classState,
   forgotten,
+  isGuest,
   isLed,
   ownSeat,
   presenting,
@@ -48,6 +50,7 @@ export async function runOfClass(client, own) {
     batch(() => {
       receiveState(entered.state);
       ownSeat.value = entered.mine;
+      isGuest.value = entered.guest;
       presenting.value = attendance.value = null;
     });
     return roaming.peek() ? own : (classState.peek()?.theater ?? "");
@@ -114,11 +117,18 @@ export function end() {
   });
 }
 
+/** Leave the class at the user's request. A guest goes to the page where the code of a class is typed. */
+export function exitClass() {
+  if (isGuest.peek()) location.assign(new URL("j/", document.baseURI));
+  else leaveClass();
+}
+
 /** Leave the class, which may continue without this page. */
 export function leaveClass() {
+  const isOfClass = settings.viewMode.peek() === "teacher" || (attends.peek() && settings.viewMode.peek() === "lesson");
   batch(() => {
     settings.class.value = null;
-    if (settings.viewMode.peek() === "teacher") settings.viewMode.value = "intro"; // the teacher view needs a class
+    if (isOfClass) [settings.viewMode.value, settings.lesson.value] = ["intro", null]; // these views need the class
     classState.value = ownSeat.value = presenting.value = attendance.value = null;
     roaming.value = forgotten.value = false;
   });

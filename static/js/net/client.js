@@ -101,7 +101,7 @@ export class Client {
    * acknowledgement synchronously, before later messages of the server; a promise resolves later.
    * @template {keyof Events} E
    * @param {E} event
-   * @param {Events[E]["asked"]} body
+   * @param {Events[E]["request"]} body
    * @param {{timeout?: number, onAnswer?: (answer: Events[E]["answer"]) => void}} [options] `timeout` in ms
    * @returns {Promise<Events[E]["answer"]>}
    */

@@ -27,7 +27,7 @@ export const isForeign = (theater) => !settings.class.peek() && !createdSessions
  * Send a command for the followed run, unless `body` names another session.
  * @template {Command} E
  * @param {E} event
- * @param {Partial<Events[E]["asked"]>} [body]
+ * @param {Partial<Events[E]["request"]>} [body]
  * @param {(error: unknown) => void} [refused] gets the error, which is also shown as a toast
  * @returns {Promise<Events[E]["answer"] | null>} null if the command was refused or the user is asked first
  */
@@ -38,7 +38,7 @@ export async function command(event, body = {}, refused = () => {}) {
     asksForControl.value = true;
     return null;
   }
-  const message = /** @type {Events[E]["asked"]} */ ({ theater: run.theater, ...body });
+  const message = /** @type {Events[E]["request"]} */ ({ theater: run.theater, ...body });
   const resets = event === "reset" || event === "configure";
   if (resets) run.resetting += 1;
   try {
@@ -111,14 +111,14 @@ export async function tokensOf(text) {
  * of one head's query, key or value. Returns the server's sentence if refused.
  * @template {"recompute" | "projection"} E
  * @param {E} event
- * @param {Omit<Events[E]["asked"], "theater">} message
+ * @param {Omit<Events[E]["request"], "theater">} message
  * @returns {Promise<Events[E]["answer"] | string>}
  */
 export async function askModel(event, message) {
   const { client, run } = session;
   if (!client || !run) return "";
   try {
-    return await client.ask(event, /** @type {Events[E]["asked"]} */ ({ theater: run.theater, ...message }));
+    return await client.ask(event, /** @type {Events[E]["request"]} */ ({ theater: run.theater, ...message }));
   } catch (error) {
     return error instanceof Error ? error.message : "";
   }

@@ -14,7 +14,7 @@ const PAUSE = 1000; // ms until a failed fetch may be retried
  */
 export class LayerFetcher {
   /** @type {Set<string>} `${index}/${layer}` that are waited for */
-  #asked = new Set();
+  #requested = new Set();
   /** @type {Map<number | null, number[]>} layer -> record indices, for the next round; null: all layers */
   #waiting = new Map();
   /** @type {Promise<void> | null} round that is being collected */
@@ -48,8 +48,9 @@ export class LayerFetcher {
   want(index, layer) {
     const key = `${index}/${layer}`;
     const isMissing = this.#layers(layer).some((one) => this.log.captureMissing(index, one));
-    if (!isMissing || this.#asked.has(key) || this.#asked.has(`${index}/null`)) return this.#round ?? Promise.resolve();
-    this.#asked.add(key);
+    if (!isMissing || this.#requested.has(key) || this.#requested.has(`${index}/null`))
+      return this.#round ?? Promise.resolve();
+    this.#requested.add(key);
     this.#waiting.set(layer, [...(this.#waiting.get(layer) ?? []), index]);
     this.#round ??= new Promise((done) => void setTimeout(done)).then(() => this.#go());
     return this.#round;
@@ -73,7 +74,7 @@ export class LayerFetcher {
   /** @param {number | null} layer @param {number[]} indices */
   async #ask(layer, indices) {
     this.onFetch(1);
-    const forget = () => indices.forEach((index) => this.#asked.delete(`${index}/${layer}`));
+    const forget = () => indices.forEach((index) => this.#requested.delete(`${index}/${layer}`));
     try {
       const answer = await this.fetch(this.address(layer, indices));
       if (layer === null && answer.status === 404) this.#gone(indices[0]);

@@ -51,7 +51,7 @@ export const liveCourse = {
 /**
  * @template {"lesson_open" | "lesson_go" | "lesson_answer"} E
  * @param {E} event
- * @param {Events[E]["asked"]} body
+ * @param {Events[E]["request"]} body
  * @param {() => boolean} [isWanted] whether to retry while a model is loading
  * @returns {Promise<Events[E]["answer"]>}
  */

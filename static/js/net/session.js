@@ -82,7 +82,7 @@ export class Session {
   }
 
   /**
-   * After every connect: rejoin the followed run with the records already loaded, or create a session if there is none.
+   * Rejoin the followed run with the records already loaded, or create a session if there is none; on every connect.
    * @param {Link} link
    */
   async #enter(link) {

@@ -49,7 +49,7 @@ export class Lockstep {
     /** Steps that the lanes have taken together. */
     this.numSteps = signal(0);
     /** The wish that the logs belong to, or null. */
-    this.asked = signal(/** @type {Wish | null} */ (null));
+    this.wish = signal(/** @type {Wish | null} */ (null));
     /** Reason that the lanes cannot continue, or null. */
     this.problem = signal(/** @type {Problem | null} */ (null));
     this.theaters = new LaneSessions(kind, names, captures, {
@@ -70,7 +70,7 @@ export class Lockstep {
    */
   async prepare(wish) {
     const phase = this.phase.value;
-    const first = (phase === "idle" && !this.problem.value) || (phase === "ready" && !isSame(wish, this.asked.value));
+    const first = (phase === "idle" && !this.problem.value) || (phase === "ready" && !isSame(wish, this.wish.value));
     if (this.numSteps.value === 0 && first) await this.#take(wish, 0);
   }
 
@@ -97,7 +97,7 @@ export class Lockstep {
   /** Discard the runs; the next step starts new ones in the same sessions. */
   reset() {
     this.#end();
-    this.logs.value = this.asked.value = null;
+    this.logs.value = this.wish.value = null;
   }
 
   /** Start new runs; the previous ones stay visible, at their start, until the new ones exist. @param {Wish} wish */
@@ -142,7 +142,7 @@ export class Lockstep {
    */
   async #ready(wish) {
     const { value: phase } = this.phase;
-    if (phase === "ready" && (this.numSteps.value > 0 || isSame(wish, this.asked.value))) return true;
+    if (phase === "ready" && (this.numSteps.value > 0 || isSame(wish, this.wish.value))) return true;
     if (phase !== "idle" && phase !== "ready") return false;
     const mine = ++this.turn;
     batch(() => {
@@ -178,7 +178,7 @@ export class Lockstep {
   #begin(wish, logs) {
     this.life += 1;
     batch(() => {
-      this.asked.value = wish;
+      this.wish.value = wish;
       this.logs.value = logs;
       this.numSteps.value = this.recorded ? Math.max(...logs.map((log) => stepRecords(log).length)) : 0;
       this.phase.value = this.recorded ? "done" : "ready";

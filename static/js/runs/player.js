@@ -131,7 +131,7 @@ export class LanesPlayer {
 
   differs = () => {
     const wish = this.wish();
-    return wish !== null && this.lanes.numSteps.value > 0 && !isSame(wish, this.lanes.asked.value);
+    return wish !== null && this.lanes.numSteps.value > 0 && !isSame(wish, this.lanes.wish.value);
   };
 
   say = () => this.sentence();

@@ -1,26 +1,14 @@
 // Alignment of several runs by step. Steps are counted per log; the `step`-th of one log corresponds to the `step`-th
 // of the other. A run with fewer steps stays at its last.
 
+import { folding } from "../core/folds.js";
+
 /** @import {TraceLog} from "../core/log.js" */
 
-/**
- * Number of records scanned per log, and the steps found.
- * @type {WeakMap<TraceLog, {length: number, found: number[]}>}
- */
-const known = new WeakMap();
-
-/**
- * Return the indices of the records in which the engine took a step, in order.
- * @param {TraceLog} log
- * @returns {number[]}
- */
-export function stepRecords(log) {
-  const steps = known.get(log) ?? { length: 0, found: [] };
-  for (; steps.length < log.length; steps.length++)
-    if (log.records[steps.length].kind === "step") steps.found.push(steps.length);
-  known.set(log, steps);
-  return steps.found;
-}
+/** Return the indices of the records in which the engine took a step, in order. */
+export const stepRecords = folding(/** @type {(log: TraceLog) => number[]} */ (() => []), (steps, { kind }, at) => {
+  if (kind === "step") steps.push(at);
+});
 
 /**
  * Return the record index of a log's `step`-th step, or of its last one if there are fewer; -1 before the first.

@@ -17,7 +17,7 @@ function Title({ text }) {
 }
 
 /**
- * Without a value, the first choice applies.
+ * Choice of a list; the first one if there is no value.
  * @param {{section: string, id: string, held: Held, choices: {id: string, name: string}[]}} props
  */
 export function Choose({ section, id, held, choices }) {

@@ -1,7 +1,9 @@
 // Sources of the figures of a model, GPU or link, with dates and the check against them.
 
 import { t } from "../i18n/words.js";
+import { withDates } from "../kit/dates.js";
 import { html } from "../kit/html.js";
+import { Table } from "./table.js";
 
 /**
  * As defined in `engine/accounting/sources.py`. `meanings`: of the factors that use its figures.
@@ -27,7 +29,7 @@ export function FactorSources({ factors, sources }) {
     if (!own.length) return null;
     const symbols = own.map(({ symbol }) => symbol).join(", ");
     return html`<p key=${symbols} class="hint" data-source=${symbols}>
-      ${t("scale.source.of", { symbols, said: statementText(cited), checked: checkedText(cited) })}
+      ${withDates(t("scale.source.of", { symbols, said: statementText(cited), checked: checkedText(cited) }))}
     </p>`;
   });
 }
@@ -37,30 +39,22 @@ export function FactorSources({ factors, sources }) {
  * @param {{things: {id: string, name: string, announced?: string | null, sources: SourceFacts[]}[]}} props
  */
 export function Sources({ things }) {
-  const columns = ["what", "figures", "stands", "day", "checked"];
   return html`<details class="scale-sources">
     <summary>${t("scale.sources")}</summary>
-    <div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.sources")}>
-      <table class="scale-table scale-words">
-        <thead>
-          <tr>${columns.map((one) => html`<th key=${one} scope="col">${t(`scale.sources.${one}`)}</th>`)}</tr>
-        </thead>
-        <tbody>
-          ${things.flatMap(({ id, name, announced, sources }) =>
-            sources.map(
-              (cited, at) => html`<tr key=${`${id} ${at}`} data-figures=${cited.figures.join(" ")}>
-                <th scope="row">
-                  ${announced && !at ? t("scale.source.announced", { name, day: announced }) : name}
-                </th>
-                <td>${cited.figures.join(", ")}</td>
-                <td>${cited.says}</td>
-                <td>${cited.dated ?? "–"}</td>
-                <td>${checkedText(cited)}</td>
-              </tr>`,
-            ),
-          )}
-        </tbody>
-      </table>
-    </div>
+    <${Table} class="scale-table scale-words" label=${t("scale.sources")}
+      heads=${["what", "figures", "stands", "day", "checked"].map((one) => t(`scale.sources.${one}`))}
+      rows=${things.flatMap(({ id, name, announced, sources }) =>
+        sources.map((cited, at) => ({
+          key: `${id} ${at}`,
+          "data-figures": cited.figures.join(" "),
+          cells: [
+            announced && !at ? withDates(t("scale.source.announced", { name, day: announced })) : name,
+            cited.figures.join(", "),
+            cited.says,
+            withDates(cited.dated ?? "–"),
+            withDates(checkedText(cited)),
+          ],
+        })),
+      )} />
   </details>`;
 }

@@ -34,6 +34,8 @@ export const dismissed = signal(-1);
  * @type {Signal<{theater: string, language: string, item: import("../core/wire.js").AskItem} | null>}
  */
 export const lessonQuestion = signal(null);
+/** Whether this page's follower may use the server for nothing but the class. */
+export const isGuest = signal(false);
 /** Whether the presenter has removed this seat. */
 export const removed = signal(false);
 /** Whether the server no longer knows this page's class, because it was restarted. */
@@ -59,6 +61,12 @@ export const drives = computed(() => {
   const now = classState.value;
   if (!now || now.over || settings.viewMode.value === "teacher") return false;
   return presents.value ? now.driver === null : now.driver !== null && now.driver === ownSeat.value?.seat;
+});
+
+/** Whether a question can be put to the class: none is open. */
+export const canAsk = computed(() => {
+  const poll = classState.value?.poll ?? null;
+  return poll === null || poll.phase === "shown";
 });
 
 /** Whether this page follows another page's view. */

@@ -200,6 +200,22 @@ export function reviewsFor(id) {
 /** Return the result of the first attempt. @param {AskItem} item @returns {Result} */
 const resultOf = ({ given, right }) => (given[0] === null ? "unsure" : given[0] === right ? "right" : "wrong");
 
+const PART_MARK = "."; // in the id of a section on its own, as in app/lessons/excerpt.py
+
+/**
+ * Return the lesson to which the end of `now` leads; null: the list of lessons. A section on its own leads to its
+ * lesson.
+ * @param {Opened} now
+ */
+export function lessonAfter(now) {
+  if (now.kind !== "lesson" || now.lesson === REVIEW) return null;
+  const [whole, part] = now.lesson.split(PART_MARK);
+  const all = cards.value ?? [];
+  const at = all.findIndex(({ id }) => id === whole);
+  const next = at < 0 ? undefined : all[part ? at : at + 1];
+  return next && next.refused === null ? next : null;
+}
+
 /** Discard the stored progress of a lesson. @param {string} id */
 export function forget(id) {
   const { [id]: _, ...rest } = storedProgress.peek();

@@ -1,4 +1,4 @@
-"""How the traces of this folder were made: `python -m tests.js.museum.make`. Short runs of each exhibit, both lanes.
+"""Make the traces of this folder, `python -m tests.js.museum.make`: short runs of each exhibit, both lanes.
 
 Only as many tokens as the fault needs to show, and arrays of the first two layers where they are the evidence.
 """

@@ -1,4 +1,4 @@
-"""Layers read from a configuration: shapes that are known, and those that transformers' own caches have."""
+"""Layers read from a configuration: known shapes, and those of transformers' own caches."""
 
 import json
 import time
@@ -92,8 +92,9 @@ MORE: dict[str, dict[str, Any]] = {  # layers of both kinds among three, and hea
 
 @pytest.mark.parametrize("family", KEPT_BY_TRANSFORMERS)
 def test_what_is_counted_is_what_transformers_keeps(family: str) -> None:
-    """A sequence longer than the windows: numbers of all tensors of the cache, but one token less in each window, for
-    transformers keeps only what the next token still sees beside itself."""
+    """The sequence is longer than the windows. The sizes are those of all cache tensors, but transformers stores one
+    token less per window: only what the next token still sees besides itself.
+    """
     config = causal_config(family, **MORE.get(family, {}))
     module = causal_model(config)
     with torch.no_grad():
@@ -181,7 +182,7 @@ def test_settings_that_name_code_or_files_are_not_taken() -> None:
     ],
 )
 def test_nothing_is_made_or_fetched_for_a_configuration_that_asks_too_much(config: dict[str, Any], says: str) -> None:
-    """Before a family's code makes lists and modules of so many, or asks a hub."""
+    """The refusal comes before a family's code allocates lists and modules of this size, or fetches from a hub."""
     began = time.process_time()
     with pytest.raises(ImpossibleInput, match=says):
         architecture_from(json.dumps(config).encode(), "config.json")
@@ -197,7 +198,7 @@ def test_a_model_of_too_many_parts_is_not_made(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_family_asks_too_much_by_itself() -> None:
-    """Every count that a family's own configuration has, in each part of it, is one that is taken."""
+    """Every count in a family's default configuration, and in each part of it, is accepted."""
     refused = {}
     for family in transformers.CONFIG_MAPPING:
         try:

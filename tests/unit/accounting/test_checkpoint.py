@@ -1,4 +1,4 @@
-"""How a published checkpoint stores what it has: the sizes are those of the published files."""
+"""Storage of published checkpoints: the computed sizes are those of the published files."""
 
 import functools
 import json
@@ -121,7 +121,7 @@ def test_a_cache_scheme_of_8_bits_halves_the_cache_unless_a_dtype_is_asked_for(q
 
 
 def test_the_layout_is_that_of_the_architecture_where_the_family_is_not_known() -> None:
-    """Kimi K2 is DeepSeek-V3's layout under a name of its own."""
+    """Kimi K2 has DeepSeek-V3's layout under its own name."""
     found, plain = described(KIMI, "m"), described({**KIMI, "model_type": "deepseek_v3"}, "m")
     assert found == plain and sizes(KIMI)["kv_token"] == 61 * 576 * 2
     assert round(found.num_params / 1e12, 2) == 1.03
@@ -129,7 +129,7 @@ def test_the_layout_is_that_of_the_architecture_where_the_family_is_not_known() 
 
 @pytest.mark.parametrize("field", ["mamba_ssm_dtype", "mamba_ssm_cache_dtype"])
 def test_a_recurrent_state_in_float32_takes_4_bytes_a_number(field: str) -> None:
-    """Its convolution's inputs stay in 16 bits."""
+    """The inputs of its convolution stay in 16 bits."""
     matrices, inputs = 48 * 128 * 128, (2 * 16 * 128 + 48 * 128) * 4
     assert sizes({**HYBRID, field: "float32"})["kv_state"] == 3 * (4 * matrices + 2 * inputs)
     assert sizes({**HYBRID, field: "bfloat16"})["kv_state"] == 3 * 2 * (matrices + inputs)

@@ -1,4 +1,4 @@
-"""Facts of others: as they printed them, with words in every language, and what the page computes beside them."""
+"""Cited measurements: as published, with words in every language, and with the page's computed numbers."""
 
 import pytest
 
@@ -11,7 +11,9 @@ FACTS = {one.id: one for one in cited_facts()}
 
 
 def test_they_are_as_printed() -> None:
-    """PagedAttention's figure 2 and section 6.3; GPT-2 on a T4, which is 4.7 times as long without a cache."""
+    """The facts are PagedAttention's figure 2 and section 6.3, and GPT-2 on a T4, which takes 4.7 times as long without
+    a cache.
+    """
     held = [FACTS[f"held_{of}"].value for of in ("orca_max", "orca_pow2", "orca_oracle", "vllm")]
     assert held == [20.4, 26.8, 38.2, 96.3] and {FACTS[f"held_{of}"].unit for of in ("vllm", "orca_max")} == {"%"}
     assert [(FACTS[id].value, FACTS[id].to) for id in ("shared_sampling", "shared_beams")] == [(6.1, 9.8), (37.6, 55.2)]
@@ -27,7 +29,7 @@ def test_each_has_words_and_a_source(language: str) -> None:
 
 
 def test_what_is_computed_beside_them() -> None:
-    """1,000 of 4,096 tokens fill 24 % of one piece; in pages of 16 they lie in 63, of 1,008 slots: 99 %."""
+    """A request of 1,000 of 4,096 tokens fills 24 % of one piece; in pages of 16 it takes 63, of 1,008 slots: 99 %."""
     query = {"model": "llama-2-7b", "context": "1000", "max_model_len": "4096"}
     held = {one.id: one.value for one in answer(query, presets())["held"]}
     assert held == pytest.approx({"held_reserved": 1000 / 4096, "held_paged": 1000 / 1008})

@@ -1,4 +1,4 @@
-"""Numbers with their formulas: what is written is what is computed."""
+"""Numbers with their formulas: the displayed formula gives the number."""
 
 import math
 
@@ -8,7 +8,7 @@ from engine.accounting.derived import Factor, derive, evaluate
 
 
 def test_the_formula_with_its_factors_is_the_number() -> None:
-    """GPT-3: 2 · 96 · 96 · 128 · 2 = 4,718,592 bytes a token."""
+    """GPT-3 has 2 · 96 · 96 · 128 · 2 = 4,718,592 bytes a token."""
     shown = derive(
         "kv_token",
         "B",

@@ -23,7 +23,7 @@ def test_grouped_queries_store_fewer_heads() -> None:
 
 
 def test_values_of_another_width() -> None:
-    """2 layers * 4 heads * (12 + 6) * 4 bytes."""
+    """The size is 2 layers * 4 heads * (12 + 6) * 4 bytes."""
     assert kv_bytes_per_token(facts(2, 32, 4, head_dim=12, v_head_dim=6, dtype="float32")) == 2 * 4 * 18 * 4
 
 
@@ -37,12 +37,12 @@ def test_unknown_dtype() -> None:
     [("auto", 128 * 2), ("float32", 128 * 4), ("fp8", 128), ("int8", 128 + 2), ("int4", 64 + 4)],
 )
 def test_stored_bytes_count_a_vectors_scales(dtype: str, vector: int) -> None:
-    """Qwen-72B: 2 * 80 layers * 64 heads vectors of 128 numbers a token."""
+    """Qwen-72B has 2 * 80 layers * 64 heads vectors of 128 numbers a token."""
     assert stored_bytes_per_token(QWEN_72B, dtype) == 2 * 80 * 64 * vector
 
 
 def test_what_is_shown_with_its_formula_is_what_is_counted_with() -> None:
-    """The number of the page /scale and the one of a pool of such a model."""
+    """The number on page /scale equals that of a pool of such a model."""
     for model, dtype in product(model_presets(), ["float32", "float16", "fp8", "int8", "int4"]):
         shape = KvShape(model.num_layers, model.num_kv_heads, model.head_dim, model.v_head_dim, model.latent_dim)
         size, scales = stored_element(dtype)

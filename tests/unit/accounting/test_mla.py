@@ -1,4 +1,4 @@
-"""Multi-head latent attention: what a step of it computes and reads, by hand and by doing it."""
+"""Multi-head latent attention: operations and bytes of a step, by hand and by counting."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,9 @@ def test_a_decode_step_reads_one_vector_a_key_for_all_heads() -> None:
 
 
 def test_prefill_attends_by_heads_and_a_chunk_expands_what_was_kept_again() -> None:
-    """4 tokens see 1 + 2 + 3 + 4 keys of 6 + 3 numbers; after 7 others they see 28 more, and 7 vectors are expanded."""
+    """The 4 tokens see 1 + 2 + 3 + 4 keys of 6 + 3 numbers; after 7 others they see 28 more, and 7 vectors are
+    expanded.
+    """
     whole, chunk = StepWork(SMALL).of([entry(0, 4)]), StepWork(SMALL).of([entry(7, 4)])
     assert whole.flops == 2 * 340 * 4 + 2 * 10 * 8 + 2 * (2 * 2 * (6 + 3) * 10)
     assert chunk.flops - whole.flops == 2 * (2 * 2 * (6 + 3) * 28) + 2 * 7 * (2 * 3 * 2 * (4 + 3))
@@ -44,7 +46,7 @@ def test_prefill_attends_by_heads_and_a_chunk_expands_what_was_kept_again() -> N
 
 
 def test_absorbing_the_matrices_gives_the_same_attention_and_no_more_parameters() -> None:
-    """Both ways with numbers, the operations counted product by product: what is no parameter's is `mla.py`'s."""
+    """Both ways are computed with numbers, and operations counted by product: those of no parameter are `mla.py`'s."""
     heads, content, rope, nope, value, keys = 2, 3, 2, 4, 3, 10
     random = np.random.default_rng(1)
     kept, shared = random.normal(size=(keys, content)), random.normal(size=(keys, rope))

@@ -1,4 +1,4 @@
-"""A user's own models, GPUs and links beside those that come with the program."""
+"""A user's own models, GPUs and links beside the shipped ones."""
 
 import json
 from pathlib import Path
@@ -104,7 +104,7 @@ source = "measured at my desk"
 def test_ones_own_model_on_ones_own_card_reaches_every_section(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its layers were timed, so it can be placed and simulated; its figures are enough for the roofline."""
+    """The model's layers were timed, so it can be placed and simulated, and its figures suffice for the roofline."""
     file = tmp_path / "own.toml"
     file.write_text(TIMED)
     placed = placements(MultiDict({"model": "mine", "prefill_gpu": "desk", "decode_gpu": "desk"}), presets([file]))

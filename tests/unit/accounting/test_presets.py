@@ -1,4 +1,4 @@
-"""Presets of models: figures that are known from elsewhere come out of the file to the byte."""
+"""Model presets give published figures to the byte."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_the_page_has_every_field_and_what_follows() -> None:
 
 
 def test_beside_the_run_stand_the_weights_and_what_fits() -> None:
-    """GPT-3's 326 GiB are on 8 cards of 80 GiB, of which 72 may be used, not on 4; Llama 2 7B is on one."""
+    """GPT-3's 326 GiB fit on 8 GPUs of 80 GiB, of which 72 may be used, and not on 4; Llama 2 7B fits on one."""
     by_id = {one["id"]: one for one in preset_payload()}
     gpt3: Any = by_id["gpt-3"]
     assert round(gpt3["weights_bytes"] / GIB) == 326 and (gpt3["fit"]["card"], gpt3["fit"]["gpus"]) == (

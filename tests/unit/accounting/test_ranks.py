@@ -27,7 +27,7 @@ def test_more_gpus_than_kv_heads_repeat_them_and_a_latent_vector_lies_on_each() 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("gpus", [1, 2, 4, 8, 16])
 def test_heads_and_bytes_agree_for_every_preset(name: str, gpus: int) -> None:
-    """Every head is somewhere, a query's KV head is on its GPU, and the bytes are those of the heads that it keeps."""
+    """Every head is on some GPU, with its query's KV head, and the bytes are those of the GPU's heads."""
     model = MODELS[name]
     try:
         Cost(model, Stored(), Load(tensor_parallel=gpus))

@@ -1,4 +1,4 @@
-"""The roofs of a roofline: arithmetic by hand, and one measurement of the machine at hand."""
+"""Roofs of a roofline: arithmetic by hand, and one measurement of this machine."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from engine.setup import machine
 
 
 def test_a_product_of_two_by_two_matrices_is_16_operations() -> None:
-    """4 results of 2 multiplies and 2 adds each (the first add is counted, as everywhere)."""
+    """Each of 4 results takes 2 multiplies and 2 adds (the first add is counted, as everywhere)."""
     assert matmul_flops(2) == 4 * (2 + 2)
     assert matmul_flops(1024) == 2**31
 
@@ -41,7 +41,7 @@ def test_this_machine_is_measured_once_and_remembered(monkeypatch: pytest.Monkey
 
 
 def test_the_size_grows_until_a_product_takes_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1 ms up to 512, then 8 ms: 1024 is the size, 2 · 1024³ operations in 8 ms; 128 MiB are copied in 8 ms."""
+    """Products take 1 ms up to size 512 and 8 ms at 1024: 2 · 1024³ operations in 8 ms; 128 MiB are copied in 8 ms."""
     took = iter([[0.001] * 5, [0.001] * 5, [0.008] * 5, [0.008] * 5])
     monkeypatch.setattr(machine, "_timed", lambda work, device: next(took))
     roofs = machine._measure(torch.device("cpu"), torch.float32)

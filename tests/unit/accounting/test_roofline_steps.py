@@ -22,14 +22,14 @@ def bundled() -> StepTimes:
 
 
 def small(**settings: Any) -> StepTimes:
-    """2 layers of 1 head of width 10, vocabulary 10, 1,000 layer parameters, float16."""
+    """Return a model of 2 layers of 1 head of width 10, vocabulary 10, 1,000 layer parameters, float16."""
     given = {"num_params": 1000 + 100, "vocab_size": 10, "tie_word_embeddings": True, "max_position": 4096}
     return StepTimes(facts(2, 10, 1, **{**given, **settings}), ROOF)
 
 
 def test_a_decode_step_by_hand() -> None:
-    """3 sequences of 5 keys: 3 · (2 · 1000 + 2 · 100 + 2 · 20 · 2 · 5) operations; 2 B · (1000 + 100 + 3 · 10) of
-    weights, 80 B a key, of which 3 · 5 are read and 3 written.
+    """The 3 sequences of 5 keys take 3 · (2 · 1000 + 2 · 100 + 2 · 20 · 2 · 5) operations; 2 B · (1000 + 100 + 3 · 10)
+    of weights; 80 B a key, of which 3 · 5 are read and 3 written.
     """
     step = small().decode(3, 5)
     assert step.work.flops == 3 * (2000 + 200 + 400) == 7800
@@ -40,7 +40,7 @@ def test_a_decode_step_by_hand() -> None:
 
 
 def test_a_prefill_step_by_hand() -> None:
-    """2 prompts of 4 tokens: each sees 1 + 2 + 3 + 4 keys; only the last token of each is projected."""
+    """Each of 2 prompts of 4 tokens sees 1 + 2 + 3 + 4 keys; only the last token of each is projected."""
     step = small().prefill(2, 4)
     assert step.work.flops == 8 * 2000 + 2 * 200 + 2 * (2 * 20 * 2 * 10)
     assert bytes_moved(step.work) == 2 * (1000 + 100 + 80) + 80 * (8 + 8)
@@ -54,7 +54,7 @@ def test_where_lesson_5_crosses_the_ridge(context: int, batch: int) -> None:
 
 
 def test_long_contexts_never_cross() -> None:
-    """At 900 keys a sequence brings 1,846,272 bytes and 13,521,408 operations: 7.3 a byte, below the ridge of 9.0."""
+    """A sequence of 900 keys brings 1,846,272 bytes and 13,521,408 operations: 7.3 a byte, below the ridge of 9.0."""
     found = bundled().crossing(900)
     assert (found.batch, found.exact) == (None, None)
     assert found.limit.value == pytest.approx(13_521_408 / 1_846_272)
@@ -65,8 +65,9 @@ def test_long_contexts_never_cross() -> None:
 
 @pytest.mark.parametrize("context", [1, 20, 200])
 def test_with_experts_what_is_called_a_bound_is_one(context: int) -> None:
-    """8,100 of 9,100 layer parameters are the 27 experts of 30 that a token does not choose, 300 each. The bound reads
-    1,000 whatever the batch; even choices read more."""
+    """The 27 experts of 30 that a token does not choose are 8,100 of 9,100 layer parameters, 300 each. The bound reads
+    1,000 for any batch; even choices read more.
+    """
     times = small(num_params=9_100 + 100, num_active_params=1_000 + 100, num_experts=30, num_experts_per_tok=3)
     found = times.crossing(context)
     steps = [times.decode(batch, context) for batch in range(1, 400)]

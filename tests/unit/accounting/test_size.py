@@ -1,4 +1,4 @@
-"""Sizes under a load: figures that are known from elsewhere, and what a GPU holds, worked out by hand."""
+"""Sizes under a load: published figures, and the capacity of a GPU, by hand."""
 
 import math
 from typing import Any
@@ -55,7 +55,7 @@ def test_first_generation_qwen_is_eight_times_qwen2() -> None:
 
 
 def test_opt_66b_moves_97_gbit_a_second_at_ten_requests() -> None:
-    """512 tokens of 2.25 MiB; DistServe (arXiv 2401.09670) gives 1.13 GB and 90 Gbit/s for it."""
+    """A request has 512 tokens of 2.25 MiB; DistServe (arXiv 2401.09670) gives 1.13 GB and 90 Gbit/s for it."""
     found = answer_of(model="opt-66b", context=512, arrivals=10)
     moved = by_id(found["moved"])
     assert moved["kv_moved"] == 1_207_959_552
@@ -87,8 +87,9 @@ def test_a_latent_vector_is_not_its_heads() -> None:
 
 
 def test_weights_of_four_bits_are_more_than_a_quarter() -> None:
-    """Llama 3.1 8B: 2 · 128,256 · 4,096 of its weights, embedding and output, stay in 16 bits; 128 others have
-    a scale of 16 bits together. 5.70 GB, where a quarter of 16.06 would be 4.02."""
+    """Llama 3.1 8B has an embedding and output of 2 · 128,256 · 4,096 weights in 16 bits; of the others, 128 share a
+    scale of 16 bits: 5.70 GB, where a quarter of 16.06 would be 4.02.
+    """
     found = answer_of(model="llama-3.1-8b", dtype="int4")
     kept = 2 * 128_256 * 4096
     assert by_id(found["sizes"])["weights"] == math.ceil((8_030_261_248 - kept) * (64 + 2) / 128 + 2 * kept)
@@ -123,8 +124,9 @@ def test_values_of_another_width() -> None:
 
 
 def test_a_window_keeps_the_newest_tokens_and_a_state_does_not_grow() -> None:
-    """Two layers of 2 · 8 bytes a token see all, three the newest 5; one has a state of 7 bytes; one keeps 4 tokens of
-    an encoder."""
+    """Two layers of 2 · 8 bytes a token see all tokens, three the newest 5; one has a state of 7 bytes, and one caches
+    4 tokens of an encoder.
+    """
     shapes = (
         KvShape(2, 1, 8, 8), KvShape(3, 1, 8, 8, window=5), KvShape(1, state=7), KvShape(1, 1, 8, 8, role="cross"),
     )  # fmt: skip
@@ -155,7 +157,9 @@ def model(**more: Any) -> Architecture:
 
 
 def test_what_a_gpu_holds() -> None:
-    """1,000 bytes, 900 of them used, 100 weights, 100 reserved: 700 for blocks of 4 tokens of 2 bytes: 87."""
+    """A GPU of 1,000 bytes, 900 of them used, has 700 left after 100 for weights and 100 reserved: 87 blocks of 4
+    tokens of 2 bytes.
+    """
     load = Load(context=17, max_model_len=50, shared_prefix=9, block_size=4, reserve_bytes=100)
     cost = Cost(model(), Stored(weights=WeightStore(each=1), element=1), load)
     assert by_id(cost.on(1000)) == {
@@ -166,7 +170,7 @@ def test_what_a_gpu_holds() -> None:
 
 
 def test_the_sum_is_the_sum_of_its_terms_and_the_room_is_what_they_leave() -> None:
-    """h = 3, f = 5, V = 7 and 11 tokens: 11 · (6 + 15) · 2 bytes at the MLP, more than 11 · 3 · 2 + 2 · 7 · 6."""
+    """For h = 3, f = 5, V = 7 and 11 tokens, the MLP's 11 · (6 + 15) · 2 bytes are more than 11 · 3 · 2 + 2 · 7 · 6."""
     widths = {"hidden_size": 3, "intermediate_size": 5, "vocab_size": 7}
     load = Load(batch=2, context=10, max_num_batched_tokens=11, reserve_bytes=100)
     cost = Cost(model(**widths), Stored(weights=WeightStore(each=1), element=1), load)
@@ -179,7 +183,7 @@ def test_the_sum_is_the_sum_of_its_terms_and_the_room_is_what_they_leave() -> No
 
 
 def test_what_a_card_has_is_what_its_driver_reports_and_not_its_name() -> None:
-    """80 GB are 80 GiB on an A100 and less on an H100; a T4 of 16 GB has 15 GiB, for ECC has the rest."""
+    """The 80 GB of an A100 are 80 GiB, those of an H100 less; a T4 of 16 GB has 15 GiB, since ECC takes the rest."""
     cards = {gpu.id: gpu for gpu in gpu_presets()}
     assert cards["a100-80gb"].memory_bytes == 80 * 10**9 < 80 * GIB == cards["a100-80gb"].room_bytes
     assert 80 * 10**9 < cards["h100-80gb"].room_bytes == 81_559 * 2**20 < 80 * GIB

@@ -1,4 +1,4 @@
-"""Where the figures of models, GPUs and links stand: of those that are shipped each has one source."""
+"""Sources of the figures of models, GPUs and links: each shipped figure has one."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ COUNTED = {"kept_params"}  # from the figures: parameters that are not in the pu
 
 
 def test_every_figure_has_one_source() -> None:
-    """The loader refuses figures without one. A source has a day where it has a date; what was checked says against
-    what, and what was compared with others only says that it was not the vendor's own sheet.
+    """The loader refuses figures without one. A source has a day if it has a date; a check states against what, and a
+    comparison only that it was not the vendor's own sheet.
     """
     for preset in SHIPPED:
         assert {name for fact in preset.source_facts({}) for name in fact.figures} == set(preset.figures)

@@ -1,4 +1,4 @@
-"""Room has one answer: placements and simulations fit the same tokens as the page's sizes."""
+"""Token capacity is the same for placements, simulations and the page's sizes."""
 
 from app.scale.size import answer
 from engine.accounting.layer_times import layer_file

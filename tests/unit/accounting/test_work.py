@@ -57,7 +57,9 @@ def test_windows_bound_attention_layer_by_layer() -> None:
 
 
 def test_layers_of_two_shapes_cost_what_each_costs() -> None:
-    """As Gemma 4: layers with a window are narrow, the others wide. Without weights the work is attention alone."""
+    """Layers with a window are narrow and the others wide, as in Gemma 4. Without weights the work is attention
+    alone.
+    """
     shapes, windows = [(2, 8, 8), (1, 32, 16), (2, 8, 8)], [3, None, 3]
     batch = [entry(9, 1), entry(4, 6)]
 
@@ -78,8 +80,9 @@ def test_experts_that_are_not_chosen_cost_no_flops() -> None:
 
 
 def test_what_all_tokens_use_is_read_once_and_of_experts_those_that_are_chosen() -> None:
-    """700 parameters are those of the 7 of 9 experts that a token does not use: 100 each. Of a token's 300 its two have
-    200, and 100 are everybody's. Two tokens choose 9 (1 − (7/9)²) = 3.56 experts on average, and at least 2."""
+    """A token does not use 700 parameters, those of 7 of 9 experts: 100 each. Of its 300, its two experts have 200, and
+    100 are shared. Two tokens choose 9 (1 − (7/9)²) = 3.56 experts on average, and at least 2.
+    """
     given = {"vocab_size": 10, "num_params": 1160, "num_active_params": 460}
     moe = facts(2, 8, 2, kv_heads=1, num_experts=9, num_experts_per_tok=2, **given)
     assert expert_params(moe) == 100

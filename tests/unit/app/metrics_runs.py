@@ -15,7 +15,7 @@ from tests.unit.engine.runs import log_of, run
 
 @cache
 def recorded(name: str) -> tuple[Header, list[StepRecord]]:
-    """The run, on a clock that only goes while the engine works: what the figures call seconds."""
+    """Return the run's log, with a clock that only advances while the engine works."""
     with run(name) as engine:
         log = log_of(engine)
         records = [log.record(i) for i in range(len(log))]

@@ -1,4 +1,4 @@
-"""`kvtheater beside`, where there is no vLLM: what it reads, what it refuses, what it says of two logs."""
+"""`kvtheater beside` without vLLM: input files, refusals, and the comparison of two logs."""
 
 import sys
 from pathlib import Path

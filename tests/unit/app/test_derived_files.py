@@ -1,4 +1,4 @@
-"""A server's derived files: how many it holds, and which are deleted when a run ends."""
+"""Derived files of a server: their limit, and which are deleted when a run ends."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ def log_indexes(tmp_path: Path) -> Iterator[LogIndexes]:
 
 
 def growing(path: Path) -> OpenLog:
-    """Return a live run, as far as it is."""
+    """Return a live run with its current records."""
     with TraceReader(path) as log:
         writer = TraceWriter(log.header)
         for index in range(len(log)):
@@ -68,7 +68,7 @@ def test_those_unused_for_longest_are_read_again_when_they_are_asked_for(
 
 @pytest.mark.slow
 def test_one_that_is_begun_again_keeps_its_files(log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first process ended, although awaited: the second one's files are not the first one's."""
+    """The first process ends although it was awaited, and does not delete the second one's files."""
     monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)
     run = growing(FILES[0])
     with pytest.raises(AppError, match="for the first time"):
@@ -103,7 +103,7 @@ def test_what_turns_out_to_be_damaged_while_a_run_goes_on_is_made_anew(log_index
 
 
 @pytest.mark.slow
-def test_where_nobody_asks_any_more_it_ends_and_is_made_anew_for_who_asks(
+def test_an_unused_build_ends_and_restarts_on_the_next_request(
     log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)

@@ -1,4 +1,4 @@
-"""Endpoints called as the plain functions that they are: no server, no socket, no application."""
+"""Endpoints called as plain functions: no server, no socket, no application."""
 
 import json
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ def request_of(path: str, **more: Any) -> Request:
 
 
 class Run:
-    """A run of three records and no captures."""
+    """Run of three records without captures."""
 
     epoch = 2
 

@@ -48,7 +48,7 @@ def test_one_that_asks_again_at_once_does_not_starve_another():
     assert handed and all(a != b for a, b in handed)
 
 
-def test_who_waited_too_long_has_no_turn_and_stands_in_nobodys_way():
+def test_a_thread_that_waited_too_long_gets_no_turn_and_blocks_no_other():
     turns = EngineLock()
     with turns:
         assert not turns.take(0.01)
@@ -98,7 +98,7 @@ def test_a_step_waits_for_one_lab_at_most_however_many_there_are():
 
 
 def test_labs_leave_others_their_share_of_the_time(monkeypatch: pytest.MonkeyPatch):
-    """Beside one that computes without a pause they have a sixth of the time; alone they have all of it."""
+    """Labs get a sixth of the time beside a run that computes without a pause, and all of it alone."""
     now, rng, spent = [100.0], random.Random(3), 0.0
 
     def pass_time(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""A type may be first decoded on many threads at once: several viewers' requests arrive together."""
+"""A type may be decoded for the first time on many threads at once, when several viewers' requests arrive together."""
 
 import subprocess
 import sys
@@ -54,8 +54,8 @@ assert len(found) == 16
 @pytest.mark.slow
 @pytest.mark.parametrize("types", [RECORDS, BODIES], ids=["records", "bodies"])
 def test_many_threads_may_be_the_first_to_read_a_type(types: str) -> None:
-    """msgspec 0.22 ends the process with a segmentation fault when two threads meet a type at once. Ten clients that
-    began at once ended a server: each was the first to send a body.
+    """msgspec 0.22 crashes with a segmentation fault when two threads first use a type at once. Ten concurrent clients
+    ended a server: each was the first to send a body.
     """
     for _ in range(3):  # a race: it is lost in about two runs of three
         done = subprocess.run([sys.executable, "-c", types + AT_ONCE], cwd=ROOT, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Modules in one: what each exports and imports is the same as before, and what cannot be so is refused."""
+"""Bundled modules: exports and imports are unchanged, and modules that cannot be bundled are refused."""
 
 import json
 import subprocess

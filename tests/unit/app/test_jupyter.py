@@ -1,4 +1,4 @@
-"""The button in JupyterLab, without Jupyter: what its proxy is told, and that a server takes it."""
+"""Button in JupyterLab, without Jupyter: the proxy's settings, and a server that accepts them."""
 
 import tomllib
 from argparse import Namespace

@@ -1,4 +1,4 @@
-"""How many labs there may be, from memory and from a step's time."""
+"""Limit of concurrent labs, from memory and from a step's time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The server's engine adds captures that can be chosen, left out, or ended for good."""
+"""Captures of the server's engine can be chosen, left out, or ended for good."""
 
 from collections.abc import Iterator
 from typing import Any

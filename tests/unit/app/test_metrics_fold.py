@@ -1,4 +1,4 @@
-"""Metrics of a run equal those computed from its log in another way: by figures, by reducer, by hand."""
+"""Metrics of a run equal those computed from its log independently: by figures, by reducer, by hand."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -42,7 +42,7 @@ def value(tally: Tally, counter: Metric, *labels: str) -> float:
 
 
 def assert_observed(tally: Tally, metric: Metric, values: Sequence[float]) -> None:
-    """These values and no others, each in the bucket with the smallest bound that is not below it."""
+    """Check that these values and no others were observed, each in the bucket with the smallest bound not below it."""
     histogram = tally.histograms[metric.name]
     assert histogram.count == len(values), metric.name
     assert histogram.sum == pytest.approx(sum(values)), metric.name
@@ -98,7 +98,7 @@ def test_counts_are_those_of_the_figures(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_prompts_count_once_each_when_their_first_token_is_there(name: str) -> None:
-    """However often they are computed again, and however many samples are made of them."""
+    """A prompt counts once even if it is recomputed or has several samples."""
     header, records = recorded(name)
     tally, _, _ = folded(header, records)
     begun = {op.seq_id for op in ops_in(records, Submit)}
@@ -161,7 +161,7 @@ def test_tokens_are_timed_from_one_to_the_next(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_who_runs_and_waits_is_what_the_reducer_has_after_each_record(name: str) -> None:
+def test_running_and_waiting_counts_equal_the_reducers_after_each_record(name: str) -> None:
     header, records = recorded(name)
     state, fold = initial_state(header), Fold(header, Tally(header.model.max_position))
     for record in records:
@@ -174,7 +174,7 @@ def test_who_runs_and_waits_is_what_the_reducer_has_after_each_record(name: str)
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_blocks_live_as_long_as_the_log_says(name: str) -> None:
-    """On a clock of one second a step the seconds are the steps of the evictions."""
+    """Lifetimes in seconds equal the steps of the evictions, with a clock of one second a step."""
     header, records = recorded(name)
     clock = [retimed(record, float(record.step - (record.kind == "step"))) for record in records]
     tally, _, _ = folded(header, clock)
@@ -185,7 +185,7 @@ def test_blocks_live_as_long_as_the_log_says(name: str) -> None:
 
 
 def test_the_scenarios_have_what_is_counted() -> None:
-    """Else the comparisons above would say nothing."""
+    """The comparisons above would otherwise prove nothing."""
     kinds: Counter[str] = Counter()
     reuse = 0
     for name in SCENARIOS:
@@ -215,7 +215,7 @@ def test_reasons_are_those_of_the_log(name: str) -> None:
 
 
 def test_a_request_of_two_samples_is_one_request_with_two_sequences() -> None:
-    """The samples of `_drive` and its beams: n of each, and the longest output of each request."""
+    """The samples and beams of `_drive` count n each, and the longest output of each request."""
     header, records = recorded("roomy")
     tally, _, ended = folded(header, records)
     submits = ops_in(records, Submit)
@@ -232,7 +232,9 @@ def test_a_request_of_two_samples_is_one_request_with_two_sequences() -> None:
 
 
 def test_time_in_a_clients_lane_is_part_of_ttft_and_e2e_but_not_of_the_queue() -> None:
-    """0.25 s among its client's requests; submitted at 1.0, the step from 1.5 to 2.0 samples its only token."""
+    """The request waits 0.25 s in its client's queue and is submitted at 1.0; the step from 1.5 to 2.0 samples its only
+    token.
+    """
     header, records = recorded("roomy")
     submit = next(record for record in records if ops_of(record, Submit))
     op = structs.replace(ops_of(submit, Submit)[0], waited=0.25, max_tokens=1)
@@ -252,7 +254,7 @@ def test_time_in_a_clients_lane_is_part_of_ttft_and_e2e_but_not_of_the_queue() -
 
 
 def test_a_step_that_fails_ends_its_requests_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two requests run when the device fails; the engine ends them, without a request of theirs."""
+    """Two requests run when the device fails; the engine aborts them by itself."""
     with Engine(tiny_llama(), CONFIGS["roomy"]) as engine:
         for prompt in ([5, 6, 7], [8, 9]):
             engine.add_request(prompt, GREEDY)

@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 def recorded(config: EngineConfig, tiers: Tiers, path: Path) -> tuple[Header, list[StepRecord]]:
-    """The prompts one after the other; the file keeps what it promises."""
+    """Record the prompts, one after the other; the file has what the metrics must show."""
     connector = OffloadingConnector(tiers, tiny_llama(), config)
     with Engine(tiny_llama(), config, log_path=path, connector=connector) as engine:
         for prompt in PROMPTS:
@@ -53,7 +53,7 @@ def of(kind: type[T], records: list[StepRecord]) -> list[T]:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_queries_are_what_the_pool_had_not_and_hits_what_was_loaded(name: str, tmp_path: Path) -> None:
-    """First the store is empty; the second engine finds the five shared blocks. A prompt of two tokens has no
+    """The store is empty at first; the second engine finds the five shared blocks. A prompt of two tokens has no
     lookup.
     """
     config, disk = SETTINGS[name], DiskSetting(tmp_path / "blocks", 1 << 22)

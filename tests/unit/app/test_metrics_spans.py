@@ -1,4 +1,4 @@
-"""Spans of a request are its times: made by the real tracer, stored in memory."""
+"""Spans of a request have its times: created by the real tracer, stored in memory."""
 
 import time
 
@@ -18,7 +18,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 class Kept:
-    """Spans, and what came out of them."""
+    """Spans, and the requests that they were made from."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -36,7 +36,7 @@ class Kept:
         return root
 
     def seconds(self) -> dict[str, tuple[float, float]]:
-        """When each began and ended, since the request arrived."""
+        """Return the start and end of each span, in seconds since the request arrived."""
         assert self.root.start_time is not None
         return {
             span.name: ((span.start_time or 0) / 1e9 - began, (span.end_time or 0) / 1e9 - began)
@@ -51,7 +51,9 @@ def kept() -> Kept:
 
 
 def request(**fields: object) -> RequestRow:
-    """Arrived at 10, queued at 10.25, scheduled at 10.5, first token at 11, last at 13."""
+    """Return a request that arrived at 10, was queued at 10.25, scheduled at 10.5, with first token at 11 and last at
+    13.
+    """
     found = RequestRow(
         request_id="cmpl-1", model_name="bundled", arrival=10.0, queued=10.25, num_prompt_tokens=7, max_tokens=16,
         sampling={"n": 2, "temperature": 0.5, "top_p": 1.0, "stop": ["x"]}, scheduled=10.5, first_token=11.0,
@@ -142,7 +144,9 @@ def test_preemptions_are_events_at_their_time(kept: Kept) -> None:
 
 
 def test_a_callers_trace_goes_on(kept: Kept) -> None:
-    """Spans use the trace of the named request; remembered traces are bounded, and dropped with the request."""
+    """Spans belong to the trace in the request's header; remembered traces are bounded, and dropped with the
+    request.
+    """
     kept.spans.expect("cmpl-1", {"traceparent": PARENT})
     kept.spans.expect("cmpl-2", {})
     kept.spans.take(request(), record(13.0))
@@ -156,7 +160,9 @@ def test_a_callers_trace_goes_on(kept: Kept) -> None:
 
 @pytest.mark.parametrize("name", ["preempting", "swapping"])
 def test_a_run_gives_a_tree_for_each_request(kept: Kept, name: str) -> None:
-    """Each child lies within its parent; preemptions are as many as the log has; tokens add up to what was sampled."""
+    """Each child is within its parent; the number of preemptions is the log's; token counts add up to the
+    sampled ones.
+    """
     header, records = recorded(name)
     _, _, ended = folded(header, records)
     for one in ended:

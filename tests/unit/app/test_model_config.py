@@ -1,4 +1,4 @@
-"""Settings of single models: what a file may say, and what a run keeps of them that moves to another model."""
+"""Settings of single models: valid files, and the settings that a run keeps when it moves to another model."""
 
 import argparse
 from pathlib import Path

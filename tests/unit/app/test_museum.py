@@ -1,4 +1,4 @@
-"""Every exhibit shows what it says, on the model that the page shows it with."""
+"""Every exhibit shows its fault on the model that the page uses for it."""
 
 from typing import Any, get_args
 
@@ -66,7 +66,7 @@ def test_every_fault_is_on_show_once() -> None:
 @pytest.mark.parametrize("language", languages())
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.id)
 def test_the_exhibit_breaks_and_its_healthy_twin_does_not(model: LoadedModel, exhibit: Exhibit, language: str) -> None:
-    """The healthy one does what the fault spoils; a stale hash lets the third request hit what is not there."""
+    """The healthy run is right where the fault does damage; a stale hash lets the third request hit absent content."""
     healthy, faulty = run(model, exhibit, None, language), run(model, exhibit, exhibit.id, language)
     assert not any(record.integrity for record in healthy)
     assert tokens(healthy) != tokens(faulty)

@@ -36,7 +36,7 @@ def test_what_would_be_made_up_is_refused_in_a_sentence(
     name, *rest = [part.replace("OUT", str(tmp_path / "out")) for part in command]
     assert main(["trace", name, LOG, *rest]) == 2
     output = capsys.readouterr().err
-    assert "does not say its requests, tokens, steps" in output and output.count("\n") == 1
+    assert "reports no requests, tokens, steps" in output and output.count("\n") == 1
 
 
 def test_two_of_them_are_compared_by_what_they_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,7 +48,7 @@ def test_two_of_them_are_compared_by_what_they_said(capsys: pytest.CaptureFixtur
 
 
 def test_the_page_exports_no_tables_of_it() -> None:
-    with pytest.raises(ExportError, match="does not say its requests"):
+    with pytest.raises(ExportError, match="reports no requests"):
         export(Path(LOG), "csv")
 
 

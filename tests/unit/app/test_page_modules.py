@@ -1,4 +1,4 @@
-"""A server's modules: one bundle for most visits, rebuilt when a module of it changes."""
+"""Modules of a server: one bundle for most visits, rebuilt when one of its modules changes."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def mark(modules: PageModules, name: str) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """A new version, also where the clock of files is coarse."""
+    """Write a new version, with a new time even if the file system's clock is coarse."""
     before = path.stat().st_mtime_ns if path.exists() else 0
     path.write_text(text, encoding="utf-8")
     os.utime(path, ns=(before + 10**9, before + 10**9))
@@ -67,7 +67,7 @@ def test_each_module_is_there_once_by_whatever_name_it_is_asked_for(folder: Path
     assert json.loads(output) == [["workspace", "main", "other"], True, 7, 7]
 
 
-def test_who_has_a_version_hears_of_a_new_one(folder: Path) -> None:
+def test_a_change_gives_a_new_version(folder: Path) -> None:
     modules = PageModules(folder)
     before = {name: mark(modules, name) for name in (*FILES, JOINED)}
     assert before == {name: mark(PageModules(folder), name) for name in before}
@@ -82,7 +82,7 @@ def test_who_has_a_version_hears_of_a_new_one(folder: Path) -> None:
 
 
 def test_what_cannot_be_in_one_file_comes_one_by_one_until_it_can(folder: Path) -> None:
-    """Two modules that need each other, an export that changes: a browser takes both."""
+    """An import cycle or a changing export prevents the bundle: a browser accepts both."""
     modules = PageModules(folder)
     assert modules.ahead(ENTRY) == [JOINED]
     for wrong in ('import "../page/workspace.js";\nexport const log = [];\n', "export let log = [];\n"):

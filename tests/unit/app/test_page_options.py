@@ -1,4 +1,4 @@
-"""The page's defaults of a new run are its own small layout, unless the server or the model needs another."""
+"""The page's defaults of a new run are its own small layout, unless the server or the model requires another."""
 
 from typing import Any
 

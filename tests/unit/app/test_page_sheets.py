@@ -1,4 +1,4 @@
-"""A page's style sheets in a file or two: all of them, in their order, rebuilt when one changes."""
+"""Style sheets of a page in one or two files: all sheets, in order, rebuilt when one changes."""
 
 import gzip
 import os
@@ -45,8 +45,8 @@ def test_sheets_stand_in_the_order_of_the_page_and_lazy_ones_apart(folder: Path)
     assert sheets.find("css/tokens.css") is None and sheets.find("other.css") is None
 
 
-def test_who_has_a_version_hears_of_a_new_one(folder: Path) -> None:
-    """A sheet that changes, one that comes, one that goes."""
+def test_a_change_gives_a_new_version(folder: Path) -> None:
+    """The version changes when a sheet is changed, added or removed."""
     sheets = PageSheets(folder)
     marks = [sent(sheets, FIRST)[0]]
     over = sent(sheets, OVER)
@@ -66,7 +66,7 @@ def test_who_has_a_version_hears_of_a_new_one(folder: Path) -> None:
 
 
 def test_every_sheet_is_in_a_file_of_a_page() -> None:
-    """Whatever lies in static/css, but that of the page which is a form and nothing else."""
+    """All sheets in static/css are included, except that of the join page."""
     files = [name for page in FILES for name in FILES[page]]
     known = {part for name in files for part in SHEETS.parts(name)}
     there = {path.relative_to(static_dir()).as_posix() for path in (static_dir() / "css").glob("*.css")}
@@ -80,7 +80,7 @@ def test_every_sheet_is_in_a_file_of_a_page() -> None:
 
 @pytest.mark.parametrize(("page", "charts"), [("index", FIRST), ("bench", "bench.css"), ("scale", "scale.css")])
 def test_the_link_with_the_charts_sheet_is_marked(page: str, charts: str) -> None:
-    """Else Plotly would write rules of its own, which the policy forbids."""
+    """Plotly would otherwise add its own rules, which the policy forbids."""
     assert [link.name for link in SHEETS.links(page) if link.has_charts] == [charts]
     assert [link.name for link in SHEETS.one_by_one() if link.has_charts] == ["css/charts.css"]
 

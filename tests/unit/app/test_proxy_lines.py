@@ -1,4 +1,4 @@
-"""Lines that a proxy writes: no key, in private no text, and the usage that the answer reported."""
+"""Lines written by a proxy: no key, no text if private, and the usage reported in the answer."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Each event of the socket names its right in the table that registers it, and the handlers ask for none."""
+"""Each socket event names its right in the table that registers it, and handlers check none themselves."""
 
 import inspect
 import re

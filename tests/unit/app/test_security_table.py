@@ -1,4 +1,4 @@
-"""SECURITY.md bounds each thing that a client can send, and its numbers are the code's."""
+"""SECURITY.md has bounds for everything that a client can send, with the code's numbers."""
 
 import importlib
 import pkgutil
@@ -71,7 +71,7 @@ BOUNDS = {
 
 
 def routes() -> set[str]:
-    """Every address of the server, as `METHOD rule`, by the tables of its modules."""
+    """Return every address of the server, as `METHOD rule`, from the tables of its modules."""
     found = set()
     for module in pkgutil.walk_packages(app.__path__, "app."):
         if module.name == "app.__main__":
@@ -94,7 +94,7 @@ def test_every_route_that_takes_a_body_has_a_row() -> None:
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_a_number_of_the_table_is_the_codes(name: str) -> None:
-    """Written as `5,000<!-- frames -->`: the number, and the name of its constant in a comment."""
+    """A number is written as `5,000<!-- frames -->`, with the name of its constant in a comment."""
     figures = re.findall(rf"([\d,.]+)<!-- {name} -->", TABLE)
     assert figures and {float(number.replace(",", "")) for number in figures} == {float(BOUNDS[name])}
 

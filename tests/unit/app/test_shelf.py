@@ -1,4 +1,4 @@
-"""Files that were named on the command line: each has an id of its own, in the order in which they were named."""
+"""Files named on the command line: unique ids, in the order of the command line."""
 
 import shutil
 from pathlib import Path

@@ -14,7 +14,7 @@ SAMPLES = static_dir() / "recordings" / "samples.kvtrace"  # one request with se
 
 
 def with_header(path: Path, change: dict[str, int]) -> Path:
-    """The beginning of a recording under other settings; `path` is written."""
+    """Return the beginning of a recording under other settings, written to `path`."""
     with TraceReader(PREEMPTION) as reader:
         header: Header = replace(reader.header, engine={**reader.header.engine, **change})
         with TraceWriter(header, path) as log:

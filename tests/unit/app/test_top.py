@@ -1,4 +1,4 @@
-"""`kvtheater top`: a server's numbers in a terminal; what it has not said is unknown, never 0."""
+"""`kvtheater top`: a server's metrics in a terminal; unreported values are unknown, never 0."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ SERVER = "vllm:num_requests_running"
 
 
 def tables(frame: Any) -> dict[str, list[dict[str, str]]]:
-    """Rows by the name of their second column, each by column."""
+    """Return rows by the name in their second column, each by column."""
     found = {}
     for table in (one for one in frame.renderables if isinstance(one, Table)):
         names = [str(column.header) for column in table.columns]

@@ -1,4 +1,4 @@
-"""The words of all rooms in one table."""
+"""Words of all folders in one table."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from engine.trace.messages import Voice
 
 @pytest.fixture
 def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in place of `static`, with the glossary that a language must have."""
+    """Make a folder in place of `static`, with the glossary that a language must have."""
     monkeypatch.setattr(words, "static_dir", lambda: tmp_path)
     put(tmp_path, "i18n", {"sentence.a": ["One, ", "two."]})
     put(tmp_path, "bench", {"bench.a": "only there"})
@@ -59,7 +59,7 @@ def test_no_room_has_a_key_of_another(language: str) -> None:
 
 @pytest.mark.parametrize("language", words.languages())
 def test_the_page_has_a_sentence_for_every_way_in_which_a_run_ends(language: str) -> None:
-    """A deleted recording has its own, and one that has grown is closed while it has no viewers."""
+    """A deleted recording has its own, and a recording that has grown is closed while it has no viewers."""
     texts = words.words_of(language)["texts"]
     assert not [cause for cause in set(get_args(Cause)) - {"deleted", "grown"} if f"closed.{cause}" not in texts]
 
@@ -85,7 +85,7 @@ def test_what_tells_operations_at_length_is_lazy_and_stands_in_a_page_in_one_fil
 def test_a_language_with_one_file_is_english_where_it_lacks_a_text(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Key by key, in each request of words and in those that say a scene, a question, an option or an operation."""
+    """The fallback is per key, in all requests for words, scenes, questions, options and operations."""
     shipped = static_dir() / "js"
     for path in [*shipped.rglob("*.en.json"), *shipped.rglob("*.zh.json")]:
         target = tmp_path / "js" / path.relative_to(shipped)

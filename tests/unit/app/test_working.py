@@ -1,4 +1,4 @@
-"""The line of a terminal that counts seconds."""
+"""Line of a terminal that counts seconds."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ COUNT = rb"(?:\r\x1b\[Kkvtheater: reading \(\d+ s\))+"
 
 
 class Terminal:
-    """Standard output and error of a test: what they are told, once it has ended."""
+    """Output of a test on standard output and error, once it has ended."""
 
     told = b""
 

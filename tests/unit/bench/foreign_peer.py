@@ -1,4 +1,4 @@
-"""A peer's program that says the last token of each prompt again and again."""
+"""Program of a peer that repeats the last token of each prompt."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A scenario that runs in a second, and records made by hand, for several tests."""
+"""Scenario that runs in a second, and records made by hand, for several tests."""
 
 from typing import Any
 
@@ -31,12 +31,12 @@ SMALL: dict[str, Any] = {
 
 
 def scenario(**changes: Any) -> Scenario:
-    """The small scenario with other settings at its top level."""
+    """Return the small scenario with other settings at its top level."""
     return msgspec.convert({**SMALL, **changes}, Scenario)
 
 
 def record(samples: dict[str, dict[str, list[float]]], **changes: Any) -> Record:
-    """A record of one point (1 request) with these samples: variant -> metric -> one a round."""
+    """Return a record of one point (1 request) with these samples: variant -> metric -> one per round."""
     given = scenario(axis={**SMALL["axis"], "values": [1]})
     baselines = {"none": samples["none"]}
     points = [

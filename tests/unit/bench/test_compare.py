@@ -1,4 +1,4 @@
-"""The regression guard: ratios and counts past a threshold end with a status that is not zero."""
+"""Regression guard: ratios and counts beyond a threshold give a nonzero exit status."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ ROUNDS = [1.0, 1.01, 0.99, 1.0, 1.02]
 
 
 def measured(seconds: float, tokens: float = 100.0, rounds: list[float] = ROUNDS) -> Record:
-    """The baseline takes 4 s; the variant `seconds`, spread like the rounds."""
+    """Return a record in which the baseline takes 4 s and the variant `seconds`, with the rounds' spread."""
     return record(
         {
             "none": {"seconds": [4.0] * 5, "computed_tokens": [500.0] * 5},
@@ -30,7 +30,7 @@ def test_worse_is_told_by_direction() -> None:
 
 
 def test_a_slower_machine_is_no_regression() -> None:
-    """All seconds doubled: the ratios are the same."""
+    """All seconds are doubled, so the ratios are the same."""
     slower = record(
         {
             "none": {"seconds": [8.0] * 5, "computed_tokens": [500.0] * 5},
@@ -41,7 +41,7 @@ def test_a_slower_machine_is_no_regression() -> None:
 
 
 def test_a_ratio_past_the_threshold_is() -> None:
-    """0.25 -> 0.3 is a fifth worse; 0.25 -> 0.26 is within a tenth."""
+    """A change from 0.25 to 0.3 is a fifth worse; 0.25 to 0.26 is within a tenth."""
     (worse,) = [d for d in compare(measured(1.0), measured(1.2)) if d.worse]
     assert (worse.metric, worse.variant, worse.against) == ("seconds", "paged", "none")
     assert worse.change == pytest.approx(0.2)

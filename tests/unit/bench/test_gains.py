@@ -1,4 +1,4 @@
-"""A ratio as people say it."""
+"""Ratios in plain language."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from engine.bench.metrics import METRICS
 
 
 def verdict_of(metric: str, ratio: float, *interval: float) -> tuple[str, str, bool | None]:
-    """English, Chinese, and whether it is good."""
+    """Return English text, Chinese text, and whether the ratio is good."""
     found = gain(metric, METRICS[metric].unit, METRICS[metric].better, ratio, *interval)
     return found.text("en"), found.text("zh"), found.good
 

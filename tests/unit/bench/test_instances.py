@@ -1,4 +1,4 @@
-"""Workloads on several instances: the same tokens as one engine gives, and what is said of each instance."""
+"""Workloads on several instances: the tokens of one engine, and figures of each instance."""
 
 import dataclasses
 
@@ -80,8 +80,8 @@ def test_requests_that_arrive_by_the_clock_count_from_their_arrival(model: Loade
     assert all(r.tokens[0] >= ask.at for r, ask in zip(found.requests, asks, strict=True))
 
 
-def test_who_would_come_too_late_is_refused_and_counts_as_missed(model: LoadedModel) -> None:
-    """Under an objective that nothing meets, those that come while both instances have something to do are refused."""
+def test_a_request_that_would_be_late_is_refused_and_counts_as_missed(model: LoadedModel) -> None:
+    """Requests that arrive while both instances are busy are refused under an objective that nothing meets."""
     asks = [dataclasses.replace(ask, at=0.0, output_tokens=100) for ask in requests_of(WORKLOADS["at once"], 600, 0)]
     cluster = local_cluster(model, replace(CONFIG, mixed=2, ttft_slo=1e-6))
     try:
@@ -95,7 +95,7 @@ def test_who_would_come_too_late_is_refused_and_counts_as_missed(model: LoadedMo
 
 
 def test_a_run_does_not_find_what_the_run_before_has_left(model: LoadedModel) -> None:
-    """The second and third runs of one cluster hit as often as the first: within themselves."""
+    """The second and third runs of one cluster hit as often as the first: only within themselves."""
     asks = requests_of(WORKLOADS["in turns"], 600, 0)
     cluster = local_cluster(model, replace(CONFIG, **SHAPES["two"]))
     try:
@@ -170,7 +170,7 @@ def test_what_instances_cannot_be_measured_with_is_refused() -> None:
 
 @pytest.mark.slow
 def test_a_layout_is_started_once_and_ended_after_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two points and two rounds of two layouts; one engine beside them has the same tokens."""
+    """Two layouts run two points in two rounds, and one engine beside them has the same tokens."""
     events: list[str] = []
 
     def start(model: LoadedModel, config: EngineConfig) -> Cluster:
@@ -207,7 +207,7 @@ def test_a_layout_is_started_once_and_ended_after_all(monkeypatch: pytest.Monkey
 
 
 def test_a_turn_comes_when_the_answer_before_it_has_ended(model: LoadedModel) -> None:
-    """The pause between counts from that answer, on one engine and on several."""
+    """The pause begins with the end of the previous answer, on one engine and on several."""
     asks = [
         Ask([300, 301], 3, 1),
         Ask([302], 2, 2, after=0, think=0.05),

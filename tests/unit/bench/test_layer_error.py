@@ -1,4 +1,4 @@
-"""The error of a roofline on cards whose layers were measured, by the arithmetic of one layer and over all of them."""
+"""Error of a roofline on GPUs with measured layers, for one layer by hand and over all."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_what_is_called_a_bound_is_one_on_every_card_that_was_measured(card) -> 
 
 
 def test_a_ridge_is_moved_by_what_both_roofs_are_missed_by() -> None:
-    """A layer that takes twice the bound of its bytes and four times that of its operations turns at half as many."""
+    """A layer with twice the bound of its bytes and four times that of its operations has half the ridge."""
     preset = KNOWN.models["llama-2-7b"]
     params = layer_params(preset) / 32
     reads, computes = 2 * params / T4.bytes_per_second, 2 * 4096 * params / T4.fp16_flops_per_second

@@ -1,4 +1,4 @@
-"""Metrics, with the arithmetic in numbers."""
+"""Metrics, with their arithmetic written out."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ TWO = Measurement(
 
 
 def test_latencies() -> None:
-    """TTFT 0.5 and 0.1; gaps 0.1, 0.2 and 0.4; TPOT 0.15 and 0.4."""
+    """TTFT is 0.5 and 0.1, gaps are 0.1, 0.2 and 0.4, TPOT is 0.15 and 0.4."""
     assert value("ttft_p50", TWO) == pytest.approx(0.3)
     assert value("ttft_p90", TWO) == pytest.approx(0.1 + 0.9 * 0.4)
     assert value("itl_p50", TWO) == pytest.approx(0.2)
@@ -51,14 +51,16 @@ def test_latencies() -> None:
 
 
 def test_throughput() -> None:
-    """5 tokens and 2 requests in 4 seconds."""
+    """The run has 5 tokens and 2 requests in 4 seconds."""
     assert value("output_tokens_per_second", TWO) == pytest.approx(1.25)
     assert value("requests_per_second", TWO) == pytest.approx(0.5)
     assert value("seconds", TWO) == 4.0
 
 
 def test_goodput_counts_requests_that_met_both_objectives() -> None:
-    """Under TTFT ≤ 0.5 and TPOT ≤ 0.2 the first counts: 1 in 4 s; under TTFT ≤ 0.2 and TPOT ≤ 0.2 none."""
+    """Goodput is 1 in 4 s under TTFT ≤ 0.5 and TPOT ≤ 0.2, which the first request meets, and 0 under TTFT ≤ 0.2 and
+    TPOT ≤ 0.2.
+    """
     slo = SLO(ttft=0.5, tpot=0.2)
     assert value("goodput", TWO, slo=slo) == pytest.approx(0.25) and value("slo_attainment", TWO, slo=slo) == 0.5
     assert value("goodput", TWO, slo=SLO(ttft=0.2, tpot=0.2)) == 0
@@ -110,7 +112,7 @@ def worked(*records: StepRecord) -> Measurement:
 
 
 def test_prefill_and_decode_are_told_apart() -> None:
-    """Prefill: 10 tokens in 2 s. Decode: 2 and 2 tokens in 0.5 and 1.5 s. The mixed step counts for neither."""
+    """Prefill has 10 tokens in 2 s, decode 2 and 2 tokens in 0.5 and 1.5 s. The mixed step counts for neither."""
     decode = [entry("decode", 1), entry("decode", 1, 1)]
     run = worked(
         step([entry("prefill", 10)], 2.0),
@@ -144,7 +146,7 @@ def test_the_share_of_the_bandwidth_bound() -> None:
 
 
 def test_where_a_decode_step_spends_its_time() -> None:
-    """With 8 ms in four equal parts, and 2 ms more in the caller, 2 of 10 ms are the forward pass. The median
+    """A step has 8 ms in four equal parts and 2 ms in the caller, so the forward pass is 2 of 10 ms. The median is that
     of steps of 8, 4 and 40 ms; prefills do not count.
     """
     decode = [entry("decode", 1)]
@@ -156,7 +158,9 @@ def test_where_a_decode_step_spends_its_time() -> None:
 
 
 def test_waste_and_sharing_are_shares_over_all_steps() -> None:
-    """3 blocks of 4 slots hold 9 tokens: 3 of 12 slots wasted. 12 logical tokens in 9 slots: 3 of 12 saved."""
+    """The 3 blocks of 4 slots hold 9 tokens: 3 of 12 slots are wasted. 12 logical tokens are in 9 slots: 3 of 12 are
+    saved.
+    """
     run = worked(step([entry("prefill", 9)]), step([entry("decode", 1)]))
     assert value("waste", run) == pytest.approx(3 / 12) and value("saved_by_sharing", run) == pytest.approx(3 / 12)
     assert (value("peak_blocks", run), value("peak_kv_bytes", run)) == (3, 3 * 4 * 2)
@@ -174,7 +178,9 @@ def lookup(seq_id: int, hit: int) -> Lookup:
 
 
 def test_the_hit_rate_is_of_first_admissions() -> None:
-    """Two prompts of 20 tokens, 8 hit: 8/40. What a preempted sequence finds of its own is not counted."""
+    """The two prompts have 20 tokens each, and 8 hit: 8/40. Hits of a preempted sequence on its own content are not
+    counted.
+    """
     first = [lookup(0, 0), Admit(seq_id=0, num_cached_tokens=0, resumed=False)]
     second = [lookup(1, 8), Admit(seq_id=1, num_cached_tokens=8, resumed=False)]
     again = [lookup(1, 16), Admit(seq_id=1, num_cached_tokens=16, resumed=True)]
@@ -183,7 +189,9 @@ def test_the_hit_rate_is_of_first_admissions() -> None:
 
 
 def test_preemptions_and_the_first_refusal() -> None:
-    """Waiting for a place is no refusal; the second step waits for blocks, the third preempts: 30 lost, 128 bytes."""
+    """Waiting for a place is no refusal; the second step waits for blocks, and the third preempts: 30 tokens lost, 128
+    bytes.
+    """
     for_place = Defer(seq_id=3, reason="max_num_seqs", needed=1, available=0)
     for_blocks = Defer(seq_id=3, reason="no_free_blocks", needed=2, available=1)
     preempt = Preempt(
@@ -209,7 +217,7 @@ def prompt_logprob(logprob: float) -> PromptLogprob:
 
 
 def test_errors_are_against_the_reference() -> None:
-    """Log probabilities −1, −2 against −1.5, −2.5: loss 2.0, mean change 0.5. 3 of 5 tokens agree."""
+    """Log probabilities −1, −2 against −1.5, −2.5 give loss 2.0 and mean change 0.5. 3 of 5 tokens agree."""
     exact = worked(step([], prompt_logprobs=[prompt_logprob(-1), prompt_logprob(-2)]))
     rough = worked(step([], prompt_logprobs=[prompt_logprob(-1.5), prompt_logprob(-2.5)]))
     assert value("nll", rough) == pytest.approx(2.0)
@@ -223,7 +231,7 @@ def output(seq_id: int) -> Output:
 
 
 def test_a_timeline_knows_whose_token_it_is() -> None:
-    """Sequence 5 is forked from 4, which is request a: one moment, however many of its sequences got a token."""
+    """Sequence 5 is forked from 4, which is request a: one time, however many of its sequences got a token."""
     timeline = Timeline()
     submit = Submit(
         seq_id=4, queue_position=0, request_id="a", prompt_token_ids=[1], prompt_token_bytes=[b""], max_tokens=3
@@ -245,8 +253,9 @@ def test_every_metric_has_a_title_and_every_title_a_metric(language: str) -> Non
 
 
 def test_what_came_from_outside_the_pool() -> None:
-    """Blocks of 4: two from CPU and one from disk of a prompt of 20, 8 and 4 of 40 queried; blocks that return after a
-    preemption are loaded too, and were queried before. The second prompt's external content was computed.
+    """A prompt of 20 tokens in blocks of 4 gets two blocks from CPU and one from disk: 8 and 4 of 40 queried tokens.
+    Blocks that return after a preemption are loaded too, and were queried before. The second prompt's external content
+    was computed.
     """
 
     def looked_up(seq_id: int, verdict: ExternalVerdict, media: list[Medium]) -> LookupExternal:
@@ -268,7 +277,7 @@ def test_what_came_from_outside_the_pool() -> None:
 
 
 def test_estimates_beside_what_was_taken() -> None:
-    """Loads took 1, 2 and 6 times what was expected: the median 2, nine tenths of the way 2 + 0.8 · 4."""
+    """Loads took 1, 2 and 6 times the estimate: the median is 2, the 90th percentile 2 + 0.8 · 4."""
     run = worked()
     assert value("load_over_estimate_p50", run) is None, "there were no tiers"
     assert run.work is not None
@@ -278,7 +287,7 @@ def test_estimates_beside_what_was_taken() -> None:
 
 
 def test_a_step_beside_the_least_that_the_roofs_allow() -> None:
-    """Under 100 FLOP/s and 10 B/s a step of 50 FLOP and 30 B takes at least 3 s, one of 500 and 30 at least 5 s. Both
+    """A step of 50 FLOP and 30 B takes at least 3 s under 100 FLOP/s and 10 B/s, one of 500 and 30 at least 5 s. Both
     decode, in 4 and 8 s: medians 4 and 6. The prefill has 900 FLOP: 9 s, and took 12.
     """
 

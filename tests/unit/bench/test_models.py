@@ -1,4 +1,4 @@
-"""Models that a benchmark names."""
+"""Models named in a benchmark."""
 
 from engine.bench.scenario import without_paths
 from tests.unit.bench.small import SMALL, TEXT, scenario

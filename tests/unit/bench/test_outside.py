@@ -1,4 +1,4 @@
-"""A workload with tiers: what is loaded, what it is compared with, and that nothing is left behind."""
+"""Workloads with tiers: loads, comparisons, and cleanup."""
 
 from pathlib import Path
 
@@ -29,8 +29,8 @@ MEASURED = [
 
 
 def test_turns_that_do_not_fit_the_pool_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four conversations of up to 76 tokens, of which the pool holds one and a half; without tiers each turn computes
-    nearly all of what was said before.
+    """Four conversations have up to 76 tokens, and the pool holds one and a half; without tiers each turn recomputes
+    nearly the whole history.
     """
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     given = scenario(

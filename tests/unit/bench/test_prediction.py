@@ -1,4 +1,4 @@
-"""Records of two scenarios give the tokens that fill a prefill step, and the roofline's error."""
+"""Records of two scenarios give the tokens that saturate a prefill step, and the roofline's error."""
 
 import pytest
 from msgspec.structs import replace
@@ -22,7 +22,9 @@ def of(scenario: str, points: list[Point]) -> Record:
 
 
 def rates(noise: float = 0.0) -> list[Point]:
-    """2 ms a step, 10 µs a token, 20 ns a query and key; `noise`: every second rate is so much higher."""
+    """Return rates of 2 ms a step, 10 µs a token, 20 ns a query and key; `noise`: every second rate is higher by that
+    share.
+    """
     points: list[Point] = []
     for batch in (1, 2, 4, 8, 16, 32):
         for tokens in (8, 32, 128, 512):
@@ -38,7 +40,9 @@ def rates(noise: float = 0.0) -> list[Point]:
 
 
 def test_the_tokens_that_fill_a_step_at_each_length() -> None:
-    """90 % of 1 / (c + q · L) is reached at 9 a / (c + q · L): 9 · 2 ms / 10.64 µs = 1,692 tokens at 32, 889 at 512."""
+    """A rate of 90 % of 1 / (c + q · L) is reached at 9 a / (c + q · L): 9 · 2 ms / 10.64 µs = 1,692 tokens at 32, 889
+    at 512.
+    """
     found = saturation(of("prefill-two-axes", rates()))
     assert (found.step_seconds, found.token_seconds, found.pair_seconds) == pytest.approx((2e-3, 1e-5, 2e-8), rel=1e-6)
     assert found.tokens[32] == pytest.approx(0.018 / 1.064e-5)
@@ -51,7 +55,9 @@ def test_the_tokens_that_fill_a_step_at_each_length() -> None:
 
 
 def test_the_plain_roofline_of_the_same_steps_is_filled_by_fewer_tokens() -> None:
-    """It knows 0.4 ms of weights and 10 µs a token: 40 tokens fill it, the next that were measured are 64 or 128."""
+    """The roofline has 0.4 ms of weights and 10 µs a token: 40 tokens fill it; the next measured counts are 64
+    and 128.
+    """
     found = saturation(of("prefill-two-axes", rates()))
     assert found.bound_tokens == {8: 64, 32: 64, 128: 128, 512: 512}
     assert all(found.bound_tokens[length] <= tokens for length, tokens in found.measured_tokens.items())
@@ -73,7 +79,9 @@ def test_too_few_points_and_other_scenarios_are_refused() -> None:
 
 
 def test_how_often_the_bound_a_step_takes() -> None:
-    """Steps of 2, 3 and 0.8 times the bound: the median is 2, the last is faster than memory alone would allow."""
+    """Steps take 2, 3 and 0.8 times the bound: the median is 2, and the last is faster than memory alone would
+    allow.
+    """
     points = [
         Point(
             at=at,

@@ -1,4 +1,4 @@
-"""Variants and peers in processes of their own: their answers, their memory, and what goes wrong there."""
+"""Variants and peers in processes of their own: results, memory, and failures."""
 
 import sys
 from collections.abc import Iterator
@@ -112,7 +112,7 @@ def test_vllm_is_skipped_with_its_reason_where_it_is_not(tmp_path: Path, monkeyp
 
 
 def test_llama_cpp_computes_the_same_tokens_and_log_probabilities() -> None:
-    """The bundled model converted to GGUF; in 8 bits its log probabilities are close, in 4 further off."""
+    """The bundled model is converted to GGUF; its log probabilities are close in 8 bits, further off in 4."""
     peer = LlamaCppPeer()
     if why := peer.unavailable():
         pytest.skip(why)

@@ -19,7 +19,7 @@ def test_what_is_left_of_the_machine_is_of_others() -> None:
 
 @pytest.mark.slow
 def test_processes_that_run_for_this_one_are_its_own() -> None:
-    """A child of a child computes for half a second; it counts while it runs, and when it has ended."""
+    """A grandchild computes for half a second; it counts while it runs, and after it has ended."""
     spin = SPIN.format(0.5)
     middle = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}])"
     before = cpu_times()

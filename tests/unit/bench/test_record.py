@@ -1,4 +1,4 @@
-"""Records: written whole, read back equal; a damaged one is refused in a sentence."""
+"""Records are written whole and read back equal; a damaged one is refused in one sentence."""
 
 import json
 from pathlib import Path
@@ -94,7 +94,9 @@ def test_a_busy_machine_and_a_run_that_was_stopped_are_told() -> None:
 
 
 def test_a_record_of_other_code_is_marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Another kernel, and a file from before the field; not another folder with the same files, nor another room."""
+    """The hash changes with a kernel, and for a record without the field; not with the folder's name, nor with other
+    packages.
+    """
     files = {"engine.py": "x", "cache/a.py": "y", "model/kernels/linear.c": "z", "bench/a.py": "w"}
     codes = []
     for folder, name, text in (
@@ -148,7 +150,7 @@ def test_the_short_table_has_half_a_dozen_lines() -> None:
 
 
 def test_shipped_records_are_sound_and_of_this_program() -> None:
-    """A record is of the scenario that it is named after, and its outputs were what they should be."""
+    """A record is of the scenario in its name, and its outputs were as expected."""
     for path in [p for p in sorted(RESULTS.glob("*.json")) if "_" not in p.stem]:
         found = read_record(path)
         assert found.scenario.id == path.stem and found.rounds

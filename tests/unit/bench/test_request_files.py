@@ -74,7 +74,7 @@ def test_a_format_that_is_forced_is_kept_to(tmp_path: Path) -> None:
 
 
 def session_of(*turns: str) -> dict[str, Any]:
-    """Conversation of turns, each written as `speaker: text`."""
+    """Return a conversation of turns, each written as `speaker: text`."""
     return {"conversations": [dict(zip(("from", "value"), turn.split(": "), strict=True)) for turn in turns]}
 
 

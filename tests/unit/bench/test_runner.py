@@ -32,7 +32,9 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_scenario_runs_from_end_to_end(tmp_path: Path) -> None:
-    """Two points, two variants, two rounds; without a cache 5 + 6 + 7 tokens are computed, with one 5 + 1 + 1."""
+    """Two points run with two variants in two rounds; without a cache 5 + 6 + 7 tokens are computed, with one 5 + 1 +
+    1.
+    """
     reports: list[Progress] = []
     runner = Runner(scenario(), on_progress=reports.append, quiet_seconds=0, command="kvtheater bench run small")
     record = runner.run()
@@ -70,7 +72,7 @@ def test_traces_of_the_warm_up_lie_beside_the_record(tmp_path: Path) -> None:
     assert sorted(engines[2:]) == [("none", False), ("paged", False)], "measured runs do not"
 
 
-def test_somebody_may_watch_every_engine() -> None:
+def test_every_engine_can_be_observed() -> None:
     lengths: list[int] = []
 
     def watch(_: Cell, engine: Engine) -> None:
@@ -134,7 +136,7 @@ def test_a_peer_that_cannot_run_says_why_and_the_others_go_on(monkeypatch: pytes
 
 
 def test_transformers_generates_the_same_tokens_as_the_engine() -> None:
-    """Mixed lengths, so that rows are padded and cut; and continuous batching on the same weights."""
+    """Lengths are mixed, so that rows are padded and cut; continuous batching runs on the same weights."""
     names = ("transformers-dynamic", "transformers-static", "transformers-no-cache", "transformers-continuous")
     variants = [{"id": "engine", "title": TEXT}, *({"id": name, "title": TEXT, "peer": name} for name in names)]
     record = Runner(
@@ -190,8 +192,8 @@ def test_samples_and_as_many_requests_give_the_same_tokens() -> None:
 
 
 def test_a_request_of_a_later_step_does_not_come_with_the_first_ones() -> None:
-    """Before the first step the engine is idle, but not because nothing else comes. Two prompts of 4 tokens decode 9;
-    after 3 steps one of 8 tokens comes. A budget of 12 holds it whole, beside two decodes.
+    """The engine is idle before the first step although requests are still to come. Two prompts of 4 tokens decode 9;
+    after 3 steps one of 8 tokens is submitted. A budget of 12 holds it whole, beside two decodes.
     """
     late = {
         "kind": "late_long", "num_requests": 2, "prompt_tokens": 4, "output_tokens": 9, "long_tokens": 8,
@@ -238,7 +240,7 @@ def test_a_turn_waits_for_the_answer_before_it_its_time_and_the_pause_between() 
 
 
 def test_turns_wait_for_the_answer_before() -> None:
-    """Two turns of 4 + 3 tokens: the second prompt is 4 + 3 outputs + 4, of which 4 are one block that hits."""
+    """Two turns have 4 + 3 tokens: the second prompt is 4 + 3 outputs + 4, of which 4 are one block that hits."""
     workload = {
         "kind": "multi_turn", "conversations": 1, "turns": 2, "system_tokens": 0, "user_tokens": 4, "output_tokens": 3,
     }  # fmt: skip
@@ -255,7 +257,7 @@ def test_turns_wait_for_the_answer_before() -> None:
 
 
 def test_a_scenario_for_a_gpu_says_so_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a model is opened or anybody waits for a quiet machine."""
+    """The refusal comes before a model is opened and before the wait for a quiet machine."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BenchError, match="small: this scenario needs a GPU that torch can use, and there is none here"):
         Runner(scenario(needs_gpu=True), quiet_seconds=60).run()
@@ -264,7 +266,7 @@ def test_a_scenario_for_a_gpu_says_so_where_there_is_none(monkeypatch: pytest.Mo
 
 
 def test_the_bandwidth_is_measured_only_where_a_metric_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An absurd one, 1 byte a second, makes an absurd share: above 1."""
+    """An absurd bandwidth of 1 byte a second gives an absurd share: above 1."""
     requests: list[str] = []
 
     def roofs(device: torch.device, dtype: torch.dtype) -> Roofs:
@@ -280,7 +282,7 @@ def test_the_bandwidth_is_measured_only_where_a_metric_asks(monkeypatch: pytest.
 
 
 def test_the_random_models_have_the_shape_that_they_name() -> None:
-    """Qwen/Qwen3-0.6B: 28 layers, 16 query and 8 KV heads of 128, hidden 1,024, vocabulary 151,936: 596 million."""
+    """Qwen/Qwen3-0.6B has 28 layers, 16 query and 8 KV heads of 128, hidden 1,024, vocabulary 151,936: 596 million."""
     config, dtype = MADE["qwen3-0.6b-random"]
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
@@ -288,7 +290,7 @@ def test_the_random_models_have_the_shape_that_they_name() -> None:
 
 
 def test_counts_are_those_of_the_shipped_record(tmp_path: Path) -> None:
-    """The guard: what the engine computes, wastes and shares is what it did when the record was made."""
+    """The engine computes, wastes and shares as much as when the record was made."""
     shipped = read_record(RESULTS / "guard.json")
     now = Runner(find_scenario("guard"), rounds=1, quiet_seconds=0).run()
     assert [d for d in compare(shipped, now, counts_only=True) if d.change != 0] == []
@@ -298,7 +300,7 @@ def test_counts_are_those_of_the_shipped_record(tmp_path: Path) -> None:
 def test_all_leaves_out_what_cannot_run_here(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Named alone it is a mistake."""
+    """A scenario that is named explicitly is an error instead."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr("engine.bench.scenario.scenario_ids", lambda: ["gpu-decode"])
     assert main(["bench", "run", "--all", "--out", str(tmp_path)]) == 0

@@ -1,4 +1,4 @@
-"""Scenario files: all of them load, and a mistake in one is named."""
+"""Scenario files: all of them load, and an error in one is named."""
 
 import re
 
@@ -34,7 +34,7 @@ def test_every_shipped_scenario_loads_and_can_be_made(name: str) -> None:
 
 
 def test_a_headline_names_no_length_that_its_axis_does_not_have() -> None:
-    """A reader looks for the headline's place on the chart."""
+    """Readers look for the headline's point on the chart."""
     for name in scenario_ids():
         found = find_scenario(name)
         if found.axis.unit != "tokens":
@@ -56,14 +56,14 @@ def test_there_is_a_scenario_for_each_question() -> None:
 
 
 def test_the_page_lists_each_scenario_with_those_of_its_kind() -> None:
-    """A scenario in no group of its list is listed under "Others"."""
+    """A scenario without a group in its list is listed under "Others"."""
     listed = (static_dir() / "js" / "bench" / "list.js").read_text(encoding="utf-8")
     groups = re.search(r"const GROUPS = \{(.*?)\};", listed, re.DOTALL)
     assert groups and sorted(re.findall(r'"([a-z-]+)"', groups[1])) == scenario_ids()
 
 
 def test_the_point_comes_before_the_variant_and_slots_become_blocks() -> None:
-    """64 slots in blocks of 4 are 16 blocks; the variant's block size of 8 makes 8 of them."""
+    """A pool of 64 slots has 16 blocks of 4; the variant's block size of 8 makes 8 of them."""
     given = scenario(variants=[*SMALL["variants"], {"id": "eight", "title": TEXT, "set": {"engine.block_size": 8}}])
     paged, eight = (cell_of(given, 1, variant) for variant in given.variants[1:])
     assert (paged.engine.num_blocks, paged.engine.block_size) == (16, 4)
@@ -112,7 +112,7 @@ def test_mistakes_are_told_in_one_sentence() -> None:
 
 
 def test_a_headline_that_lists_points_and_baselines_is_one_for_each() -> None:
-    """3 peers at 4 points; `[names]` says less than the titles do."""
+    """The headline has 3 peers at 4 points; `[names]` has shorter names than the titles."""
     found = [h for h in find_scenario("against-engines").headlines if h.metric == "output_tokens_per_second"]
     peers = {h.against: h.at_least for h in found if h.at == "135m-16"}
     assert peers == {"dynamic": 1.5, "onnxruntime": 1.0, "openvino": 1.0, "llama_cpp": 1.0} and len(found) == 4 + 3 * 4

@@ -22,7 +22,7 @@ def test_few_rounds_have_their_range_as_interval() -> None:
 
 
 def test_the_interval_covers_the_true_median_as_often_as_it_says() -> None:
-    """In 300 samples of 11 rounds about 95 % of the intervals contain the true median (at least 90 % are required)."""
+    """About 95 % of the intervals of 300 samples of 11 rounds contain the true median (at least 90 % are required)."""
     draw = np.random.default_rng(0)
     held = 0
     for _ in range(300):
@@ -51,7 +51,7 @@ def test_there_is_no_ratio_to_nothing() -> None:
 
 
 def test_saturation_is_the_first_value_that_is_nearly_the_best() -> None:
-    """Rates 10, 50, 91, 100, 95: 90 % of 100 is first reached at 4."""
+    """The rates are 10, 50, 91, 100, 95, and 90 % of the best is first reached at 4."""
 
     def point(at: int, rate: float) -> Point:
         return Point(at=at, variant="v", figures={"rate": Figure(median=rate, low=rate, high=rate, samples=[rate])})
@@ -63,7 +63,9 @@ def test_saturation_is_the_first_value_that_is_nearly_the_best() -> None:
 
 
 def test_off_a_line_is_the_largest_part_that_a_point_lies_away_from_it() -> None:
-    """2 + 3 · at; then the middle one a tenth higher: a little more than half of that is left beside the best line."""
+    """The points are 2 + 3 · at, then the middle one is a tenth higher: a little more than half of that remains beside
+    the best line.
+    """
 
     def point(at: int, seconds: float) -> Point:
         figure = Figure(median=seconds, low=seconds, high=seconds, samples=[seconds])

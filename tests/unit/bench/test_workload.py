@@ -55,7 +55,7 @@ def test_lengths_lie_within_their_range_and_reach_both_ends() -> None:
 
 
 def test_poisson_gaps_are_exponential_with_the_given_mean() -> None:
-    """Rate 4 a second: mean gap 0.25 s, standard deviation the same; of 4,000 gaps both are within 5 %."""
+    """A rate of 4 a second has mean gap and standard deviation 0.25 s, both within 5 % over 4,000 gaps."""
     asks = requests_of(Random(num_requests=4001, prompt_tokens=1, output_tokens=1, rate=4.0), VOCAB, 0)
     gaps = np.diff([ask.at for ask in asks])
     assert asks[0].at == 0 and (gaps > 0).all()
@@ -95,7 +95,9 @@ def test_turns_follow_their_own_conversation() -> None:
 
 
 def test_a_tree_has_a_request_for_each_leaf() -> None:
-    """Depth 2, 3 children: 9 leaves, each path 3 nodes of 4 tokens; 3 leaves share two nodes, all share the root."""
+    """Depth 2 with 3 children has 9 leaves, each path 3 nodes of 4 tokens; 3 leaves share two nodes, all share the
+    root.
+    """
     asks = requests_of(Tree(depth=2, branching=3, node_tokens=4, output_tokens=1), VOCAB, 0)
     assert [len(ask.prompt) for ask in asks] == [12] * 9
     assert len({tuple(a.prompt[:4]) for a in asks}) == 1 and len({tuple(a.prompt[:8]) for a in asks}) == 3
@@ -119,7 +121,9 @@ def test_texts_need_a_tokenizer_and_random_tokens_a_vocabulary() -> None:
 
 
 def test_a_trace_keeps_what_its_requests_share_and_when_they_come() -> None:
-    """The first 40 rows: lengths divided by 32, at least 1, time by 2; equal leading hashes are equal tokens."""
+    """The first 40 rows have lengths divided by 32, at least 1, and times by 2; equal leading hashes are equal
+    tokens.
+    """
     asks = requests_of(Trace(name=MOONCAKE, num_requests=40, scale=32, most_tokens=9999, stretch=0.5), VOCAB, 0)
     rows = [json.loads(line) for line in (TRACES / f"{MOONCAKE}.jsonl").read_text().splitlines()[:40]]
     assert [len(ask.prompt) for ask in asks] == [row["input_length"] // 32 for row in rows]

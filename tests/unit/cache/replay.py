@@ -196,7 +196,7 @@ class CacheRun:
         self.fold()
 
     def preempt(self, seq_id: int) -> None:
-        """By swap if the CPU store has room, else by recompute; the sequence waits at the front."""
+        """Preempt by swap if the CPU store has room, else by recompute; the sequence waits at the front."""
         moved = self.manager.swap_out(seq_id) if self.computed[seq_id] else None
         if moved is None:
             self.manager.free(seq_id, "preempt")

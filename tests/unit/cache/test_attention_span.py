@@ -1,4 +1,6 @@
-"""Which blocks stay, by arithmetic, and what releasing does to tables, the free queue and the figures."""
+"""Blocks retained by an attention span, computed by hand, and the effect of releasing on tables, free queue and
+figures.
+"""
 
 from itertools import product
 
@@ -128,7 +130,7 @@ def test_a_beginning_that_is_gone_does_not_spoil_a_hit_under_a_window() -> None:
 @pytest.mark.parametrize("window", [2, 3, 5])
 @pytest.mark.parametrize("sinks", [0, 3])
 def test_the_longest_beginning_is_found(window: int, sinks: int) -> None:
-    """By definition: the longest n of which everything that the next query sees is cached, whatever else is."""
+    """The hit is the longest n for which everything that the next query sees is cached, whatever else is."""
     size, tokens = 2, list(range(14))
     retention = RetentionPolicy(window, sinks, "policy")
     for missing in range(1 << 6):

@@ -1,4 +1,4 @@
-"""With several groups of layers a hit needs all of them, and operations name blocks by the trace's ids."""
+"""A hit needs the blocks of all groups of layers, and operations name blocks by the trace's ids."""
 
 from engine.cache.attention_span import AttentionSpan, RetentionPolicy, WindowPolicy
 from engine.cache.block_groups import Demands, plan_groups

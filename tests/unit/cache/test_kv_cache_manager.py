@@ -52,7 +52,7 @@ def test_a_prefix_hit_ends_at_the_first_block_that_differs() -> None:
 
 
 def test_verdicts_of_a_lookup() -> None:
-    """With 4 tokens at most 3 can hit, which is no block: too short. With 5 tokens 4 can (nano-vllm#144)."""
+    """At most 3 of 4 tokens can hit, which is no block: too short. Of 5 tokens 4 can (nano-vllm#144)."""
     run = CacheRun(8, 4)
     run.run(0, PROMPT)
     lookup = run.manager.lookup

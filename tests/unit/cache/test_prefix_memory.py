@@ -1,4 +1,4 @@
-"""Why a lookup missed, case by case; by hand at block size 4, and through the scheduler."""
+"""Reasons for missed lookups, case by case: by hand at block size 4, and through the scheduler."""
 
 from array import array
 from itertools import chain
@@ -36,12 +36,12 @@ def why(lookup: Lookup) -> tuple[str, str | None, int | None, int]:
     return (lookup.verdict, lookup.reason, lookup.closest_seq_id, lookup.num_shared_tokens)
 
 
-def test_the_first_prompt_shares_with_nobody() -> None:
+def test_the_first_prompt_shares_nothing() -> None:
     assert why(looked_up(FakeEngine(), PROMPT)) == ("miss", "nothing_shared", None, 0)
 
 
 def test_everything_that_may_hit_hits() -> None:
-    """In a prompt of 12 tokens 8 may hit; the last block is computed again."""
+    """At most 8 of the prompt's 12 tokens hit; the last block is computed again."""
     engine = FakeEngine()
     looked_up(engine, PROMPT)
     assert why(looked_up(engine, PROMPT)) == ("hit", None, 0, 12)
@@ -69,7 +69,7 @@ def test_the_earlier_one_ended_within_the_block() -> None:
     assert why(looked_up(engine, [*PROMPT[:6], *output, *range(9)])) == ("hit", "earlier_ended", 0, 7)
 
 
-def test_the_block_was_evicted_and_by_whom() -> None:
+def test_the_block_was_evicted_and_by_which_sequence() -> None:
     """3 blocks. Sequence 1 needs all of them; the blocks of sequence 0's prompt are taken, 1 first, then 0."""
     engine = FakeEngine(num_blocks=3)
     looked_up(engine, PROMPT[:8])

@@ -18,7 +18,7 @@ GREEDY = SamplingParams(max_tokens=9, ignore_eos=True)
 
 
 class Shape(NamedTuple):
-    """How many instances of each role."""
+    """Number of instances of each role."""
 
     prefill: int = 0
     decode: int = 0
@@ -34,7 +34,7 @@ def cluster_of(model: LoadedModel, config: EngineConfig, shape: Shape = APART, *
 
 
 def run(cluster: Cluster, most: int = 1000) -> None:
-    """Until nothing is left, looking at everything after every step."""
+    """Step until no request is left, checking the cluster after every step."""
     for _ in range(most):
         if not cluster.num_unfinished:
             return

@@ -126,7 +126,9 @@ def test_prompt_log_probabilities_stay_where_they_are_asked_for() -> None:
 @pytest.mark.parametrize("steps", range(12))
 @pytest.mark.parametrize("index", [0, 1])
 def test_an_instance_that_is_lost_takes_its_sequences_and_comes_again(index: int, steps: int, tmp_path: Path) -> None:
-    """At any moment: what is answered is right, what cannot be is aborted, and the next request is served."""
+    """The instance is lost at every possible step: answers are right, lost requests are aborted, and the next request
+    is served.
+    """
     path, expected = tmp_path / "run.kvtrace", alone(PLAIN, PROMPTS)
     cluster = cluster_of(tiny_llama(), PLAIN, log_path=path, lease=0.5)
     found = cluster.submit([ask(prompt) for prompt in PROMPTS])
@@ -207,7 +209,7 @@ def test_a_request_is_not_queued_before_itself() -> None:
     assert {s.request_id: s.instance for s in state.sequences.values()} == {f"request-{i}": i % 3 for i in range(4)}
 
 
-def test_what_is_checked_gets_ids_that_nobody_has() -> None:
+def test_checked_requests_get_unused_ids() -> None:
     """Each of two instances has taken one request: what it counts for itself is not what the cluster counts."""
     cluster = cluster_of(tiny_llama(), PLAIN, Shape(mixed=2))
     cluster.submit([ask(PROMPTS[0]), ask(PROMPTS[1])])
@@ -258,8 +260,10 @@ def test_a_log_of_everything_is_sound(tmp_path: Path) -> None:
     assert {type(op) for op in ops_of(path)} >= {Lost, Arrive, Send, TransferFailed}
 
 
-def test_who_was_let_in_is_not_refused_where_it_goes_on() -> None:
-    """With one place where requests go on, the second waits there, longer than any objective; the third is refused."""
+def test_an_accepted_request_is_not_refused_by_its_decode_instance() -> None:
+    """The decode instance has one place; the second request waits for it longer than any objective; the third is
+    refused.
+    """
     config = EngineConfig(block_size=4, num_blocks=60, max_num_seqs=1, ttft_slo=60.0)
     cluster = cluster_of(tiny_llama(), config, Shape(prefill=1, mixed=1))
     long = ask(PROMPTS[0], SamplingParams(max_tokens=30, ignore_eos=True))

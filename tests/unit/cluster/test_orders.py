@@ -115,7 +115,7 @@ def test_what_arrives_stands_after_its_hold(tmp_path: Path) -> None:
     sound(staged, path)
 
 
-def test_a_receiver_whose_last_words_are_lost_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_lost_last_messages_of_a_receiver_block_no_other_instance(tmp_path: Path) -> None:
     """An actor reports when a call ends. One that is killed before has already confirmed to the sender."""
     path = tmp_path / "run.kvtrace"
     staged = stage(path)
@@ -136,7 +136,7 @@ def test_a_receiver_whose_last_words_are_lost_keeps_nobody_waiting(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1, 2])
-def test_whoever_is_killed_at_any_moment_between_two_words(victim: int, tmp_path: Path) -> None:
+def test_an_instance_killed_at_any_moment_between_two_messages(victim: int, tmp_path: Path) -> None:
     """An instance is killed at each moment of a run in turn; its last messages are processed before or after
     others'.
     """

@@ -68,7 +68,7 @@ def test_blocks_that_were_received_are_found(pattern: int | None) -> None:
     assert all(watch.num_hits for watch in watches)
 
 
-def test_who_is_lost_holds_nothing() -> None:
+def test_a_lost_instance_holds_nothing() -> None:
     watches: list[Watch] = []
     with run("roomy", on_record=lambda engine: watches.append(Watch(engine)) if not watches else None):
         watch = watches[0]

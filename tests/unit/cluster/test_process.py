@@ -273,10 +273,10 @@ def test_a_process_that_hangs_in_a_step_is_ended(
             cluster.rest()
         else:
             until(lambda: cluster.step(0.05) is not None)
-        assert [op.detail for op in ops_in(cluster) if isinstance(op, Lost)] == ["it said nothing for 0.2 s"]
+        assert [op.detail for op in ops_in(cluster) if isinstance(op, Lost)] == ["it sent no message for 0.2 s"]
 
 
-def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Workers, tmp_path: Path) -> None:
+def test_an_ended_instance_is_restarted(model: LoadedModel, workers: Workers, tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     with closing(cluster_of(model, workers, PLAIN, log_path=path, lease=2.0)) as cluster:
         for index in range(2):
@@ -296,7 +296,7 @@ def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Workers, tmp_
     assert list(check(path)) == []
 
 
-def test_who_never_comes_into_being_stays_away(
+def test_an_instance_that_fails_to_start_is_not_restarted(
     folder: str, model: LoadedModel, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each process that is to take the place of one that was killed ends at once; the other one does all of it."""
@@ -334,7 +334,7 @@ time.sleep(600)
 """
 
 
-def test_nobody_outlives_who_started_it(folder: str) -> None:
+def test_no_process_outlives_its_parent(folder: str) -> None:
     """A process is ready while the other may still be loading its weights."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, folder], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None

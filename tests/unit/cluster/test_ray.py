@@ -108,7 +108,7 @@ def test_a_receiver_that_ends_leaves_nothing_held(workers: Any) -> None:
         assert len(both.of(Expire, "prefill-0")) == 1 and not both.of(Send, "prefill-0")
 
 
-def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Any, tmp_path: Path) -> None:
+def test_an_ended_instance_is_restarted(model: LoadedModel, workers: Any, tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     with closing(process_cluster(model, apart(PLAIN), workers, log_path=path, lease=2.0)) as cluster:
         found = cluster.submit([ask(prompt) for prompt in PROMPTS])

@@ -87,7 +87,7 @@ def pair(policy: RoutingPolicy, role: InstanceRole = "mixed", **options: Any) ->
     return Router(policy, [a, b], **options), a, b
 
 
-def test_each_in_turn_whoever_comes_and_goes() -> None:
+def test_round_robin_continues_as_instances_come_and_go() -> None:
     a, b, c = (Named(name, number=number) for number, name in enumerate("abc"))
     router = Router("round_robin", [a, b, c])
 
@@ -128,7 +128,7 @@ def test_hits_are_weighed_against_load() -> None:
 
 
 def test_the_weight_of_what_is_to_be_computed() -> None:
-    """With 5 blocks more held at a, its hits count for less than they must; with weight 2 for more."""
+    """Instance a holds 5 more blocks, so its hits count for less than required; with weight 2 for more."""
     found = dict[float, int]()
     for weight in (0.0, 1.0, 2.0):
         router, a, b = pair("longest_prefix", overlap_weight=weight)
@@ -172,7 +172,7 @@ def measured(router: Router, one: Named, prefill: tuple[int, float]) -> None:
     router.note(one.name, one.record(batch=[entry(0, "prefill", num_tokens)], seconds=seconds))
 
 
-def test_nobody_is_refused_before_something_is_measured() -> None:
+def test_nothing_is_refused_before_a_measurement() -> None:
     router, a, _ = pair("least_loaded", ttft_slo=1e-9)
     found = router.choose(TEXT, None, [Candidate("a", Load(), 10**6)])
     assert found.chosen.estimated_seconds is None
@@ -183,8 +183,8 @@ def test_nobody_is_refused_before_something_is_measured() -> None:
     assert router.choose(TEXT, None, [Candidate("a", Load(running=1))]).chosen.estimated_seconds is None
 
 
-def test_one_that_has_nothing_to_do_refuses_nobody() -> None:
-    """It would be idle for ever after a single slow step: what is never computed is never measured again."""
+def test_an_idle_instance_refuses_no_request() -> None:
+    """An estimate does not refuse an idle instance, since no later measurement could then correct it."""
     router, a, b = pair("longest_prefix", ttft_slo=0.25)
     measured(router, a, (10, 100.0))
     measured(router, b, (10, 1.0))
@@ -245,7 +245,7 @@ def test_a_wait_for_a_place_counts() -> None:
     assert seconds(Load(running=2)) == pytest.approx(0.1), "nobody runs, as far as the log says"
 
 
-def test_a_prompt_that_is_computed_in_time_may_wait_for_who_goes_on_with_it() -> None:
+def test_a_prompt_computed_in_time_may_wait_for_its_decode_instance() -> None:
     a, d = Named("a", "prefill"), Named("d", "decode", 1, max_num_seqs=1)
     router = Router("longest_prefix", [a, d], ttft_slo=0.15)
     measured(router, a, (200, 1.0))
@@ -258,7 +258,7 @@ def test_a_prompt_that_is_computed_in_time_may_wait_for_who_goes_on_with_it() ->
     assert router.choose(TEXT, None, [full]).chosen.estimated_seconds is None, "it computes no prompt"
 
 
-def test_there_must_be_somebody() -> None:
+def test_routing_needs_a_candidate() -> None:
     router, _, _ = pair("least_loaded")
     with pytest.raises(ValueError, match="no instance"):
         router.choose(TEXT, None, [])

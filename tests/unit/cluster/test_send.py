@@ -89,7 +89,7 @@ def test_what_was_sent_and_is_not_taken_yet_counts_as_waiting() -> None:
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_what_was_sent_to_an_instance_that_ended_before_it_took_it_begins_again(index: int, tmp_path: Path) -> None:
-    """Also where the prompt was computed already: nothing that is shown would be another one's answer."""
+    """The request is rescheduled even if its prompt had been computed, and no other request's tokens are shown."""
     path = tmp_path / "run.kvtrace"
     cluster = cluster_of(tiny_llama(), PLAIN, Shape(1, 1), log_path=path, lease=0.1)
     make_busy(cluster)
@@ -157,7 +157,9 @@ def test_a_submission_waits_for_its_place_in_the_log_and_hears_the_others(worker
 
 @pytest.mark.slow
 def test_a_process_that_goes_on_has_its_next_turn_already(workers: Workers, tmp_path: Path) -> None:
-    """It does not wait between two steps, gives the records of a process stepped one at a time, and comes to rest."""
+    """The process does not wait between two steps, produces the records of a process stepped one at a time, and comes
+    to rest.
+    """
     path = tmp_path / "run.kvtrace"
     config = replace(PLAIN, mixed=1, instances="process")
     assert workers.source.model is not None

@@ -122,7 +122,7 @@ def test_a_step_that_fails_costs_its_batch(make: Make, sent: list[ToCluster], mo
 
 
 def test_the_receiver_writes_before_the_sender_hears(make: Make, sent: list[ToCluster]) -> None:
-    """When `arrive` is written the sender still holds everything; a confirmation wakes it."""
+    """The sender still holds all blocks when `arrive` is written; a confirmation wakes it."""
     sender = make("sender")
     one = SamplingParams(max_tokens=1, ignore_eos=True)
     sender.answer(Submit([Ask(RequestSpec(PROMPTS[0], one, "t0", transfer="t0", kv_role="kv_producer"))]))

@@ -115,7 +115,7 @@ class Pair:
         return self.receive(remote, prompt, sampling, **more)
 
     def run(self, engine: Engine | None = None) -> None:
-        """Until nothing is left to do (of one engine)."""
+        """Step an engine until it has nothing left to do."""
         engines = [self.prefill, self.decode] if engine is None else [engine]
         while any(self.turn(engine) for engine in engines):
             pass

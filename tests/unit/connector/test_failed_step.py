@@ -14,7 +14,7 @@ from tests.unit.engine.runs import log_of, tiny_llama
 
 
 def fail_a_step(engine: Engine, where: str) -> None:
-    """Before or after blocks are moved, or once their content is computed."""
+    """Fail a step before or after blocks are moved, or once their content is computed."""
     owner: Any = {"move_blocks": engine._runner, "execute": engine._runner, "sample": engine._outputs.sampler}[where]
 
     def fail(*_: Any) -> None:
@@ -30,7 +30,7 @@ def fail_a_step(engine: Engine, where: str) -> None:
 
 @pytest.mark.parametrize("where", ["move_blocks", "execute", "sample"])
 @pytest.mark.parametrize("policy", ["recompute", "fail"])
-def test_whoever_awaits_blocks_counts_on_no_block_that_was_not_filled(where: str, policy: str, tmp_path: Path) -> None:
+def test_a_sequence_that_awaits_blocks_relies_on_no_unfilled_block(where: str, policy: str, tmp_path: Path) -> None:
     """The first prompt is computed in the step that fails; the second awaits its end and shares its 5 full blocks."""
     pair = Pair(tiny_llama(), PLAIN, logs=tmp_path, policy=policy)
     filling = pair.decode.add_request(PROMPTS[0], GREEDY)
@@ -71,7 +71,7 @@ def test_what_cannot_be_put_into_its_blocks_is_computed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["move_blocks", "execute", "sample"])
 def test_an_engine_goes_on_after_a_failed_step(where: str) -> None:
-    """Nothing is left of the batch; what was computed before is found by those that come."""
+    """Nothing is left of the failed batch; content that was computed before is found by later requests."""
     with Engine(tiny_llama(), PLAIN) as engine:
         done = engine.add_request(PROMPTS[0], GREEDY)
         while engine.has_unfinished():

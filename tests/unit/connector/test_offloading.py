@@ -206,7 +206,7 @@ class Failing(OffloadingConnector):
         super()._save(meta)
 
 
-def test_what_could_not_be_loaded_is_found_by_nobody(tiers: Tiers) -> None:
+def test_content_that_could_not_be_loaded_is_never_found(tiers: Tiers) -> None:
     config = SETTINGS["plain"]
     expected, _ = run(with_tiers(tiny_llama(), config, tiers), PROMPTS[:1])
     connector = Failing(tiers, tiny_llama(), config)

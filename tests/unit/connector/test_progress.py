@@ -71,7 +71,7 @@ def test_beams_that_wait_for_each_other_get_what_has_arrived(mode: str) -> None:
     assert [arrived.output_token_ids] == alone(config, LONG, TO_THE_END)
 
 
-def test_a_standstill_is_an_error_that_says_who_holds_what(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_standstill_is_an_error_that_names_the_holders(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair(tiny_llama(), PLAIN, TIGHT)
     running = pair.decode.add_request(RUNNING, TO_THE_END)
     pair.turn(pair.decode)

@@ -86,7 +86,7 @@ def test_a_block_is_read_as_its_owner_reads_it(kind: Any) -> None:
             mapped.read([outside])
 
 
-def test_who_is_given_the_memory_cannot_write_to_it_and_it_does_not_end() -> None:
+def test_a_receiver_cannot_write_to_the_memory_and_it_outlives_the_sender() -> None:
     pools = SharedPools(1 << 16)
     pools((4, 4), dtype=torch.float32, device=torch.device("cpu")).fill_(1.5)
     file = pools.open()
@@ -103,7 +103,7 @@ def test_who_is_given_the_memory_cannot_write_to_it_and_it_does_not_end() -> Non
     os.close(file)
     with pytest.raises(MemoryError):
         pools((1 << 16,), dtype=torch.uint8, device=torch.device("cpu"))
-    with pytest.raises(ValueError, match="only tensors of the CPU"):
+    with pytest.raises(ValueError, match="only CPU tensors"):
         pools((4,), dtype=torch.uint8, device=torch.device("meta"))
 
 
@@ -164,7 +164,7 @@ def test_a_lease_is_renewed_over_the_link(folder: Path) -> None:
     assert pair.held() == (0, 0)
 
 
-def test_who_has_ended_is_gone_and_who_is_started_anew_is_another(folder: Path) -> None:
+def test_an_ended_sender_is_gone_and_a_restarted_one_is_another(folder: Path) -> None:
     link = SharedMemoryLink(folder)
     first = SharedPair(folder, wrap=lambda _: link)
     remote = first.send(PROMPTS[0])
@@ -213,10 +213,10 @@ REGION = Region(0, 4, [Row(0, 64)])
 @pytest.mark.parametrize(
     ("say", "reason"),
     [
-        (lambda sock: None, "lost: instance prefill: it said nothing for 0.2 s"),
+        (lambda sock: None, "lost: instance prefill: it sent no message for 0.2 s"),
         (lambda sock: sock.shutdown(socket.SHUT_RDWR), "gone: instance prefill: the connection was closed"),
-        (lambda sock: sock.sendall(b"\x05\0\0\0ab"), "lost: instance prefill: it said nothing for 0.2 s"),
-        (lambda sock: sock.sendall(HEAD.pack(3) + b"abc"), "gone: instance prefill: what came is no message"),
+        (lambda sock: sock.sendall(b"\x05\0\0\0ab"), "lost: instance prefill: it sent no message for 0.2 s"),
+        (lambda sock: sock.sendall(HEAD.pack(3) + b"abc"), "gone: instance prefill: the received data is no message"),
         (lambda sock: sock.sendall(HEAD.pack(1 << 31)), "gone: instance prefill: a message of 2147483648 bytes"),
         (
             lambda sock: Peer[Confirmed](sock, Confirmed).send(Registered("prefill", [REGION])),
@@ -231,7 +231,7 @@ REGION = Region(0, 4, [Row(0, 64)])
         ),
         (with_memory(Registered("prefill", [Region(0, 1 << 60, [Row(0, 1 << 60)])])), "lost: .* cannot be read"),
         (with_memory(Confirmed()), "gone: instance prefill: another one answers"),
-        (with_memory(Registered("prefill", [REGION])), "lost: instance prefill: it said nothing for 0.2 s"),
+        (with_memory(Registered("prefill", [REGION])), "lost: instance prefill: it sent no message for 0.2 s"),
     ],
 )
 def test_a_sender_that_is_not_well_ends_one_transfer(say: Any, reason: str, folder: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_sender_that_is_not_well_ends_one_transfer(say: Any, reason: str, fold
         sender.read("t0", [(0, 1)])
 
 
-def test_who_asks_nonsense_is_not_answered_and_others_are(folder: Path) -> None:
+def test_an_invalid_request_is_not_answered_and_others_are(folder: Path) -> None:
     pair = SharedPair(folder)
     remote = pair.send(PROMPTS[0])
     assert remote is not None

@@ -263,7 +263,7 @@ def test_an_engine_without_room_stands_still_until_blocks_are_taken() -> None:
     assert len(other.output_token_ids) == 9 and pair.held() == (0, 0)
 
 
-def test_a_prompt_that_was_given_up_is_held_for_nobody() -> None:
+def test_an_abandoned_prompt_is_not_held() -> None:
     pair = Pair(tiny_llama(), PLAIN)
     for _ in range(2):  # the same name again is another request's
         pair.prefill.add_request(PROMPTS[0], GREEDY, "t0", transfer="t0", kv_role="kv_producer")

@@ -146,7 +146,9 @@ def test_a_preempted_sequence_computes_again_what_it_had() -> None:
 
 
 def test_a_sequence_that_is_preempted_when_it_begins_keeps_what_it_had() -> None:
-    """It is off from the first token on that was never computed, also where nothing of the sequence is computed now."""
+    """The ablation applies from the first token that was never computed, also if nothing of the sequence is computed at
+    present.
+    """
     requests = (TOKENS, PROMPTS[5])
     with run_of(replace(CONFIG, num_blocks=12), requests) as engine:
         log = log_of(engine)

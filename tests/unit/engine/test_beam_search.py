@@ -72,7 +72,7 @@ def by_transformers(sampling: SamplingParams, prompt: list[int], ends: list[int]
 def test_beams_and_scores_are_those_of_transformers(
     length_penalty: float, prompt: list[int], ends: list[int], beam_width: int
 ) -> None:
-    """With many tokens that end a sequence some beams end early, and the search may stop before max_tokens."""
+    """Many tokens end a sequence, so some beams end early and the search may stop before max_tokens."""
     sampling = replace(
         BEAMS, length_penalty=length_penalty, beam_width=beam_width, n=beam_width, ignore_eos=True, stop_token_ids=ends
     )

@@ -45,7 +45,7 @@ def test_no_more_blocks_than_a_log_holds(settings: dict[str, Any], windows: list
         ({"max_model_len": 1, "block_size": 1}, r"max_model_len must be between 2 \(a prompt token and one"),
     ],
 )
-def test_a_pool_or_a_length_that_could_serve_nobody(settings: dict[str, Any], message: str) -> None:
+def test_a_pool_or_a_length_that_fits_no_request(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve(EngineConfig(**settings), 256)
     assert resolve(EngineConfig(num_blocks=2, block_size=1), 256).config.max_model_len == 2

@@ -138,7 +138,7 @@ def test_attention_over_rounded_latents_is_the_formula_over_what_they_expand_to(
 
 
 def test_what_is_recorded_are_keys_and_values_of_every_head(case: Case) -> None:
-    """Those of each step are those of one pass over the whole sequence."""
+    """The arrays of all steps are those of one pass over the whole sequence."""
     prompt = prompts()[1]
     with Engine(case.model, config()) as engine:
         engine.capture = CaptureRequest(layers=None, heads=list(range(HEADS)), dtype="float32")

@@ -112,7 +112,7 @@ def test_aborting_a_swapped_out_request_frees_its_cpu_blocks() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "int8", "int4"])
 def test_a_swap_brings_back_exactly_what_was_stored(dtype) -> None:
-    """Where storing loses precision, only the very same stored values give the same output."""
+    """Storing loses precision, so only the identical stored values give the same output."""
     config = replace(ROOMY, kv_cache_dtype=dtype, enable_prefix_caching=False)
     roomy, _ = run(config)
     outputs, records = run(replace(config, num_blocks=12, preemption_mode="swap", swap_space=64))

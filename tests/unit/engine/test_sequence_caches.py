@@ -45,7 +45,7 @@ def test_a_tensor_that_lies_elsewhere_was_copied_whole() -> None:
 
 @pytest.mark.parametrize("kind", ("concat", "dynamic"))
 def test_concatenation_copies_everything_before_in_every_step(kind: str) -> None:
-    """After a prompt of 17 the i-th step finds 17 + i - 1 tokens, in 2 tensors of each of 3 layers."""
+    """The i-th step after a prompt of 17 finds 17 + i - 1 tokens, in 2 tensors of each of 3 layers."""
     found, per_token = steps_of(kind, PROMPTS[0])
     assert [step.copied_bytes for step in found] == [0, *((17 + i) * per_token for i in range(11))]
     assert [step.num_copied for step in found] == [0] + [2 * 3] * 11
@@ -72,7 +72,7 @@ def test_a_copied_block_counts(tmp_path: Path) -> None:
         assert copied == [0, 4 * log_of(engine).header.kv_bytes_per_token, 0]
 
 
-def test_nobody_counts_unless_asked() -> None:
+def test_copies_are_counted_only_on_request() -> None:
     with Engine(tiny_llama(), replace(CONFIG, count_copies=False)) as engine:
         engine.add_request(PROMPTS[0], GREEDY)
         assert engine.step().cache_tensors is None
@@ -80,7 +80,7 @@ def test_nobody_counts_unless_asked() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tokens_are_those_of_the_paged_cache(kind: str) -> None:
-    """In chunks of 7, with preemption in the small pool, and where all fit."""
+    """Prompts are computed in chunks of 7, with preemption in the small pool, and without it where all fit."""
     expected = outputs_of(EngineConfig(block_size=4, num_blocks=64, max_model_len=48))
     small = EngineConfig(strategy=kind, block_size=4, num_blocks=24, max_model_len=32, max_num_batched_tokens=7)  # type: ignore[arg-type]
     assert outputs_of(small) == expected

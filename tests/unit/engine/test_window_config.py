@@ -56,8 +56,8 @@ def test_work_counts_the_keys_that_are_seen() -> None:
 
 @pytest.mark.parametrize("strategy", ["contiguous", "none"])
 def test_the_other_strategies_see_the_same_and_have_nothing_to_release(strategy: Any) -> None:
-    """In one block a sequence holds its last position; `none` stores nothing between steps. Outputs are those
-    of paged.
+    """A sequence in one block holds its last position; `none` stores nothing between steps. Outputs are those of
+    `paged`.
     """
     outputs = []
     for name in ("paged", strategy):

@@ -105,7 +105,7 @@ def test_the_books_of_a_batch(tmp_path: Path):
         assert all(log.record(i).timing.forward > 0 for i in range(1, len(log)))
 
 
-def test_who_ends_early_holds_its_memory_until_the_batch_is_done(tmp_path: Path):
+def test_a_row_that_ends_early_holds_its_memory_until_the_batch_is_done(tmp_path: Path):
     model = tiny_model("llama")
     free = generate(model, PROMPTS)
     eos = free[1][len(free[1]) - NEW_TOKENS + 1]  # what the second row says second
@@ -249,7 +249,7 @@ def test_a_trace_that_contradicts_itself_is_reported(tmp_path: Path, monkeypatch
 
 
 def test_generate_on_another_thread_is_followed(tmp_path: Path):
-    """As TextIteratorStreamer is used: generate on a thread, its text read here."""
+    """generate runs on a thread and its text is read here, as TextIteratorStreamer is used."""
     model, path = tiny_model("llama"), tmp_path / "run.kvtrace"
     plain = generate(model, PROMPTS[:1])
     with watch_generate(model, tiny_tokenizer(), path):
@@ -263,7 +263,7 @@ def test_generate_on_another_thread_is_followed(tmp_path: Path):
 
 
 def test_generate_that_outlives_the_with_is_refused(tmp_path: Path):
-    """It continues unhindered; so does a second one beside it."""
+    """Both calls of generate return their usual results, and no trace is written."""
     model, path = tiny_model("llama"), tmp_path / "run.kvtrace"
     plain = generate(model, PROMPTS)
     halfway, may_go_on, found = threading.Event(), threading.Event(), []

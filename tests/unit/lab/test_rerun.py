@@ -124,7 +124,7 @@ def test_a_fork_of_a_fork_comes_again() -> None:
 
 
 def test_it_is_computed_as_the_log_says_compiled_or_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Which forward pass serves is the clock's doing; the log has it, so a re-run need not leave it to the clock."""
+    """The forward pass that serves depends on timing; the log names it, so a rerun does not depend on timing."""
     with fresh(ALL["roomy"]) as original:
         for prompt in PROMPTS[2:4]:
             original.add_request(prompt, GREEDY)

@@ -119,7 +119,7 @@ def test_a_block_that_the_engine_gave_a_hash_meanwhile_goes_to_the_back_of_the_q
     assert not grade(found, state(), [FREE, BlockMove(kind="allocate", block=5, seq=0)]).right
 
 
-def test_an_operation_of_a_sequence_that_is_not_there_is_nobodys() -> None:
+def test_an_operation_of_a_missing_sequence_is_illegal() -> None:
     """An eviction needs no sequence; one that names a wrong one was let through and broke the list."""
     found = graded(BlockMove(kind="evict", block=2, seq=99), BlockMove(kind="allocate", block=2, seq=99))
     assert [(v.grade, v.why) for v in found.verdicts] == [("illegal", "nobody")] * 2

@@ -47,7 +47,7 @@ class Case:
 
     @property
     def few(self) -> bool:
-        """It is less than the right answer."""
+        """The answer is less than the right one."""
         return isinstance(self.right, int | float) and self.n < self.right
 
     @property
@@ -107,7 +107,7 @@ Claim = Callable[[Case], bool]
 
 
 def always(_: Case) -> bool:
-    """It says what holds of every run."""
+    """The hint holds for every run."""
     return True
 
 

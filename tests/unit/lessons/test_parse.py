@@ -44,7 +44,7 @@ def test_a_lesson_is_read_in_the_order_of_reading() -> None:
     assert settings_of(lesson, {"max_tokens": 3})[1].max_tokens == 3
 
 
-def test_what_is_for_who_has_time_comes_last_and_counts_apart() -> None:
+def test_optional_sections_come_last_and_count_apart() -> None:
     text = HEAD + "## a\nask: slot position=3\ndo: step\nsandbox:\n## b optional\ndo: restart\ndo: step\ndo: step\n"
     lesson = parse_lesson(text, Path("one.md"))
     assert [section.optional for section in lesson.sections] == [False, True]
@@ -57,8 +57,8 @@ def test_what_is_for_who_has_time_comes_last_and_counts_apart() -> None:
     ("text", "line", "sentence"),
     [
         ("hello", 1, "begins with a header in TOML"),
-        (HEAD.replace('"one"', '"again"') + BODY, 1, "what the page calls something else"),
-        (HEAD.replace('"one"', '"tour"') + BODY, 1, "what the page calls something else"),
+        (HEAD.replace('"one"', '"again"') + BODY, 1, "reserved by the page"),
+        (HEAD.replace('"one"', '"tour"') + BODY, 1, "reserved by the page"),
         ("+++\nid = 1\n", 1, "no end"),
         ("+++\nid = \n+++\n", 2, "no TOML"),
         ("+++\nid = 1\n+++\n", 1, "the header"),
@@ -66,7 +66,7 @@ def test_what_is_for_who_has_time_comes_last_and_counts_apart() -> None:
         (HEAD.replace('zh = ["春"]', "zh = []") + BODY, 1, "the same number of them"),
         (HEAD.replace("block_size", "block_sise") + BODY, 1, "block_sise"),
         (HEAD, 0, "nothing to read"),
-        (HEAD + "do: prefill", 8, "a section has to begin"),
+        (HEAD + "do: prefill", 8, "a section must begin"),
         (HEAD + "## a\nhello", 9, "is no text between"),
         (HEAD + "## a\n::: en\nhello\n:::\ndo: prefill", 9, "no 'zh' beside it"),
         (HEAD + "## a\n::: fr\nbonjour\n:::", 9, "not in this language"),
@@ -86,13 +86,13 @@ def test_what_is_for_who_has_time_comes_last_and_counts_apart() -> None:
         (HEAD + "## a\nshow: race", 9, "a race is shown by do: race"),
         (HEAD + "## a\ndo: race horses", 9, "no set of lanes 'horses'"),
         (HEAD + "## a\ndo: race caches prompt=1", 9, "race: there is no prompt 1"),
-        (HEAD + "## a\ndo: race caches\ndo: prefill\nask: next_block\ndo: step", 11, "could be read from its lanes"),
-        (HEAD + "## a\ndo: race caches\nwork:\ndo: step", 10, "could be read from its lanes"),
+        (HEAD + "## a\ndo: race caches\ndo: prefill\nask: next_block\ndo: step", 11, "could show the answer"),
+        (HEAD + "## a\ndo: race caches\nwork:\ndo: step", 10, "could show the answer"),
         (HEAD + BODY + "## start\ndo: step", 0, "two sections"),
         (HEAD + "## a\nsandbox:\ndo: step", 9, "ends the lesson"),
-        (HEAD + "## a\nsandbox:\n## b optional\ndo: step", 9, "begins with do: restart"),
+        (HEAD + "## a\nsandbox:\n## b optional\ndo: step", 9, "begin with do: restart"),
         (HEAD + "## a\ndo: step\n## b optional\nsandbox:\n## c optional\ndo: restart", 11, "ends the lesson"),
-        (HEAD + "## a optional\ndo: step\n## b\ndo: step", 10, "what is optional comes last"),
+        (HEAD + "## a optional\ndo: step\n## b\ndo: step", 10, "only optional sections may follow"),
         (HEAD + "## a soon\ndo: step", 8, "or optional after"),
         (HEAD + BODY.replace("](k)", "](~block_size)"), 12, "needs digits"),
         (HEAD + BODY.replace("[key](k)", "[4](~block_sise)"), 12, "no setting 'block_sise'"),

@@ -3,7 +3,6 @@
 import itertools
 import json
 import random
-import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -31,9 +30,8 @@ from app.models.live_engine import engine_builder
 from app.models.observed_layers import SMALL_BUDGET
 from engine.model.loader import load_model
 from engine.trace.log import TraceReader
-from tools.node import node
+from tests.js.node_run import node_output
 
-ROOT = Path(__file__).parents[3]
 # one run; several; on several models; one try; a session that is mended
 LESSONS = ("02-not-yet", "07-pages", "06-what-it-costs", "00-before", "16-why-did-it-miss")
 
@@ -57,7 +55,9 @@ def unsure(recorded: Recorded) -> Answers:
 
 
 def answers_of(recorded: Recorded) -> list[Answers]:
-    """None; all unsure; all right; all wrong twice; wrong and then right; one that is no answer before."""
+    """Return lists of answers: none; all unsure; all right; all wrong twice; wrong, then right; an invalid one
+    first.
+    """
     found: list[Answers] = [{}]
     for pattern in ("unsure", "right", "wrong", "second", "stray"):
         answers: Answers = {}
@@ -94,7 +94,7 @@ def answers_of(recorded: Recorded) -> list[Answers]:
 
 
 def graded(item: PageItem) -> PageItem:
-    """Without what only a live lesson says of a right operation: how many had the block."""
+    """Return the grades without fields of live lessons only: the number of right operations."""
     if not isinstance(item, WorkItem):
         return item
     lists = [
@@ -197,9 +197,8 @@ def test_the_page_walks_as_the_server_does(recorded: Recorded) -> None:
     places = [-1, *range(0, len(recorded.transcript.items) + 2)]
     cases = list(itertools.product(places, answers_of(recorded)))
     given = json.dumps(msgspec.to_builtins({"transcript": recorded.transcript, "asked": cases}))
-    command = [node(), str(ROOT / "tests/js/lesson_replay_dump.mjs")]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True, timeout=60)
-    for (at, answers), line in zip(cases, done.stdout.splitlines(), strict=True):
+    printed = node_output("lesson_replay_dump.mjs", given=given)
+    for (at, answers), line in zip(cases, printed.splitlines(), strict=True):
         assert json.loads(line) == msgspec.to_builtins(way(recorded.transcript, at, answers)), (at, answers)
 
 

@@ -84,7 +84,7 @@ def test_of_questions_that_went_nothing_is_left() -> None:
     ("prompts", "ask", "of"), [(1, "slot", None), (2, "slot", 0), (2, "ref_count logical=0", None)]
 )
 def test_a_question_about_one_of_several_sequences_says_which(prompts: int, ask: str, of: int | None) -> None:
-    """On the page and in the words of a class's results, unless its own words name it."""
+    """The sequence is named on the page and in a class's results, unless the question's own words name it."""
     text = LESSON.replace('["Once upon a time"]', str(["Once upon a time", "Who has seen the wind?"][:prompts]))
     asked_of = f"{ask} position=6" if ask == "slot" else ask
     lesson = review(parse_lesson(text.replace("ask: slot position=6", f"ask: {asked_of}"), Path("one.md")), [7])

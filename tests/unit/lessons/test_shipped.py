@@ -192,10 +192,10 @@ sampling = { max_tokens = 4, ignore_eos = true }
         ("do: prefill\ndo: step 9", 11, "nothing is left to compute"),
         ("do: prefill\ndo: run until=preempt", 11, "preempt never came"),
         ("do: restart num_blocks=1\ndo: prefill", 11, "prefill"),
-        ("ask: same_text\ndo: prefill", 10, "no run before this one"),
-        ("work:\ndo: prefill", 10, "what comes in or forks has to be there before"),
+        ("ask: same_text\ndo: prefill", 10, "there is no previous run"),
+        ("work:\ndo: prefill", 10, "submitted and forked sequences must exist before"),
         ("ask: keys_read\ndo: race caches\ndo: prefill", 10, "no action with a step follows"),
-        ("do: prefill\nwork:\ndo: step 2", 11, "no block is taken, shared, copied or given up"),
+        ("do: prefill\nwork:\ndo: step 2", 11, "no block is allocated, shared, copied or freed"),
     ],
 )
 def test_what_does_not_hold_is_told_with_its_line(body: str, line: int, sentence: str) -> None:
@@ -279,7 +279,7 @@ def test_an_answer_is_taken_once() -> None:
     engine = lesson_engine_of(lesson)
     course = Course(lesson, "en", engine)
     course.go_on()
-    with pytest.raises(LessonError, match="nothing is asked"):
+    with pytest.raises(LessonError, match="there is no question"):
         course.answer(0)
     course.go_on()
     assert len(course.log) == 3 and course.moment.records == 2, "what decides it is computed, and not shown"

@@ -89,8 +89,8 @@ def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @needs_compiler
-def test_who_wants_the_same_functions_meanwhile_waits_for_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As a server, the process that compiles for it and that one's child do, at a first start."""
+def test_a_second_process_waits_for_the_same_functions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A server, its compiling process and that one's child need them at the same time at a first start."""
     compiled = list[Path]()
 
     def compile_slowly(names: tuple[str, ...], compiler: str, key: str) -> Any:
@@ -110,7 +110,7 @@ def test_who_wants_the_same_functions_meanwhile_waits_for_them(monkeypatch: pyte
 def test_without_a_compiler_the_same_tokens_are_chosen(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """It is reported once, and every engine continues with tensor operations."""
+    """The missing compiler is reported once, and every engine continues with tensor operations."""
 
     def generated() -> list[tuple[int, list[int]]]:
         with Engine(load_model(), EngineConfig(num_blocks=16)) as engine:

@@ -312,7 +312,7 @@ def test_without_the_c_function_nothing_is_packed(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("wrong", [torch.ones(3, 26), torch.ones(3, 25, dtype=torch.float64), torch.tensor(1.0)])
 def test_another_width_or_dtype_is_an_error(wrong: Tensor) -> None:
-    """As with nn.Linear; the C function would read past the row, or other numbers, without a word."""
+    """The error is that of nn.Linear; the C function would silently read past the row, or misread its numbers."""
     layers, _ = _layers(torch.float32)
     with pytest.raises(ValueError, match=r"float32 \[\.\.\., 25\]"):
         layers.get_submodule("up")(wrong)

@@ -61,7 +61,7 @@ def test_parts_add_up_to_the_models_own_states_and_next_token(family: str) -> No
 
 @pytest.mark.parametrize("family", ["llama", "minicpm3"])
 def test_only_what_is_scaled_gets_a_factor(family: str) -> None:
-    """In half precision a sum rounds; a factor fitted to that would change what the blocks return."""
+    """A sum in half precision rounds; a factor fitted to that would change the block's output."""
     module = causal_model(causal_config(family, tie_word_embeddings=False)).to(torch.bfloat16)
     factor = getattr(module.model.layers[0], "residual_scale", 1)
     returned: list[np.ndarray[Any, Any]] = []
@@ -160,7 +160,7 @@ def test_flops_of_all_layers_and_the_output_are_those_of_the_step() -> None:
 
 
 def test_the_keys_are_those_that_the_last_query_gives_weight() -> None:
-    """Under a window over the model's own, and for a sequence that has forgotten some, in each head others."""
+    """The sequence has a window narrower than the model's, or has forgotten other tokens in each head."""
     model = from_module(tiny_model("gemma2"))  # windows of 5 keys in two layers of three
     forgetting = Forgetting(ForgetSettings("h2o", 9), model)
     full = model.facts.sliding_windows.index(None)

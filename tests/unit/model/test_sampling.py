@@ -143,7 +143,7 @@ def test_more_alternatives_than_tokens() -> None:
 
 
 @pytest.mark.parametrize("kernels", [None, logit_kernels()], ids=["torch", "c"])
-def test_a_row_has_one_set_of_figures_whoever_asks_for_it(kernels: LogitKernels | None) -> None:
+def test_a_row_has_one_set_of_figures_for_every_request(kernels: LogitKernels | None) -> None:
     """Greedy, drawn, settled from outside, scored, offered to a beam; alone, among others, or a strided view of more:
     the log probability of a token is one number.
     """
@@ -223,7 +223,7 @@ def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> tuple[CudaCopies, FakeCud
 @pytest.mark.parametrize("width", [7, 130, 3000])
 @pytest.mark.parametrize("on_device", [False, True])
 def test_rows_are_chosen_together_as_each_alone(width: int, on_device: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the host and, by what a device computes, there."""
+    """Sampling a batch equals sampling each row alone, on the host and with the device's code."""
     logits = torch.randn((40, width), generator=torch.Generator().manual_seed(width)) * 3
     logits[::3] = (logits[::3] * 2).round() / 2  # ties
     alone = [int(choose(logits[i : i + 1], [any_row(i, width)], HostCopies())[0]) for i in range(40)]
@@ -235,7 +235,7 @@ def test_rows_are_chosen_together_as_each_alone(width: int, on_device: bool, mon
 
 @pytest.mark.parametrize("settled", [None, {3: 5}])
 def test_a_step_waits_for_the_device_once(settled: dict[int, int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the one copy of everything that is reported, whatever rows ask for."""
+    """The step waits only for the one copy of everything that is reported, whatever rows request."""
     logits = torch.randn((12, 130), generator=torch.Generator().manual_seed(5))
     expected = Sampler().sample(logits, [any_row(i, 130) for i in range(12)], 4, settled)
     copies, cuda = as_on_a_device(monkeypatch)

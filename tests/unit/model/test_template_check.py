@@ -92,7 +92,9 @@ def template_of(source: str, tokenizer: Any) -> ChatTemplate:
 
 @pytest.mark.parametrize("name", APPENDING)
 def test_one_that_only_appends(name: str, tokenizer: Any) -> None:
-    """In every case but the one in which the client takes something away; a refusal is none of its faults."""
+    """The template appends in every case but the one in which the client removes a message; a refusal does not count
+    against it.
+    """
     found = checked(APPENDING[name], tokenizer)
     refused = {"tools"} if "refuses" in name else set()
     assert {case for case, one in found.items() if one.verdict == "refused"} == refused, found
@@ -113,7 +115,7 @@ def test_one_that_breaks(name: str, tokenizer: Any) -> None:
 
 
 def test_the_verdict_is_what_the_engine_then_hits(tokenizer: Any) -> None:
-    """With blocks of one token a prompt hits as far as it equals what was cached, and all of it but its last token."""
+    """A prompt hits as far as it equals the cached one, except its last token, with blocks of one token."""
     config = EngineConfig(block_size=1, num_blocks=4096, num_logprobs=0, enforce_eager=True)
     model = load_model("bundled", dtype="float32", device="cpu")
     sampling = SamplingParams(max_tokens=1, ignore_eos=True)

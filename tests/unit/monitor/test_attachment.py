@@ -18,7 +18,7 @@ def summaries(attachment: Attachment) -> list[str]:
     return [one.seen.problem for one in records if one.seen is not None and one.seen.problem]
 
 
-def test_metrics_say_the_size_the_version_and_the_numbers_until_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_give_size_version_and_numbers_until_the_server_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.02)
     with Publisher() as publisher, MetricsServer(page(3)) as server:
         attachment = Attachment(Attaching(events=publisher.events, replay=publisher.replay, metrics=server.url))

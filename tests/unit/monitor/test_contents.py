@@ -63,7 +63,7 @@ def test_a_content_of_two_blocks_is_cached_until_both_are_taken() -> None:
 
 
 def test_what_may_only_tell_that_a_request_found_it_is_no_copy() -> None:
-    """With `kv_cache_report_mode` full vLLM names the blocks that a prompt hits, from its beginning on."""
+    """vLLM names the blocks that a prompt hits, from its beginning on, if `kv_cache_report_mode` is full."""
     assert known_after(A, A, removed([b"a"]))[0] == set()
 
 

@@ -36,7 +36,7 @@ def watch(path: Path, most_bytes: int, most_parts: int | None = None) -> tuple[O
 
 
 def known_in(log: TraceReader, count: int | None = None) -> list[set[bytes]]:
-    """By rank, after the first `count` records (None: all)."""
+    """Return the known contents by rank after the first `count` records (None: all)."""
     state = log.state_at((len(log) if count is None else count) - 1)
     found: list[set[bytes]] = [set() for _ in range(RANKS)]
     for block in state.blocks:
@@ -78,7 +78,7 @@ def test_of_recorded_ones_the_last_stay(tmp_path: Path) -> None:
     observed.log.close()
 
 
-def test_who_shows_it_is_told_of_the_next_one() -> None:
+def test_the_attachments_owner_is_notified_of_the_next_log() -> None:
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"])
     observed, logs = ObservedLog(header, most_bytes=2 << 10), list[TraceWriter]()
     first = observed.log

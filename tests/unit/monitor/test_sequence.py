@@ -1,4 +1,4 @@
-"""Whatever is dropped, duplicated, replayed or restarted: messages come out in order, and every gap is reported."""
+"""Messages are delivered in order and every gap is reported, with drops, duplicates, replays and restarts."""
 
 import pytest
 from hypothesis import given, settings

@@ -81,7 +81,7 @@ def test_what_it_lacks_is_unknown_in_the_log(form: Form) -> None:
 
 
 def test_a_running_one_is_watched_and_called_by_its_name() -> None:
-    """Over ZeroMQ, with replay of missed messages: its replay has no topic. Its metrics lack the pool's size."""
+    """SGLang publishes over ZeroMQ and replays missed messages without a topic. Its metrics lack the pool's size."""
     with Publisher(shape="pair") as publisher, MetricsServer(METRICS) as server:
         publisher.publish(batch("FIVE", page_stored("FIVE", [FIRST], [1, 2], 2)))
         options = Attaching(

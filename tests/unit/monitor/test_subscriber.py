@@ -1,4 +1,4 @@
-"""A watched server over real sockets: gaps, replays, restarts, ranks, late and stopped viewers, and an own decoder."""
+"""Monitoring over real sockets: gaps, replays, restarts, ranks, late and stopped viewers, a second decoder."""
 
 import random
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ class Server:
 
 
 def sets_of(log: TraceReader, instance: int = 0) -> list[tuple[int, int, set[bytes]]]:
-    """By the log's operations alone: epoch, number of the message, and what is cached after it."""
+    """Return epoch, message number and cached contents after each message, from the log's operations alone."""
     where: dict[tuple[bool, int], bytes] = {}
     found, epoch = [], 0
     for index in range(len(log)):

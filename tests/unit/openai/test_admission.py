@@ -1,4 +1,4 @@
-"""When what clients ask for enters the engine's queue."""
+"""Admission of API requests into the engine's queue."""
 
 import time
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ class Queue:
         self.running = self.waiting = 0
 
     def check(self, prompts: Any, sampling: SamplingParams) -> None:
-        """Everything fits."""
+        """Accept every request."""
 
     def send(self, prompts: Any, sampling: SamplingParams) -> None:
         self.waiting += len(prompts)
@@ -56,8 +56,8 @@ def test_a_queue_takes_as_many_as_have_places_on_all_instances_and_a_few(engine:
     assert queue.waiting == PLACES + AHEAD
 
 
-def test_who_was_sent_since_the_last_step_was_not_left_waiting_by_it(engine: AsyncEngine) -> None:
-    """With an instance in a process requests are sent while it computes: they are no sign that it has no room."""
+def test_requests_sent_since_the_last_step_do_not_count_as_waiting(engine: AsyncEngine) -> None:
+    """An instance in a process computes while requests are sent, so these do not show that it has no room."""
     queue = Queue()
     engine.took(record("step"), num_waiting=0)
     ask(engine, 2)
@@ -69,7 +69,7 @@ def test_who_was_sent_since_the_last_step_was_not_left_waiting_by_it(engine: Asy
     assert queue.waiting == PLACES + AHEAD
 
 
-def test_no_place_is_filled_while_a_step_leaves_somebody_waiting(engine: AsyncEngine) -> None:
+def test_no_place_is_filled_while_a_step_leaves_sequences_waiting(engine: AsyncEngine) -> None:
     queue = Queue()
     queue.waiting = 1
     engine.took(record("step"), num_waiting=1)
@@ -79,7 +79,7 @@ def test_no_place_is_filled_while_a_step_leaves_somebody_waiting(engine: AsyncEn
     assert queue.waiting == AHEAD
 
 
-def test_many_who_come_at_once_do_not_keep_the_next_step_waiting(
+def test_many_concurrent_requests_do_not_delay_the_next_step(
     engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(1000))

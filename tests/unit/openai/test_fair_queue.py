@@ -27,7 +27,7 @@ def test_clients_take_turns_and_each_keeps_its_order() -> None:
         queue.take()
 
 
-def test_within_a_client_the_lowest_priority_goes_first_and_of_equals_who_came_first() -> None:
+def test_within_a_client_the_lowest_priority_is_first_then_the_earliest_arrival() -> None:
     queue: FairQueue[str] = FairQueue(10)
     for item, priority in [("late", 5), ("first", -1), ("second", -1), ("usual", 0)]:
         queue.put("a", item, 10, priority)
@@ -46,7 +46,7 @@ def test_a_full_client_is_refused_alone_and_a_full_queue_refuses_everybody() -> 
     assert queue.waiting() == {"a": 2, "b": 1} and len(queue) == 3
 
 
-def test_who_leaves_leaves_no_trace() -> None:
+def test_a_removed_item_leaves_no_trace() -> None:
     queue: FairQueue[str] = FairQueue(10)
     first, second = "x", "y"
     queue.put("a", first, 10)

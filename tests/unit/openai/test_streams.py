@@ -1,4 +1,4 @@
-"""When streams are sent, and answers as their connection takes them."""
+"""Streams and whole responses are sent as fast as their connection accepts them."""
 
 import threading
 import time

@@ -44,7 +44,7 @@ def with_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_option_takes_a_whole_number_that_a_log_does_not() -> None:
-    """Whatever the option's own range leaves open: these are all options with whole numbers in them."""
+    """All options with whole numbers are checked, with or without a range of their own."""
     assert MAX_WHOLE == limits.MAX_WHOLE
     for struct in STRUCTS:
         for name, row in table_of(struct).items():

@@ -49,7 +49,7 @@ def test_a_long_conversation_with_another_first_role_is_matched_by_its_tokens() 
     assert hits("sglang", one, other)[1].num_tokens == 5 * 1500 - 1
 
 
-def test_a_small_pool_evicts_and_says_for_whom() -> None:
+def test_a_small_pool_evicts_and_names_the_request() -> None:
     engine = EngineCache(num_blocks=4, block_size=16)
     prompts = [[[n] * 40] for n in range(3)]
     assert [engine.admit(i, tokens).num_tokens for i, tokens in enumerate(prompts)] == [0, 0, 0]

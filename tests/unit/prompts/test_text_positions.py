@@ -103,7 +103,7 @@ def test_a_tool_that_quotes_a_mark_is_no_text() -> None:
 
 @pytest.mark.parametrize("arguments", [{"path": "a.txt"}, '{"path":"a.txt"}'])
 def test_tools_and_calls_are_found_between_the_texts(arguments: Any) -> None:
-    """Also where a text quotes them, and where the template writes as an object what the request has as a text."""
+    """A text may quote them, and the template may write as an object what the request has as a text."""
     call = '{"name": "read", "arguments": {"path": "a.txt"}}'
     called = {"id": "c", "type": "function", "function": {"name": "read", "arguments": arguments}}
     declared = '{"type": "function", "function": {"name": "read"}}'

@@ -22,7 +22,7 @@ def kinds(library: Library) -> list[str]:
     return [finding.kind for finding in library.findings]
 
 
-def test_a_library_that_nobody_used_makes_no_folder(folder: Path) -> None:
+def test_an_unused_library_creates_no_folder(folder: Path) -> None:
     library = Library(folder)
     assert library.entries() == [] and library.can_keep and not folder.exists()
     library.close()
@@ -173,7 +173,7 @@ def test_a_file_that_was_damaged_since_is_found(folder: Path, make_trace: MakeTr
     library.close()
 
 
-def test_uploads_that_were_left_are_removed_unless_somebody_writes_them(folder: Path, make_trace: MakeTrace) -> None:
+def test_abandoned_uploads_are_removed_unless_they_are_being_written(folder: Path, make_trace: MakeTrace) -> None:
     make_trace(folder / "a.kvtrace")
     Library(folder).close()
     left, writing = folder / "x.part", folder / "y.part"

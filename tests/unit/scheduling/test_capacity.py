@@ -1,4 +1,4 @@
-"""How much room a sequence needs: the last token's K and V are never written."""
+"""Capacity that a sequence needs: the last token's K and V are never written."""
 
 import pytest
 

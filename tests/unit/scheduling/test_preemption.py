@@ -68,7 +68,7 @@ def test_several_victims_return_in_the_order_in_which_they_were_admitted() -> No
     assert [engine.output(i) for i in range(3)] == [engine.expected(i) for i in range(3)]
 
 
-def test_at_full_use_of_the_pool_somebody_always_goes_on() -> None:
+def test_at_full_use_of_the_pool_a_sequence_always_advances() -> None:
     """Each sequence needs all 3 blocks at its end (4 + 9 - 1 = 12 slots); three of them share 3 blocks
     (vllm#1607)."""
     engine = FakeEngine(num_blocks=3)

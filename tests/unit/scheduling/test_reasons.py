@@ -1,4 +1,4 @@
-"""Why a block was allocated or freed, as the operation itself says it."""
+"""Reasons of allocations and frees in the operations."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -94,7 +94,7 @@ def test_without_chunked_prefill_a_prompt_waits_until_it_fits_in_one_step() -> N
     assert facts(second, Write, "seq_id", "num_tokens") == [(0, 1), (1, 12)]
 
 
-def test_max_num_seqs_limits_who_runs() -> None:
+def test_max_num_seqs_limits_the_running_sequences() -> None:
     engine = FakeEngine(max_num_seqs=2)
     for i in range(3):
         engine.add([i, i], max_tokens=2)
@@ -104,7 +104,7 @@ def test_max_num_seqs_limits_who_runs() -> None:
     assert facts(engine.step(), Admit, "seq_id") == [(2,)]
 
 
-def test_without_free_blocks_the_head_is_deferred_and_nobody_overtakes_it() -> None:
+def test_without_free_blocks_the_head_is_deferred_and_not_overtaken() -> None:
     """4 blocks, 3 held: the head needs 2; the one behind it, which needs 1, does not pass."""
     engine = FakeEngine(num_blocks=4)
     engine.add(PROMPT[:10], max_tokens=3)
@@ -150,7 +150,7 @@ def test_priority_admits_the_lowest_number_first_ties_by_arrival() -> None:
 
 
 def test_forks_keep_their_places_and_share_the_prompt() -> None:
-    """With n = 4 from 7 tokens there are 2 blocks, then exactly 3 copies; 5 blocks in all. max_num_seqs 4 admits no
+    """Four samples of 7 tokens have 2 blocks, then exactly 3 copies; 5 blocks in all. max_num_seqs 4 admits no
     other.
     """
     engine = FakeEngine(max_num_seqs=4, max_num_batched_tokens=4)
@@ -213,7 +213,7 @@ def test_no_cache_takes_the_first_over_the_budget_and_others_while_it_lasts() ->
     assert facts(ops, Defer, "seq_id", "reason", "needed", "available") == [(2, "token_budget", 4, 3)]
 
 
-def test_no_cache_without_room_sits_a_step_out_and_preempts_nobody() -> None:
+def test_no_cache_without_room_skips_a_step_and_preempts_no_sequence() -> None:
     """3 blocks: two sequences of 4 tokens grow to 5, 2 blocks each: one of them runs at a time."""
     engine = FakeEngine(recompute_all=True, num_blocks=3)
     engine.add([1] * 4, max_tokens=3)

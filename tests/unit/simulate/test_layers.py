@@ -1,11 +1,17 @@
 """Step times of GPUs that are not here."""
 
 import pytest
+from msgspec.structs import replace
 
 from engine.accounting.layer_times import layer_file
+from engine.accounting.memory import stored_bytes_per_token
 from engine.accounting.presets import gpu_presets, model_presets
-from engine.simulate.cost import StepShape
+from engine.accounting.work import StepWork
+from engine.cache.attention_span import WindowPolicy, reaches_of
+from engine.simulate.cost import StepShape, shape_of, windows_of
 from engine.simulate.layers import card_of
+from engine.trace.records import BatchEntry
+from tests.unit.engine.runs import tiny_llama
 
 
 def test_a_step_is_its_layers_and_what_the_roofline_says_of_the_rest() -> None:
@@ -19,13 +25,40 @@ def test_a_step_is_its_layers_and_what_the_roofline_says_of_the_rest() -> None:
 
 
 def test_gpus_that_split_a_layer_exchange_twice() -> None:
-    """At 2,048 tokens on two: 2.1282 ms of a layer and two all-reduces of 0.139 ms; pairs on both GPUs' peak."""
+    """A layer of 2,048 tokens on two GPUs takes 2.1282 ms and two all-reduces of 0.139 ms; pairs reach both
+    GPUs' peak.
+    """
     cost = card_of("llama-2-7b", "a100-80gb").cost(2)
     output = 32_000 * 4096 * 2
     layers = 32 * (2.1282e-3 + 2 * 0.139e-3)
     pairs = 2048 * 2049 // 2
     rest = (output + 2048 * 524_288) / (2 * 2039e9) + (output + 4 * 32 * 32 * 128 * pairs) / (2 * 312e12)
     assert cost.seconds(StepShape(2048, 1, 2048, pairs)) == pytest.approx(layers + rest)
+
+
+def test_a_cache_of_fewer_bytes_is_read_faster_and_holds_more() -> None:
+    """fp8 has one byte a number; int8 has a float16 scale for each vector of 128."""
+    card = card_of("llama-2-7b", "a100-80gb")
+    for dtype, share in (("fp8", 1 / 2), ("int8", 130 / 256)):
+        assert card.cost(1, dtype).key_seconds == pytest.approx(card.cost().key_seconds * share)
+        assert card.room_tokens(kv_cache_dtype=dtype) == pytest.approx(card.room_tokens() / share, abs=2)
+
+
+@pytest.mark.parametrize("policy", [None, WindowPolicy(8), WindowPolicy(8, 4, 2), WindowPolicy(100, 1)])
+def test_the_keys_of_a_shape_are_those_that_the_work_of_a_step_reads(policy: WindowPolicy | None) -> None:
+    facts = tiny_llama().facts
+    facts = replace(facts, sliding_windows=[16] + [None] * (facts.num_layers - 1))
+    seen = [reach.num_keys for reach in reaches_of(facts.sliding_windows, policy)]
+    spans = [(30, 1), (3, 1), (0, 40), (20, 5)]
+    batch = [
+        BatchEntry(seq_id=i, phase="prefill", start=a, token_ids=[0] * n, context_len=a + n, samples=True)
+        for i, (a, n) in enumerate(spans)
+    ]
+    work = StepWork(replace(facts, sliding_windows=seen)).of(batch)
+    shape = shape_of(spans, windows_of(facts, policy))
+    assert shape.num_keys * stored_bytes_per_token(facts) == pytest.approx(work.kv_read_bytes)
+    no_window = shape_of(spans)
+    assert shape.num_tokens == 47 and shape.num_pairs < no_window.num_pairs == 40 * 41 / 2 + 5 * 20 + 15
 
 
 def test_what_was_measured_is_of_presets_and_grows_with_the_tokens() -> None:
@@ -40,7 +73,7 @@ def test_what_was_measured_is_of_presets_and_grows_with_the_tokens() -> None:
         assert cost.of_tokens(layer.tokens[-1]) > cost.of_tokens(layer.tokens[0]) > 0
 
 
-def test_what_nobody_measured_is_a_sentence() -> None:
+def test_an_unmeasured_layer_is_refused_in_a_sentence() -> None:
     assert card_of("llama-2-7b", "h100-80gb").degrees == [1, 2, 4, 8] and card_of("gpt2", "t4").degrees == []
     with pytest.raises(ValueError, match="no layer times of llama-2-7b on 3 × a100-80gb; measured were 1, 2, 4, 8"):
         card_of("llama-2-7b", "a100-80gb").cost(3)

@@ -25,7 +25,7 @@ DEMANDS = [
 
 
 def on(model: str, first: str = A100, after: str = A100) -> tuple[Card, Card]:
-    """For prefill and for decode."""
+    """Return the model's times on a GPU, for prefill and for decode."""
     return card_of(model, first), card_of(model, after)
 
 
@@ -53,7 +53,9 @@ def test_nothing_that_was_left_out_needs_fewer_gpus(model: str, demand: Demand) 
 
 
 def test_stages_side_by_side_fill_whole_nodes_and_no_more() -> None:
-    """As 4.2 has it: all equal stages, all numbers on a node, all groups; two nodes are at most two stages."""
+    """All placements of section 4.2 are tried: equal stages, numbers on a node, groups; two nodes are at most two
+    stages.
+    """
     model, demand = DEMANDS[0]
     found = on_one_node(on(model), SMALL, demand)
     best = min(
@@ -106,7 +108,7 @@ def test_cards_of_two_kinds_are_in_nodes_of_their_own() -> None:
 
 
 def test_when_moving_costs_more_than_it_brings() -> None:
-    """With rare requests one instance suffices where two would idle; and a slow network limits the rate."""
+    """A single instance suffices for rare requests, where two would idle; a slow network limits the rate."""
     model, nodes = "llama-3.1-8b", Nodes(number=2, gpus=4, network=25e9)
     seldom = Demand(rate=0.5, prompt_tokens=512, output_tokens=128, ttft=0.5, tpot=0.05)
     assert (together(card_of(model, A100), nodes, seldom).gpus, apart(on(model), nodes, seldom).gpus) == (1, 2)
@@ -195,7 +197,9 @@ def test_what_nothing_serves_is_a_sentence(changed: dict[str, float], says: str)
 
 
 def test_as_many_are_in_time_as_the_formulas_say() -> None:
-    """At the rate at which 90 % should be: the engine's scheduler over 6 seeds, within the 95 % interval."""
+    """The share within the objective at the rate for 90 %, over 6 seeds of the engine's scheduler, lies in the 95 %
+    interval.
+    """
     model = "llama-2-7b"
     demand = Demand(rate=1, prompt_tokens=256, output_tokens=4, ttft=0.06, tpot=0.1)
     first = next(one for one in options("prefill", card_of(model, A100), SMALL, demand) if one.gpus == 1)

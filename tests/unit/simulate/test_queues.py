@@ -9,7 +9,7 @@ from engine.simulate.queues import ARRANGEMENTS, Arrangement, Prefill, crossing,
 @pytest.mark.parametrize("speedup", [1.3, 1.5, 1.7])
 @pytest.mark.parametrize("load", [0.1, 0.5, 0.9])
 def test_the_three_formulas_as_the_paper_writes_them(speedup: float, load: float) -> None:
-    """With D = 0.4 s and two GPUs (arXiv 2401.09670 v3, equations 1 to 3)."""
+    """Equations 1 to 3 of arXiv 2401.09670 v3 are evaluated for D = 0.4 s and two GPUs."""
     d, k = 0.4, speedup
     r = load / d
     prefill = Prefill(service=d, speedup=k)

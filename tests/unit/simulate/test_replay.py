@@ -155,7 +155,7 @@ def test_where_the_log_decides_otherwise_is_said() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("observed", "does not say"),
+        ("observed", "reports no requests"),
         ("instances", "several instances"),
         ("outside", "outside the pool"),
         ("cache", "came"),
@@ -174,7 +174,7 @@ def test_beams_are_a_models(tmp_path: Path) -> None:
         engine.add_request([5, 6, 7], SamplingParams(max_tokens=3, use_beam_search=True, beam_width=2))
         while engine.has_unfinished():
             engine.step()
-    with TraceReader(path) as log, pytest.raises(ReplayError, match="only a model says"):
+    with TraceReader(path) as log, pytest.raises(ReplayError, match="only the model decides"):
         what_if(log)
 
 
@@ -193,7 +193,7 @@ def test_the_command_says_it_in_a_table_and_as_json(tmp_path: Path, capsys: pyte
     assert json.loads(capsys.readouterr().out)["other"]["num_blocks"] == 2800
     assert main(["trace", "what-if", str(path), "--times", "0"]) == 2
     assert main(["trace", "what-if", str(GOLDEN / "observed.kvtrace")]) == 2
-    assert "does not say" in capsys.readouterr().err
+    assert "reports no requests" in capsys.readouterr().err
 
 
 def test_a_log_of_fewer_requests_is_a_shorter_one_of_the_same_kind(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def _asks(vocab_size: int, seed: int = 3) -> list[SimulatedRequest]:
 
 
 def _plain(op: Op) -> Op:
-    """Without what only a model knows, or a clock."""
+    """Return an operation without fields that only a model or a clock determines."""
     if op.__struct_config__.tag == "submit":
         return replace(op, prompt_token_bytes=[], sampling={})  # type: ignore[type-var]
     if op.__struct_config__.tag == "arrive":
@@ -209,8 +209,9 @@ def test_a_turn_goes_on_from_what_was_answered() -> None:
 @pytest.mark.parametrize("utilisation", [0.2, 0.5, 0.8])
 @pytest.mark.parametrize("arrangement", ["one", "inter", "intra"])
 def test_mean_ttft_is_what_the_formulas_of_queues_say(arrangement: Arrangement, utilisation: float) -> None:
-    """On one GPU, on two in stages, on two that split: within the 95 % interval over 20 seeds of the formula that the
-    page shows (DistServe, arXiv 2401.09670, 3.1). The load is of what the arrangement can take at most."""
+    """The page's formula (DistServe, arXiv 2401.09670, 3.1) is within the 95 % interval over 20 seeds: on one GPU, on
+    two stages, and on two GPUs that split layers. The load is relative to the arrangement's maximum.
+    """
     service, speedup = 0.1, 1.5
     prefill = Prefill(service=service, gpus=2, speedup=speedup)
     rate = utilisation * prefill.most(arrangement) / service

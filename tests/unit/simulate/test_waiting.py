@@ -38,7 +38,7 @@ def test_it_is_erlangs_formula() -> None:
         assert share_within(load / 0.25, 0.25, wait * 0.25) == pytest.approx(erlang(load, wait), abs=1e-10)
 
 
-def test_who_does_not_wait_finds_nobody() -> None:
+def test_a_request_that_does_not_wait_finds_an_empty_queue() -> None:
     """P(W = 0) = 1 − load, as in every queue with Poisson arrivals."""
     for load in [0.1, 0.5, 0.9]:
         assert share_within(load, 1.0, 0.0) == pytest.approx(1 - load)

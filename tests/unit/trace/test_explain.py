@@ -1,4 +1,4 @@
-"""Why a run went as it did: waits, lookups, preemptions and holders, with their arithmetic."""
+"""Explanations of a run: waits, lookups, preemptions and holders, with their arithmetic."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def kinds(story: Timeline) -> list[str]:
     return [type(event.op).__name__ for event in story.events]
 
 
-def test_who_waits_and_for_what() -> None:
+def test_waits_and_their_reasons() -> None:
     """Sequences run one at a time, 12 tokens each: a prefill step with the first token, then 11 steps. The first ends
     in
     step 12; the second is tried in each and admitted in step 13; the third is behind it for 12 steps, then tried in 12.
@@ -83,7 +83,7 @@ def test_the_pool_at_its_fullest() -> None:
 
 
 def test_why_it_was_preempted_and_what_coming_back_cost() -> None:
-    """Under the priority policy the worst goes, although it did not come last."""
+    """The priority policy preempts the lowest priority, although that sequence was not admitted last."""
     config = EngineConfig(
         block_size=4, num_blocks=9, max_model_len=32, scheduling_policy="priority", enable_prefix_caching=False
     )

@@ -53,7 +53,7 @@ def test_the_mutations_reach_behind_the_checksums(tmp_path: Path) -> None:
 
 
 def test_owners_are_what_the_tables_say_whatever_the_operations() -> None:
-    """As far as the reducer takes a log whose operations are changed, left out, doubled or exchanged."""
+    """Operations are changed, left out, doubled or exchanged; the reducer is checked as far as it accepts the log."""
     chance, taken, refused = random.Random(2), 0, 0
     for path in sorted(GOLDEN.glob("*.kvtrace")):
         with TraceReader(path) as reader:

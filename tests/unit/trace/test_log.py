@@ -2,7 +2,9 @@
 
 import errno
 import os
+import sys
 import threading
+from array import array
 from pathlib import Path
 
 import msgspec
@@ -222,24 +224,50 @@ def test_an_array_whose_shape_lies_is_refused(header: Header) -> None:
             codec.decode(array(data), LayerCapture)
 
 
-def test_readers_may_read_while_a_writer_appends(header: Header) -> None:
+def test_a_record_counts_once_its_whole_frame_is_known() -> None:
+    found = frames.RecordFrames()
+
+    class Watched(array):  # type: ignore[type-arg]
+        def append(self, value: int) -> None:
+            assert len(list(found)) == len(found)
+            super().append(value)
+            assert len(list(found)) == len(found)
+
+    for name, kind in (("_offsets", "Q"), ("_lengths", "I"), ("_checksums", "I")):
+        setattr(found, name, Watched(kind))
+    for index in range(3):
+        found.append(codec.Frame("record", index, 1, 0))
+    assert len(list(found)) == 3
+
+
+def test_readers_may_read_while_a_writer_appends(header: Header, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads switch as often as they can, and a keyframe follows each record."""
+    monkeypatch.setattr(TraceWriter, "_wants_keyframe", lambda self, index: True)
+    interval = sys.getswitchinterval()
     records = submits(header, 300)
     failures: list[BaseException] = []
     with TraceWriter(header) as writer:
 
         def read() -> None:
             try:
-                while len(writer) < len(records):
-                    for i in range(max(0, len(writer) - 3), len(writer)):
+                while (count := len(writer)) < len(records):
+                    for i in range(max(0, count - 3), count):
                         assert writer.record(i) == records[i]
+                    assert len(writer.state_at(count - 1).waiting) == count
             except BaseException as error:
                 failures.append(error)
 
-        thread = threading.Thread(target=read)
-        thread.start()
-        for record in records:
-            writer.append(record)
-        thread.join(30)
+        threads = [threading.Thread(target=read) for _ in range(3)]
+        sys.setswitchinterval(1e-6)
+        try:
+            for thread in threads:
+                thread.start()
+            for record in records:
+                writer.append(record)
+            for thread in threads:
+                thread.join(30)
+        finally:
+            sys.setswitchinterval(interval)
     assert not failures
 
 

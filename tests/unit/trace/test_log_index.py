@@ -40,7 +40,7 @@ def log(request: pytest.FixtureRequest) -> TraceReader:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So small that a short log has many of them."""
+    """Make index pieces so small that a short log has many of them."""
     monkeypatch.setattr(making, "PIECE_RECORDS", 2)
     monkeypatch.setattr(making, "WHOLE_PIECES", 2)
 
@@ -221,7 +221,7 @@ def test_a_generated_log_is_the_same_for_the_same_seed(pressed: Path, tmp_path: 
         assert ops["evict"] and ops["preempt"] and ops["share"] and ops["defer"]
 
 
-def test_who_comes_second_takes_what_the_first_has_made(
+def test_a_second_writer_uses_the_first_ones_index(
     pressed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(making, "FIRST", 600.0)  # nothing is reported before the end

@@ -88,7 +88,7 @@ def test_a_value_that_a_field_gets_is_missed_by_that_test() -> None:
 @pytest.mark.parametrize("language", languages())
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
 def test_every_operation_is_told_in_every_register(kind: type[Op], language: str) -> None:
-    """With nothing but itself, and where it stands in a record."""
+    """Each operation is described alone and within a record."""
     voice = Voice(language)
     known = set(texts(language))
     for op in samples(kind):
@@ -152,6 +152,8 @@ def test_a_lookup_says_what_was_found_and_why_no_more() -> None:
         "token differs."
     )
     gone = lookup(reason="evicted", lost_block_id=5, evicted_in=6, evicted_for=2)
+    named = Voice("zh", name=lambda seq_id: f"甲（{seq_id}）").tell(gone, context_of(gone))
+    assert "甲（" in named and "） " not in named
     sentence = Voice("zh", name=lambda seq_id: f"甲{seq_id}", first_record=0).tell(gone, context_of(gone))
     assert sentence == (
         "甲1：前缀缓存未命中，最后一个词元之前的 2 个满块，一个也没有命中。"  # ⌊8 / 4⌋ = 2
@@ -171,7 +173,7 @@ def test_a_full_last_block_that_is_not_looked_up_gets_its_reason() -> None:
         assert why not in Voice().tell(other, context_of(other)), "something else ended it"
 
 
-def test_a_preemption_says_whom_it_was_for_why_and_what_it_cost() -> None:
+def test_a_preemption_names_its_beneficiary_reason_and_cost() -> None:
     plain: dict[str, Any] = {"seq_id": 1, "queue_position": 0, "for_seq_id": 0, "num_computed_tokens": 8}
     lost = Preempt(**plain, mode="recompute")  # an older log: it does not say num_recompute_tokens
     assert Voice().tell(lost, None, "short") == (
@@ -205,7 +207,7 @@ def test_an_allocation_says_what_the_block_is_for() -> None:
     assert sentence.endswith("It is about to write to block 4, which others hold too.")
 
 
-def test_an_eviction_says_who_takes_the_block_or_that_a_promise_was_broken() -> None:
+def test_an_eviction_names_the_taker_or_a_broken_promise() -> None:
     op = Evict(block_id=5, block_hash=b"h", seq_id=3, lifetime_steps=1, idle_steps=1, num_hits=2)
     taken = Voice().tell(op, context_of(op, Allocate(seq_id=3, block_id=5, logical=0)))
     assert taken == (

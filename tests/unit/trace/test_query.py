@@ -53,7 +53,7 @@ def test_every_kept_question_has_an_answer_of_every_log(path: Path) -> None:
 
 
 def test_blocks_evicted_and_computed_again(served: Path, database: LogDatabase) -> None:
-    """By hand: of each eviction the next `cache` with that hash, if it comes within a minute."""
+    """The expected rows are, for each eviction, the next `cache` with that hash within a minute."""
     gone: dict[bytes, list[tuple[float, int]]] = {}
     found = set()
     with TraceReader(served) as log:
@@ -85,7 +85,7 @@ def test_a_block_computed_twice_is_worth_pinning(served: Path, database: LogData
 
 @pytest.mark.parametrize("name", ["swapping", "outside", "instances"])
 def test_content_that_is_copied_into_the_pool_is_not_computed_again(name: str, tmp_path: Path) -> None:
-    """By hand: a prefix of whole blocks is computed in each record whose batch has its last position."""
+    """Counted by hand, a prefix of whole blocks is computed in each record whose batch has its last position."""
     path = tmp_path / "run.kvtrace"
     if name in CONFIGS:
         run(name, path).close()
@@ -123,7 +123,7 @@ def test_content_that_is_copied_into_the_pool_is_not_computed_again(name: str, t
 
 
 def test_a_prefix_worth_pinning_counts_all_of_its_blocks(served: Path, database: LogDatabase) -> None:
-    """By hand: each content's tokens times how often it was computed again, summed along the way to it."""
+    """The expected sum is each content's tokens times its recomputations, over all contents of the prefix."""
     parents: dict[str, str | None] = {}
     times: dict[str, set[int]] = {}
     with TraceReader(served) as log:
@@ -145,7 +145,7 @@ def test_a_prefix_worth_pinning_counts_all_of_its_blocks(served: Path, database:
     assert [row[0] for row in answer.rows] == sorted(found.values(), reverse=True)
 
 
-def test_who_was_preempted_twice(tmp_path: Path) -> None:
+def test_sequences_preempted_twice(tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     run("preempting", path).close()
     counts: dict[int, int] = {}
@@ -195,6 +195,23 @@ def test_a_question_only_reads(database: LogDatabase, sql: str, says: str) -> No
     assert database.ask("SELECT count(*) FROM requests").rows == [(60,)]
 
 
+@pytest.mark.parametrize(
+    ("sql", "chinese"),
+    [
+        ("DELETE FROM steps", "查询只读：请对 steps、events、requests、contents 用 SELECT 或 WITH"),
+        ("SELECT 1 FROM absent", "没有表 absent；有的表是 steps、events、requests、contents"),
+        ("SELECT absent FROM steps", "没有列 absent；SELECT * FROM steps LIMIT 1 列出一张表的列"),
+        ("SELEC 1", '数据库报错：near "SELEC": syntax error'),
+        ("", "查询必须以 SELECT 或 WITH 开头"),
+        ("SELECT " + "1," * 20_000 + "1", "一条查询最多 20,000 个字符"),
+    ],
+)
+def test_an_error_has_a_sentence_in_each_language(database: LogDatabase, sql: str, chinese: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        database.ask(sql)
+    assert caught.value.translations == {"zh": chinese}
+
+
 def test_a_question_without_end_is_ended(database: LogDatabase) -> None:
     with pytest.raises(QueryError, match=r"longer than 0\.2 s"):
         database.ask(ENDLESS, seconds=0.2)
@@ -221,7 +238,7 @@ def test_the_command(served: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_disk_that_is_full_is_a_sentence(
     served: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As SQLite says it, when the file of the tables cannot grow."""
+    """The message is SQLite's, when the file of the tables cannot grow."""
     connect = sqlite3.connect
 
     def small(*arguments: object, **more: object) -> sqlite3.Connection:
@@ -235,7 +252,7 @@ def test_a_disk_that_is_full_is_a_sentence(
 
 
 def test_of_a_watched_server_what_was_removed_and_stored_again() -> None:
-    """With what it said of copies, of what it moved and of what comes before left out."""
+    """Reports of copies, moves and earlier contents are not counted."""
     observed = ObservedLog(header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"]))
     first, second = stored([b"a", b"b"], [1, 2, 3, 4], 2), stored([b"b"], [3, 4], 2, b"a")
     moved = stored([b"m"], [], 0, medium="CPU")
@@ -315,4 +332,4 @@ def test_the_command_keeps_the_tables_of_a_long_log(
         [_] = tmp_path.glob("kvtheater/surveys/*.sqlite")
         monkeypatch.setattr("app.cli.trace_query.make", None)  # the second time they are there
     assert main(["trace", "query", str(served), "stored_again"]) == 2
-    assert "is asked of a watched server's log, which this is not" in capsys.readouterr().err
+    assert "is a query over a monitored server's log, which this log is not" in capsys.readouterr().err

@@ -148,7 +148,7 @@ def test_a_model_without_layers_or_with_too_many_is_refused(header: Header, num_
         initial_state(replace(header, model=replace(header.model, num_layers=num_layers)))
 
 
-def test_a_batch_of_a_sequence_that_nobody_submitted_is_refused(header: Header, records: list[StepRecord]) -> None:
+def test_a_batch_of_an_unsubmitted_sequence_is_refused(header: Header, records: list[StepRecord]) -> None:
     """No operation names it, so only the batch tells."""
     entry = BatchEntry(seq_id=99, phase="decode", start=0, token_ids=[1], context_len=1, samples=True)
     strange = replace(records[1], batch=[entry])

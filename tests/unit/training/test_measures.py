@@ -74,7 +74,7 @@ def test_a_sequence_seen_often_costs_next_to_nothing() -> None:
 
 
 def test_longer_contexts_help_where_they_tell_more() -> None:
-    """Whether 9 or 8 comes depends on the token two places before: a bigram is left with one bit, a trigram knows."""
+    """The token two places before decides between 9 and 8: a bigram is left with one bit, a trigram with none."""
     rng = random.Random(1)
     documents = [[first, 5, 9 if first == 1 else 8, END] for first in (rng.choice([1, 2]) for _ in range(2000))]
     bits = {order: NGram(documents, 10, END, order).bits([[1, 5, 9]]) for order in (2, 3)}

@@ -40,7 +40,7 @@ def log_at(path: Path) -> TraceWriter:
 
 
 def request(name: str, num_tokens: int) -> Any:
-    """With the fields that are read of vLLM's."""
+    """Return a request with the fields of vLLM's that are read."""
     return SimpleNamespace(
         request_id=name,
         prompt_token_ids=list(range(num_tokens)),
@@ -91,7 +91,7 @@ def test_blocks_without_a_hash_go_back_together(tmp_path: Path) -> None:
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
-def test_who_is_aborted_while_the_model_computes_it_has_been_computed(tmp_path: Path) -> None:
+def test_a_sequence_aborted_during_its_step_counts_as_computed(tmp_path: Path) -> None:
     """vLLM processes aborts between a step's schedule and its output: one record, in which it samples nothing."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     one, two, tell = request("a", 4), request("b", 4), recorder.tell

@@ -7,26 +7,38 @@ import { comeBack, press, wander } from "../../control/classroom.js";
 import { sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { leaveClass } from "../../net/classroom.js";
+import { exitClass } from "../../net/classroom.js";
 import { STOPPED } from "../../net/errors.js";
 import { session } from "../../net/session.js";
 import { answersTo, answerTo, classState, drives, forgotten, ownSeat, roaming } from "../../state/classroom.js";
+import { currentLesson } from "../../state/lessons.js";
 import { connection } from "../../state/store.js";
 import { AnswerInput } from "./answers.js";
 import { Histogram } from "./histogram.js";
 import { answerText, Clock, questionText } from "./question_parts.js";
 import { SelfView } from "./self_view.js";
 
+/** @typedef {import("../../core/wire.js").PollState} Poll */
+
 export function FollowerBar() {
   const now = classState.value;
   const own = ownSeat.value;
   const ref = useBarHeight();
+  const [aside, putAside] = useState(""); // question and phase whose sheet was put aside
   if (!now || !own) return null;
   if (now.over) return html`<${Over} />`;
-  return html`<${Sheet} />
+  const poll = now.poll && !isPast(now.poll) ? now.poll : null;
+  const key = poll ? `${poll.id} ${poll.phase}` : "";
+  return html`<${Sheet} poll=${key === aside ? null : poll} close=${() => putAside(key)} />
     <section class="class-bar" id="class-bar" aria-label=${t("class.label")} data-roaming=${roaming.value} ref=${ref}>
       <${Where} />
       ${own.remote ? html`<${Remote} />` : null}
+      ${
+        poll && key === aside
+          ? html`<button class="quiet" id="class-question" onClick=${() => putAside("")}>
+              ${t("class.question")}</button>`
+          : null
+      }
       <button class="class-lost" id="class-lost" aria-pressed=${own.lost} onClick=${() =>
         requestOfClass("class_lost", { lost: !own.lost })}>${t(own.lost ? "class.lost_now" : "class.lost")}</button>
       <${SelfView} />
@@ -39,7 +51,7 @@ function Where() {
     return html`<p class="class-where" role="status">${t("class.away")}</p>`;
   if (drives.value) return html`<p class="class-where" role="status"><b>${t("class.you_drive")}</b></p>`;
   if (roaming.value)
-    return html`<p class="class-where"><span>${t("class.roaming")}</span></p>
+    return html`<p class="class-where class-roaming"><span>${t("class.roaming")}</span></p>
       <button class="command primary" id="class-back" onClick=${comeBack}><${Icon} name="back" /> ${t(
         "class.come_back",
       )}</button>`;
@@ -63,35 +75,40 @@ function Over() {
   const text = forgotten.value ? ["class.forgotten", "class.forgotten.seat"] : ["class.over"];
   return html`<section class="class-bar" id="class-bar" aria-label=${t("class.label")} ref=${useBarHeight()}>
     <p class="class-where" role="status">${sentences(text.map((key) => t(key)))}</p>
-    <button class="quiet" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button>
+    <button class="quiet" id="class-leave" onClick=${exitClass}>${t("class.leave")}</button>
   </section>`;
 }
 
-/** The question sheet. It stays on top until it is answered, can then be put aside, and returns with the results. */
-function Sheet() {
-  const poll = classState.value?.poll ?? null;
-  const key = poll ? `${poll.id} ${poll.phase}` : "";
-  const [aside, putAside] = useState("");
+/** Return whether the class's lesson has gone on since the answers to its question were shown. @param {Poll} poll */
+function isPast({ kind, phase, theater, item }) {
+  if (kind !== "lesson" || phase !== "shown") return false;
+  if (classState.value?.lesson?.theater !== theater) return true;
+  const now = currentLesson.value;
+  if (now?.theater !== theater) return false;
+  const since = now.items.filter(({ index, kind }) => index > (item ?? -1) && kind !== "text" && kind !== "show");
+  return since.length + Number(now.progress.over) > 1; // the answers lead to the first of these
+}
+
+/**
+ * The question sheet. It stays on top until it is put aside, and returns with the results.
+ * @param {{poll: Poll | null, close: () => void}} props
+ */
+function Sheet({ poll, close }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const isShown = poll !== null && aside !== key;
   useLayoutEffect(() => {
-    if (isShown && box.current && !box.current.contains(document.activeElement))
+    if (poll && box.current && !box.current.contains(document.activeElement))
       box.current.focus({ preventScroll: true });
-  }, [isShown, poll?.id]);
+  }, [poll === null, poll?.id]);
   useEffect(() => {
     if (poll?.kind === "lesson") document.getElementById(`question-${poll.item}`)?.scrollIntoView({ block: "center" });
   }, [poll?.id]);
   if (!poll) return null;
-  if (!isShown)
-    return html`<button class="class-again quiet" id="class-question" onClick=${() => putAside("")}>${t(
-      "class.question",
-    )}</button>`;
   const given = answersTo(poll);
   const missed = poll.phase === "shown" && !given.length && answerTo(poll.id, 0) !== undefined;
   return html`<section class="class-sheet" id="class-sheet" tabindex="-1" ref=${box} aria-labelledby="class-asked">
     <p class="class-sheet-head"><span>${t(`class.phase.${poll.phase}`)}</span> <${Clock} poll=${poll} />
       <button class="tool" id="class-aside" aria-label=${t("class.aside")} title=${t("class.aside")}
-        onClick=${() => putAside(key)}><${Icon} name="close" /></button></p>
+        onClick=${close}><${Icon} name="close" /></button></p>
     <h2 id="class-asked">${questionText(poll)}</h2>
     ${
       poll.phase === "open" || poll.phase === "again"

@@ -1,23 +1,20 @@
 // The presenter's quick question: kind, text, options and an optional clock.
 
 import { useState } from "../../../vendor/preact/hooks.js";
-import { requestOfClass } from "../../control/class_requests.js";
+import { askLesson, requestOfClass } from "../../control/class_requests.js";
 import { stemText } from "../../i18n/questions.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { askOpen, classState } from "../../state/classroom.js";
+import { askOpen, canAsk, classState } from "../../state/classroom.js";
 import { checkpoint } from "../../state/lessons.js";
 
 const KINDS = /** @type {const} */ (["choice", "number", "slot", "token"]);
 const MAX = 8;
 const CLOCKS = [30, 60, 90, 120, 180, 300]; // seconds
 
-/** Whether a new question can be posed. */
-const isFree = () => !classState.value?.poll || classState.value.poll.phase === "shown";
-
 export function QuickQuestion() {
-  if (!isFree()) return null;
+  if (!canAsk.value) return null;
   return html`<div class="class-ask"><${OfLesson} /><${Quick} /></div>`;
 }
 
@@ -83,8 +80,4 @@ function Quick() {
     </select></label>
     <button class="command primary" id="class-ask" disabled=${!canAsk}>${t("class.ask")}</button>
   </form>`;
-}
-
-async function askLesson() {
-  if (await requestOfClass("class_ask", { kind: "lesson" })) askOpen.value = false;
 }

@@ -3,6 +3,7 @@
 import { signal } from "../../../vendor/signals/signals.js";
 import { requestOfClass } from "../../control/class_requests.js";
 import { t } from "../../i18n/words.js";
+import { withDates } from "../../kit/dates.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { fileOf, leaveClass } from "../../net/classroom.js";
@@ -31,7 +32,7 @@ export function Results({ open = false }) {
           ? html`<a class="quiet" id="class-run" href=${runAddress("trace")} download>${t("class.file.run")}</a>`
           : null
       }</p>
-    <p role="status">${keptUntil ? t("class.kept", { date: keptUntil }) : t("class.not_kept")}</p>
+    <p role="status">${withDates(keptUntil ? t("class.kept", { date: keptUntil }) : t("class.not_kept"))}</p>
     ${
       keptUntil
         ? html`<button class="quiet" id="class-unkeep" onClick=${() => requestOfClass("class_unkeep", {})}>${t(
@@ -57,7 +58,8 @@ const Files = () =>
 export function Stored() {
   const keptUntil = attendance.value?.kept_until ?? null;
   if (!keptUntil) return html`<p>${t("class.forgotten.desk")}</p>`;
-  return html`<p>${t("class.forgotten.kept", { date: keptUntil })}</p><p class="class-files"><${Files} /></p>`;
+  return html`<p>${withDates(t("class.forgotten.kept", { date: keptUntil }))}</p>
+    <p class="class-files"><${Files} /></p>`;
 }
 
 /** Local date in ISO format. @param {number} days from today */

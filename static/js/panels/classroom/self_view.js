@@ -7,7 +7,7 @@ import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { Sidebar } from "../../kit/sidebar.js";
-import { leaveClass } from "../../net/classroom.js";
+import { exitClass } from "../../net/classroom.js";
 import { classState, ownSeat, roaming } from "../../state/classroom.js";
 
 /** @typedef {import("../../core/wire.js").Mine} Own */
@@ -89,6 +89,6 @@ function Seat({ own }) {
     }
     ${classState.value?.labs ? html`<${Lab} own=${own} />` : null}
     <p class="class-wishes">${wishing("remote")} ${wishing("drive")}</p>
-    <p><button class="quiet" onClick=${leaveClass}>${t("class.leave")}</button></p>
+    <p><button class="quiet" onClick=${exitClass}>${t("class.leave")}</button></p>
   <//>`;
 }

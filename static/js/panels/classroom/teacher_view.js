@@ -9,8 +9,8 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { leaveClass } from "../../net/classroom.js";
-import { attendance, classState, forgotten, presenting } from "../../state/classroom.js";
-import { cards, checkpoint, currentLesson } from "../../state/lessons.js";
+import { attendance, canAsk, classState, forgotten, presenting } from "../../state/classroom.js";
+import { cards, checkpoint, currentLesson, lessonAfter } from "../../state/lessons.js";
 import { Histogram } from "./histogram.js";
 import { Lost, People } from "./people.js";
 import { PollSteps } from "./poll_steps.js";
@@ -19,7 +19,7 @@ import { answerText, Clock, questionText } from "./question_parts.js";
 import { QuickQuestion } from "./quick_question.js";
 import { Another, Results, Stored } from "./results.js";
 
-/** @import {Item} from "../../state/lessons.js" */
+/** @import {Item, Opened} from "../../state/lessons.js" */
 
 function Notes() {
   const now = currentLesson.value;
@@ -35,7 +35,7 @@ function Notes() {
         ? item.blocks.map((block, i) => html`<p key=${`${item.index}/${i}`}>${textOf([block])}</p>`)
         : null,
     )}
-    <p class="class-notes-next">${nextText(checkpoint.value)}</p></div>`;
+    <p class="class-notes-next">${nextText(now, checkpoint.value)}</p></div>`;
 }
 
 /** Lesson menu for the projected page. */
@@ -53,11 +53,16 @@ function Lessons() {
   </select></label>`;
 }
 
-/** @param {Item | null} item */
-function nextText(item) {
+/** Effect of the "next" button in a lesson. @param {Opened} now @param {Item | null} item */
+function nextText(now, item) {
   if (item?.kind === "ask") return t("class.next.ask", { question: stemText(item) });
   if (item?.kind === "do") return t("class.next.do", { what: t(`class.verb.${item.action.verb}`) });
-  return item ? t(`class.next.${item.kind}`) : t("class.next.end");
+  const isStepped = item?.kind === "sandbox" && classState.value?.view.distance !== "learn";
+  if (isStepped) return t("class.next.do", { what: t("class.verb.step") });
+  if (item?.kind === "sandbox") return t(now.progress.num_optional ? "class.next.more" : "class.next.sandbox");
+  if (item) return t(`class.next.${item.kind}`);
+  const next = lessonAfter(now);
+  return next ? t("class.next.lesson", { title: inLanguage(next.title) }) : t("class.next.end");
 }
 
 /** Return the plain text of a Markdown tree. @param {unknown} nodes @returns {string} */
@@ -137,6 +142,7 @@ const Over = () => html`<main class="class-teacher" id="class-teacher" data-over
 /** The projected view's "next" and "back" buttons. */
 function Next() {
   const by = classState.value?.driver_name;
+  const isPolled = !canAsk.value && classState.value?.poll?.kind === "lesson"; // its answers lead on
   const press = (/** @type {"next" | "back"} */ key) => requestOfClass("class_press", { key });
   return html`<div class="class-next">
     ${
@@ -148,7 +154,7 @@ function Next() {
     <button class="command" id="class-teacher-back" onClick=${() => press("back")}
     aria-label=${t("class.press_back")}><${Icon}
       name="back" /></button>
-    <button class="command primary" id="class-teacher-next" onClick=${() => press("next")}>${t(
+    <button class="command primary" id="class-teacher-next" disabled=${isPolled} onClick=${() => press("next")}>${t(
       "class.press_next",
     )} <${Icon}
       name="forward" /></button>

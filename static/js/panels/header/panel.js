@@ -12,7 +12,7 @@ import { LanguageSwitch, ThemeButton } from "../../kit/preferences.js";
 import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
 import { beingMade } from "../../net/library.js";
-import { classState, startOpen } from "../../state/classroom.js";
+import { attends, classState, startOpen } from "../../state/classroom.js";
 import { markPlace, openView, settings } from "../../state/settings.js";
 import {
   connection,
@@ -169,7 +169,7 @@ function DownloadLink() {
 /** Links to the other pages: one tab stop, navigated with arrow keys. */
 const Links = () => html`<span class="header-links" role="toolbar" aria-label=${t("header.pages")} data-arrows>
       ${
-        isEmbedded && !hasLesson
+        (isEmbedded && !hasLesson) || attends.value
           ? null
           : html`<button class="tool header-bench" id="btn-learn" onClick=${learn}>${t("header.learn")}</button>`
       }

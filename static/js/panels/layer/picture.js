@@ -5,6 +5,7 @@ import { kvShapeOf } from "../../core/shape.js";
 import { grouped, probabilityText, t } from "../../i18n/words.js";
 import { labelWidth } from "../../kit/canvas.js";
 import { colours, divergingAt, sequentialAt, themeVersion } from "../../kit/colour.js";
+import { walkAmong } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { largestOf, layoutOf, pooled, spaced } from "./geometry.js";
@@ -273,14 +274,7 @@ function Weights({ found, box }) {
   </g>`;
 }
 
-/** Move between parts with ← and →. @param {KeyboardEvent & {currentTarget: Element}} event */
-function walk(event) {
-  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  if (by === undefined) return;
-  event.preventDefault();
-  const parts = /** @type {SVGElement[]} */ ([...event.currentTarget.querySelectorAll(".layer-part")]);
-  parts[parts.indexOf(/** @type {SVGElement} */ (document.activeElement)) + by]?.focus();
-}
+const walk = walkAmong(".layer-part");
 
 /** @param {number} value */
 const short = (value) => (value >= 100 ? grouped(Math.round(value)) : String(Number(value.toPrecision(2))));

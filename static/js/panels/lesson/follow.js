@@ -6,7 +6,8 @@ import { still } from "../../state/playhead.js";
 const EDGE = 20; // px between new parts and the edges of the lesson
 
 /**
- * Scroll the range between two elements into view, and focus it if the focused element is gone.
+ * Scroll the range between two elements into view. If the focused element is gone or disabled, focus the range, or the
+ * input of its form if that still wants an answer.
  * @param {Element} first
  * @param {Element} last
  * @param {boolean} [isMoved] whether the scroll is animated
@@ -21,7 +22,10 @@ export function follow(first, last, isMoved = true) {
   const over = last.getBoundingClientRect().bottom - (sight.bottom - EDGE); // px below the lower edge
   const by = Math.min(Math.max(0, over), first.getBoundingClientRect().top - top);
   if (Math.abs(by) > 1) column.scrollBy({ top: by, behavior: isMoved && !still.peek() ? "smooth" : "instant" });
-  if (document.activeElement === document.body) /** @type {HTMLElement} */ (first).focus({ preventScroll: true });
+  const at = document.activeElement; // a disabled element loses the focus with the next frame
+  if (at !== document.body && !at?.matches(":disabled")) return;
+  const to = first.closest("form")?.querySelector("input:enabled") ?? first;
+  /** @type {HTMLElement} */ (to).focus({ preventScroll: true });
 }
 
 /**

@@ -10,8 +10,8 @@ import { useReturnedFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/preferences.js";
-import { attends } from "../../state/classroom.js";
-import { cards, checkpoint, currentLesson, REVIEW } from "../../state/lessons.js";
+import { attends, classState } from "../../state/classroom.js";
+import { checkpoint, currentLesson, lessonAfter, REVIEW } from "../../state/lessons.js";
 import { openView, settings } from "../../state/settings.js";
 import { isEmbedded } from "../../state/without_server.js";
 import { Allocator } from "./allocator.js";
@@ -65,13 +65,12 @@ function link(node, inside) {
 
 const READ = new Set(["text", "show"]); // items that do not wait for the learner
 const OWN = ["model", "kv_offload_cpu", "kv_offload_disk"]; // changes of a restart that are not settings
-const PART_MARK = "."; // in the id of a section on its own, as in app/lessons/excerpt.py
 const COMMAND = "kvtheater serve"; // command that plays lessons on a live model
 
 export function Panel() {
   const now = currentLesson.value;
   const wasList = useRef(false);
-  const isList = settings.lesson.value === null;
+  const isList = settings.lesson.value === null && !attends.value; // a follower has no list
   wasList.current ||= isList;
   useReturnedFocus(!isList);
   return html`<main class="lesson" id="lesson" aria-busy=${waiting.value}>
@@ -263,12 +262,13 @@ function Sandbox({ item }) {
           : null
       }
     </div>
-    ${isHere && hasMore ? html`<${Score} now=${now} />` : null}
+    ${isHere && hasMore && !isClass ? html`<${Score} now=${now} />` : null}
   </div>`;
 }
 
-/** Number of questions answered correctly at the first try. @param {{now: Opened}} props */
+/** Number of questions answered correctly at the first try; a class answers together. @param {{now: Opened}} props */
 function Score({ now }) {
+  if (classState.value) return html`<p>${t("lesson.ended")}</p>`;
   const answers = now.items.flatMap((item) =>
     item.kind === "ask" ? [item.given[0] === item.right] : "given" in item ? [item.given[0]?.right ?? false] : [],
   );
@@ -278,16 +278,13 @@ function Score({ now }) {
 
 /** @param {{now: Opened}} props */
 function End({ now }) {
-  const all = cards.value ?? [];
-  const [whole, part] = now.lesson.split(PART_MARK);
-  const at = all.findIndex(({ id }) => id === whole);
-  const next = all[part ? at : at + 1]; // a section on its own leads to its lesson
-  const canGoOn = now.lesson !== REVIEW && next && next.refused === null;
+  const next = lessonAfter(now);
+  if (attends.value) return html`<div class="lesson-over" role="status"><${Score} now=${now} /></div>`;
   return html`<div class="lesson-over" role="status">
     <${Score} now=${now} />
     <div class="lesson-ends">
       ${
-        canGoOn
+        next
           ? html`<button class="command primary" id="lesson-next" onClick=${() => learn(next.id)}>${t("lesson.next", {
               title: inLanguage(next.title),
             })}</button>`

@@ -4,6 +4,7 @@
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { openLive, openRun } from "../../control/deep_link.js";
 import { bytesText, grouped, inLanguage, langOf, t } from "../../i18n/words.js";
+import { withDates } from "../../kit/dates.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { beingMade, failed, library, record, refresh, stopRecording, take, uploading } from "../../net/library.js";
@@ -121,7 +122,7 @@ function Row({ entry, open, toggle }) {
     <button class="library-open" aria-current=${shown ? "true" : undefined} onClick=${() => openRun(entry.id)}>
       <span class="library-name" lang=${langOf(shownName(entry))}><${Icon} name="play" /> ${shownName(entry)}</span>
       <span class="library-text" lang=${langOf(text)}>${text}</span>
-      <span class="library-facts num">${factsOf(entry).join(" · ")}</span>
+      <span class="library-facts num">${withDates(factsOf(entry).join(" · "))}</span>
     </button>
     <span class="library-tags">${entry.tags.map(
       (tag) => html`<span class="library-tag"

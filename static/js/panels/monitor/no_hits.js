@@ -1,5 +1,7 @@
 // Diagnosis of a monitored server without prefix cache hits, from its events and metrics.
 
+import { memo } from "../../core/folds.js";
+
 /** @import {PrefixRoot, RankReport} from "../../core/observed_cache.js" */
 
 /** @typedef {{name: string, facts: Record<string, number | string>}} Verdict its text is `monitor.why.<name>` */
@@ -74,17 +76,11 @@ function ofRoots(some, n, size, alignment) {
   return { name: "different", facts: { n } };
 }
 
-/** @type {WeakMap<PrefixRoot[], {shared: number, salts: number}>} */
-const closests = new WeakMap();
-
 /**
  * Return the longest common prefix in tokens of any two beginnings under one salt, and the largest number of salts
  * under which one identical content occurs.
- * @param {PrefixRoot[]} roots
  */
-function closest(roots) {
-  const before = closests.get(roots);
-  if (before) return before;
+const closest = memo((/** @type {PrefixRoot[]} */ roots) => {
   const sorted = [...roots].sort((a, b) => compare(a.tokens, b.tokens));
   let [shared, salts, run] = [0, 1, 1];
   for (let i = 1; i < sorted.length; i++) {
@@ -94,10 +90,8 @@ function closest(roots) {
     salts = Math.max(salts, run);
     if (one.salt === other.salt) shared = Math.max(shared, same);
   }
-  const found = { shared, salts };
-  closests.set(roots, found);
-  return found;
-}
+  return { shared, salts };
+});
 
 /** @param {number[]} a @param {number[]} b */
 function common(a, b) {

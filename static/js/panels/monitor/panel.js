@@ -7,6 +7,7 @@ import { groupsOf, prefixTree } from "../../core/prefix_tree.js";
 import { hashText } from "../../i18n/operations.js";
 import { grouped, secondsText, t } from "../../i18n/words.js";
 import { prepare } from "../../kit/canvas.js";
+import { colours } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { useQuery } from "../../kit/use_query.js";
 import { observedCache as indexedCache, place } from "../../net/log_index.js";
@@ -34,8 +35,7 @@ function paintPlaces(canvas, places, index) {
   const side = sideOf(places.length, width);
   const columns = Math.max(1, Math.floor(width / side));
   const context = prepare(canvas, columns * side, Math.ceil(places.length / columns) * side);
-  const style = getComputedStyle(canvas);
-  const [ink, fresh, line] = ["--ink-3", "--v", "--line"].map((name) => style.getPropertyValue(name));
+  const { "ink-3": ink, v: fresh, line } = colours();
   const gap = side > 3 ? 1 : 0;
   for (const [at, { block_hash: hash, allocated_in: since }] of places.entries()) {
     const [x, y] = [(at % columns) * side, Math.floor(at / columns) * side];

@@ -1,6 +1,7 @@
 // Comparison of the captured arrays of two runs: different keys, attention to later keys, keys read from wrong places,
 // keys that are only rotated. Pure.
 
+import { vectorAt } from "../../core/attention.js";
 import { SAME } from "../../core/layer_differences.js";
 import { originOf, sequenceViewAt } from "../../core/sequence_view.js";
 import { kvHeadOf, kvHeadsOf } from "../../core/shape.js";
@@ -34,22 +35,6 @@ const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
 const norm = (a) => Math.sqrt(dot(a, a));
 
 /**
- * Return a vector that a record computed, or null if it is not captured.
- * @param {TraceLog} log
- * @param {KeyOrigin | null} source
- * @param {number} layer
- * @param {"q" | "k" | "v"} kind
- * @param {number} head
- * @returns {Vector | null}
- */
-export function vectorIn(log, source, layer, kind, head) {
-  const arrays = source && log.layer(source.record, layer);
-  if (!arrays) return null;
-  const packed = log.packedIndex(source.record, source.seq_id, source.position);
-  return packed < 0 ? null : arrays[kind].row(packed, head);
-}
-
-/**
  * Return the source of each key of `seqId` after `step` steps, by position.
  * @param {TraceLog} log
  * @param {number} step
@@ -78,7 +63,7 @@ export function keyDifferences(logs, step, seqId) {
     for (let position = 0; position < Math.max(...sources.map((one) => one.length)); position++) {
       let most = /** @type {number | null} */ (0);
       for (const head of kvHeadsOf(model, layer)) {
-        const [a, b] = logs.map((log, i) => vectorIn(log, sources[i][position], layer, "k", head));
+        const [a, b] = logs.map((log, i) => vectorAt(log, sources[i][position], layer, "k", head));
         most = a && b && most !== null ? Math.max(most, distance(a, b)) : null;
       }
       row.push(most);
@@ -218,10 +203,10 @@ export function movedKeys(log, step, seqId) {
     if (scalings[layer] === undefined || softcaps[layer] || sinks[layer]) continue;
     for (let head = 0; head < num_heads; head++) {
       const row = wholeRow(log, index, seqId, layer, head, query);
-      const q = vectorIn(log, { record: index, seq_id: seqId, position: query }, layer, "q", head);
+      const q = vectorAt(log, { record: index, seq_id: seqId, position: query }, layer, "q", head);
       if (!row || row.keyStart !== 0 || !q) continue;
       const kvHead = kvHeadOf(log.header.model, layer, head);
-      const keys = sources.flatMap((source) => vectorIn(log, source, layer, "k", kvHead) ?? []);
+      const keys = sources.flatMap((source) => vectorAt(log, source, layer, "k", kvHead) ?? []);
       if (keys.length < 3 || keys.length < sources.length) continue;
       const scores = keys.map((k) => dot(q, k) * scalings[layer]);
       const unmoved = deviation(row.weights, scores, 0);
@@ -265,7 +250,7 @@ export function turnedKey(logs, step, seqId) {
     /** @type {{position: number, length: number, cosine: number} | null} */
     let turned = null;
     for (const head of kvHeadsOf(logs[0].header.model, 0)) {
-      const [a, b] = logs.map((log, i) => vectorIn(log, sources[i][position], 0, "k", head));
+      const [a, b] = logs.map((log, i) => vectorAt(log, sources[i][position], 0, "k", head));
       if (!a || !b || Math.abs(norm(a) - norm(b)) > FITS * norm(a)) {
         turned = null;
         break;

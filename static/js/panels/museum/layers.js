@@ -1,6 +1,6 @@
 // Differences of the two runs per layer, and the first layer that differs.
 
-import { compareInto, nothingCompared } from "../../core/attention.js";
+import { compareInto, nothingCompared, vectorAt } from "../../core/attention.js";
 import { firstDifferent } from "../../core/layer_differences.js";
 import { kvHeadsOf } from "../../core/shape.js";
 import { t } from "../../i18n/words.js";
@@ -8,7 +8,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { difference, LayerBars } from "../../kit/layer_bars.js";
 import { recordAt } from "../../runs/steps.js";
-import { attentionRows, keySources, vectorIn } from "./arrays.js";
+import { attentionRows, keySources } from "./arrays.js";
 
 /** @import {LayerDifference} from "../../core/layer_differences.js" */
 /** @import {TraceLog} from "../../core/log.js" */
@@ -46,7 +46,7 @@ export function layerDifferences(logs, step, seqId) {
     for (const kind of /** @type {const} */ (["k", "v"]))
       for (let position = 0; position < Math.min(...sources.map((one) => one.length)); position++)
         for (const head of kvHeadsOf(model, layer)) {
-          const [a, b] = logs.map((log, i) => vectorIn(log, sources[i][position], layer, kind, head));
+          const [a, b] = logs.map((log, i) => vectorAt(log, sources[i][position], layer, kind, head));
           if (a && b) compareInto(found[kind], a, b, () => ({ position, head }));
         }
     for (let head = 0; head < num_heads; head++) {

@@ -93,7 +93,7 @@ export async function follow(shown) {
   const { prompts, sampling } = shown;
   lanes.pause();
   const [config, step] = [configOf(shown, LANES[player.chosen.value]), player.shownStep.value];
-  if (!(await openRun({ prompts: lanes.asked.value?.prompts ?? inLanguage(prompts), sampling, config }, step))) return;
+  if (!(await openRun({ prompts: lanes.wish.value?.prompts ?? inLanguage(prompts), sampling, config }, step))) return;
   batch(() => {
     settings.detail.value = "attention";
     settings.region.value = "stage";

@@ -28,7 +28,7 @@ export function objectedAt(log, step) {
 export function museumSentence(now, lanes) {
   const early = beforehand(lanes);
   if (early !== null || !now) return early ?? "";
-  if (now.step === 0) return t("museum.say.ready", { n: lanes.asked.value?.prompts.length });
+  if (now.step === 0) return t("museum.say.ready", { n: lanes.wish.value?.prompts.length });
   const parts = [whatWasChosen(now)];
   const found = objectedAt(now.logs[1], now.step);
   const before = now.step > 1 ? objectedAt(now.logs[1], now.step - 1) : "";

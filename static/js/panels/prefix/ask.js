@@ -16,7 +16,7 @@ import { log, numRecords, shownSeq, state } from "../../state/store.js";
 /** @import {Signal} from "../../../vendor/signals/signals.js" */
 /** @import {Hit} from "../../core/prefix_hit.js" */
 
-const WAIT = 250; // ms without typing before the server is asked to tokenize
+const WAIT = 250; // ms without typing before the text is sent for tokenization
 const MAX_REQUESTS = 200; // maximum number of listed requests, the newest first
 const PROMPT_TEXT = 28; // characters of a prompt shown beside its request's name
 
@@ -25,7 +25,7 @@ const PROMPT_TEXT = 28; // characters of a prompt shown beside its request's nam
  * @type {Signal<
  *   {seq: number} | {text: string, tokens: number[] | null} | null>}
  */
-export const asked = signal(null);
+export const queried = signal(null);
 
 /** Instance chosen by the reader; null: that of the sequence on stage. @type {Signal<number | null>} */
 export const wanted = signal(null);
@@ -43,7 +43,7 @@ const ablated = computed(() => Boolean(log.value && state.value && isAblated(log
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Hit | null>}
  */
 export const answer = computed(() => {
-  const [now, at, cache, about] = [log.value, state.value, tree.value, asked.value];
+  const [now, at, cache, about] = [log.value, state.value, tree.value, queried.value];
   if (!now || !at || !cache || !about || ablated.value) return null;
   if (!("seq" in about)) return about.tokens && wouldHit(now, cache, at, about.tokens);
   const sequence = now.tail.sequences.get(about.seq);
@@ -58,12 +58,12 @@ let timer;
 /** Look up a text; the server tokenizes it. @param {string} text */
 function write(text) {
   clearTimeout(timer);
-  if (!text) return void (asked.value = null);
-  asked.value = { text, tokens: null };
+  if (!text) return void (queried.value = null);
+  queried.value = { text, tokens: null };
   timer = setTimeout(async () => {
     const found = await tokensOf(text);
-    const now = asked.peek();
-    if (found && now && "text" in now && now.text === text) asked.value = { text, tokens: found.token_ids };
+    const now = queried.peek();
+    if (found && now && "text" in now && now.text === text) queried.value = { text, tokens: found.token_ids };
   }, WAIT);
 }
 
@@ -75,7 +75,7 @@ function promptText({ token_bytes: bytes, num_prompt_tokens: count }) {
 
 export function Ask() {
   numRecords.value; // dependency: the log grows in place
-  const about = asked.value;
+  const about = queried.value;
   const all = [...(log.value?.tail.sequences.values() ?? [])].filter((one) => one.parent_seq_id === null);
   const chosen = about && "seq" in about ? about.seq : null;
   const offered = all.slice(-MAX_REQUESTS).reverse();
@@ -88,7 +88,7 @@ export function Ask() {
         : null
     }
     <select id="prefix-request" aria-label=${t("prefix.ask.request")} title=${t("prefix.ask.request")}
-      onChange=${withValue((id) => (asked.value = id === "" ? null : { seq: Number(id) }))}>
+      onChange=${withValue((id) => (queried.value = id === "" ? null : { seq: Number(id) }))}>
       <option value="" selected=${chosen === null}>${t("prefix.ask.request")}</option>
       ${offered.map(
         (one) => html`<option key=${one.seq_id} value=${one.seq_id} selected=${one.seq_id === chosen}
@@ -101,7 +101,7 @@ export function Ask() {
 /** The result in a sentence, with links to the records that it names. */
 export function Answer() {
   const hit = answer.value;
-  const waits = asked.value && "text" in asked.value && asked.value.tokens === null;
+  const waits = queried.value && "text" in queried.value && queried.value.tokens === null;
   return html`<p class="prefix-answer num" role="status" id="prefix-answer">${
     hit
       ? html`${sentences([countText(hit), endText(hit)])} <${Fidelity} kind="derived" formula=${t("prefix.formula")} />
@@ -111,7 +111,7 @@ export function Answer() {
             >${t("prefix.go", { record: grouped(hit.eviction.record + 1) })}</button>`
             : null
         }`
-      : ablated.value && asked.value
+      : ablated.value && queried.value
         ? t("prefix.ablated")
         : waits
           ? t("prefix.asking")

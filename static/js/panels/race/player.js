@@ -20,7 +20,7 @@ player.chosen.value = lanes.value.length - 1;
 
 /** Start the lesson's lanes if the learner has just reached them; reset the lanes of another request. */
 export function beginLessons() {
-  const current = race.asked.peek();
+  const current = race.wish.peek();
   const isDue = raceIsDue.peek();
   if (!lessonRace.peek()) return;
   if (race.recorded && isDue && !race.logs.peek()) return; // recordings are still loading

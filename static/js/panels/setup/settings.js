@@ -58,13 +58,19 @@ function moveStrategy(event) {
   /** @type {HTMLElement | null} */ (group.querySelector(`[data-strategy="${next}"]`))?.focus();
 }
 
-export function SchedulerSettings() {
-  return html`<details class="group" id="scheduler">
-    <summary class="group-title">${t("setup.scheduler")}<span
-      class="summary-values num">${schedulerValues()}</span></summary>
-    <div class="fields">${rowsOf("scheduler").map((row) => html`<${EngineField} key=${row.name} row=${row} />`)}</div>
-  </details>`;
-}
+/**
+ * A group of settings that can be collapsed; `values` stay visible.
+ * @param {{id: string, title: string, values: string, open?: boolean, children: Children}} props
+ */
+const Group = ({ id, title, values, open = false, children }) => html`<details class="group" id=${id} open=${open}>
+  <summary class="group-title">${title}<span class="summary-values num">${values}</span></summary>
+  <div class="fields">${children}</div>
+</details>`;
+
+export const SchedulerSettings = () => html`<${Group} id="scheduler" title=${t("setup.scheduler")}
+  values=${schedulerValues()}>
+  ${rowsOf("scheduler").map((row) => html`<${EngineField} key=${row.name} row=${row} />`)}
+<//>`;
 
 /** Current values, visible while the group is collapsed. */
 function schedulerValues() {
@@ -85,15 +91,11 @@ export function InstanceSettings() {
     changeConfigs(Object.fromEntries(ROLES.map((name, i) => [name, counts[i]])));
   };
   const rest = now === SHAPES[0] ? [] : rowsOf("instances").filter(({ name }) => !ROLES.includes(name));
-  return html`<details class="group" id="instances">
-    <summary class="group-title">${t("setup.instances")}<span class="summary-values num">${shapeText(now)}</span>
-    </summary>
-    <div class="fields">
-      <${SelectField} id="shape" label=${t("setup.instances")} disabled=${!applies("prefill")} value=${now}
-        choices=${choices} commit=${commit} />
-      ${rest.map((row) => html`<${EngineField} key=${row.name} row=${row} />`)}
-    </div>
-  </details>`;
+  return html`<${Group} id="instances" title=${t("setup.instances")} values=${shapeText(now)}>
+    <${SelectField} id="shape" label=${t("setup.instances")} disabled=${!applies("prefill")} value=${now}
+      choices=${choices} commit=${commit} />
+    ${rest.map((row) => html`<${EngineField} key=${row.name} row=${row} />`)}
+  <//>`;
 }
 
 /** @param {string} shape */
@@ -103,13 +105,10 @@ function shapeText(shape) {
   return t("setup.instances_apart", { prefill, decode }) + (mixed ? ` + ${mixed}` : "");
 }
 
-export function SamplingSettings() {
-  return html`<details class="group" id="sampling" open=${innerHeight >= 1000}>
-    <summary class="group-title">${t("setup.sampling")}<span
-      class="summary-values num">${samplingValues()}</span></summary>
-    <div class="fields">${rowsOf("sampling").map((row) => html`<${SamplingField} key=${row.name} row=${row} />`)}</div>
-  </details>`;
-}
+export const SamplingSettings = () => html`<${Group} id="sampling" title=${t("setup.sampling")}
+  values=${samplingValues()} open=${innerHeight >= 1000}>${rowsOf("sampling").map(
+    (row) => html`<${SamplingField} key=${row.name} row=${row} />`,
+  )}<//>`;
 
 function samplingValues() {
   const temperature = settings.temperature.value;

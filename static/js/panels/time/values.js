@@ -2,6 +2,7 @@
 
 import { ridge } from "../../core/metrics.js";
 import { bytesText, t } from "../../i18n/words.js";
+import { withDates } from "../../kit/dates.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
@@ -60,12 +61,14 @@ function Roofs() {
       bytes: bytesText(known.copy_bytes),
       runs: known.copy_runs,
     })}${" "}
-    ${t("time.roof.when", {
-      date: known.measured_at.slice(0, 10),
-      device: machine.processor && machine.device === "cpu" ? machine.processor : machine.device,
-      threads: known.num_threads,
-      ridge: ridge(known).toPrecision(3),
-    })}${" "}
+    ${withDates(
+      t("time.roof.when", {
+        date: known.measured_at.slice(0, 10),
+        device: machine.processor && machine.device === "cpu" ? machine.processor : machine.device,
+        threads: known.num_threads,
+        ridge: ridge(known).toPrecision(3),
+      }),
+    )}${" "}
     ${t("time.roof.cache_note")}
   </p>`;
 }

@@ -99,7 +99,7 @@ function Card({ index }) {
     </section>`;
 }
 
-/** If the tour ends while its card is focused, focus the primary command. @param {() => void} act */
+/** Advance the tour; focus the primary command if it ends while its card has the focus. @param {() => void} act */
 function goOn(act) {
   const within = document.querySelector("#tour :focus-visible") !== null;
   act();

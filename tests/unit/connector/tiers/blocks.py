@@ -18,7 +18,7 @@ def payload(n: int, size: int = 1000) -> bytes:
 
 
 def file_of(folder: Path, n: int) -> Path:
-    """Where the n-th key's block lies."""
+    """Return the path of the n-th key's block."""
     return folder.joinpath(*place_of(key(n)))
 
 

@@ -90,7 +90,7 @@ def test_hits_misses_and_bytes_are_counted() -> None:
 
 
 def test_engines_on_several_threads_share_the_tier() -> None:
-    """There is room for one block, so nearly every load and store meets another thread's eviction."""
+    """The tier has room for one block, so nearly every load and store meets another thread's eviction."""
     tier, wrong = CpuTier(30), list[BaseException]()
 
     def engine(first: int) -> None:

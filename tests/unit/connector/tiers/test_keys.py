@@ -1,4 +1,4 @@
-"""Everything that changes a key or a value changes the block's key in the store."""
+"""Block keys in the store: each change of a key or a value changes them."""
 
 from typing import Any
 

@@ -17,7 +17,7 @@ PAGE = 4096
 
 
 def used(tier: DiskTier, n: int, seconds_ago: float) -> None:
-    """As if block n had been used then."""
+    """Set the time of use of block n."""
     then = time.time_ns() - int(seconds_ago * 1e9)
     os.utime(file_of(tier.folder.path, n), ns=(then, then))
 
@@ -94,7 +94,7 @@ def test_nothing_is_written_through_what_stands_where_a_block_is_begun(tmp_path:
     assert victim.read_text() == "untouched"
 
 
-def test_files_that_somebody_deleted_are_noticed_before_anything_is_evicted(tmp_path: Path) -> None:
+def test_deleted_files_are_noticed_before_anything_is_evicted(tmp_path: Path) -> None:
     tier = DiskTier(tmp_path, 10 * PAGE)
     for n in range(10):
         tier.store(key(n), payload(n))
@@ -137,7 +137,7 @@ def test_what_fills_the_folder_and_stays_is_no_reason_to_grow(tmp_path: Path, mo
     assert len(block_files(tmp_path)) == 2
 
 
-def test_who_cannot_have_the_lock_in_time_drops_the_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_is_dropped_if_the_lock_is_not_free_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_folder, "LOCK_SECONDS", 0.02)
     tier, other = DiskTier(tmp_path, 10 * PAGE), SharedFolder(tmp_path, 10 * PAGE)
     tier.store(key(1), payload(1))

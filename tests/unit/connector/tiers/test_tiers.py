@@ -76,7 +76,7 @@ def test_what_cpu_evicts_is_still_on_disk(tmp_path: Path) -> None:
     tiers.close()
 
 
-def test_a_lookup_ends_at_the_first_block_that_nobody_has(tmp_path: Path) -> None:
+def test_a_lookup_ends_at_the_first_missing_block(tmp_path: Path) -> None:
     tiers = both(tmp_path)
     for n in (0, 1, 3):
         tiers.store(key(n), payload(n))

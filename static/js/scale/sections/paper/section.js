@@ -7,6 +7,7 @@ import { html } from "../../../kit/html.js";
 import { axis } from "../../../kit/plotly.js";
 import { inputs, name } from "../../inputs.js";
 import { lineAt, Plot } from "../../plot.js";
+import { Table } from "../../table.js";
 import { useResult } from "../../use_result.js";
 
 /** @type {import("../../../state/settings.js").SettingTable} */
@@ -53,26 +54,16 @@ function Figure({ figure: { number, panels, compared } }) {
   return html`<h3 id=${`scale-paper-${number}`}>${title}</h3>
     <p>${t(`scale.paper.figure_${number}.says`)}</p>
     ${panels.map((panel) => html`<${Curves} key=${panel.id} number=${number} panel=${panel} />`)}
-    <div class="scale-wide" tabindex="0" role="region" aria-label=${title}>
-      <table class="scale-table">
-        <thead>
-          <tr>
-            <th scope="col"></th>
-            <th scope="col">${t("scale.paper.printed")}</th>
-            <th scope="col">${t("scale.paper.here")}</th>
-          </tr>
-        </thead>
-        <tbody>
-          ${compared.map(
-            (one) => html`<tr key=${one.id} data-compared=${one.id}>
-              <th scope="row">${t(`scale.paper.${one.id}`)}</th>
-              <td>${one.printed === null ? t("scale.paper.not_printed") : number3(one.printed)}</td>
-              <td>${number3(one.here)}</td>
-            </tr>`,
-          )}
-        </tbody>
-      </table>
-    </div>`;
+    <${Table} label=${title} heads=${["", t("scale.paper.printed"), t("scale.paper.here")]}
+      rows=${compared.map((one) => ({
+        key: one.id,
+        "data-compared": one.id,
+        cells: [
+          t(`scale.paper.${one.id}`),
+          one.printed === null ? t("scale.paper.not_printed") : number3(one.printed),
+          number3(one.here),
+        ],
+      }))} />`;
 }
 
 /** @param {{number: number, panel: Panel}} props */

@@ -7,6 +7,7 @@ import { html } from "../../../kit/html.js";
 import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, numberOf } from "../../inputs.js";
 import { ScaleNumber } from "../../number.js";
+import { Table } from "../../table.js";
 import { useResult } from "../../use_result.js";
 
 /**
@@ -185,33 +186,23 @@ function Ways({ answer, demand }) {
 
 /** @param {{placement: Placement, gpus: ListOption[], way: string}} props */
 function Instances({ placement, gpus, way }) {
-  const columns = ["instances", "gpu", "split", "stages", "goodput", "seconds", "batch"];
-  return html`<div class="scale-wide" tabindex="0" role="region" aria-label=${t(`scale.placement.${way}`)}>
-    <table class="scale-table">
-      <thead>
-        <tr>
-          <th scope="col">${t("scale.placement.kind")}</th>
-          ${columns.map((id) => html`<th key=${id} scope="col">${t(`scale.placement.${id}`)}</th>`)}
-        </tr>
-      </thead>
-      <tbody>
-        ${placement.options.map(
-          (one) => html`<tr key=${one.kind} data-kind=${one.kind}>
-            <th scope="row">
-              <i class="scale-gpu" data-kind=${one.kind}></i> ${t(`scale.placement.kind.${one.kind}`)}
-            </th>
-            <td>${one.replicas}</td>
-            <td>${gpus.find(({ id }) => id === one.gpu)?.name ?? one.gpu}</td>
-            <td>${one.tensor_parallel}</td>
-            <td>${one.stages}</td>
-            <td>${three(one.goodput)}</td>
-            <td>${secondsText(one.seconds)}</td>
-            <td>${one.kind === "prefill" ? "–" : one.batch}</td>
-          </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`;
+  const columns = ["kind", "instances", "gpu", "split", "stages", "goodput", "seconds", "batch"];
+  const rows = placement.options.map((one) => ({
+    key: one.kind,
+    "data-kind": one.kind,
+    cells: [
+      html`<i class="scale-gpu" data-kind=${one.kind}></i> ${t(`scale.placement.kind.${one.kind}`)}`,
+      one.replicas,
+      gpus.find(({ id }) => id === one.gpu)?.name ?? one.gpu,
+      one.tensor_parallel,
+      one.stages,
+      three(one.goodput),
+      secondsText(one.seconds),
+      one.kind === "prefill" ? "–" : one.batch,
+    ],
+  }));
+  return html`<${Table} label=${t(`scale.placement.${way}`)} heads=${columns.map((id) => t(`scale.placement.${id}`))}
+    rows=${rows} />`;
 }
 
 /** @param {{placement: Placement}} props */

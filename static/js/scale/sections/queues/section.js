@@ -10,6 +10,7 @@ import { Slider } from "../../controls.js";
 import { inputs, numberOf } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { lineAt, Plot } from "../../plot.js";
+import { Table } from "../../table.js";
 import { useResult } from "../../use_result.js";
 import { Goodput, OverDegrees } from "./decode_plots.js";
 import { ASKS, TABLE as SPLIT, Split } from "./split.js";
@@ -156,58 +157,32 @@ function Degrees({ degrees }) {
     typeof held === "number"
       ? html`<td>${t("scale.with_unit", { value: number4(held), unit: t("scale.unit.s") })}</td>`
       : html`<td title=${held.formula}>${valueText(held)}</td>`;
-  return html`<div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.queues.degrees")}>
-    <table class="scale-table" id="scale-degrees">
-      <thead>
-        <tr>
-          <th scope="col">${t("scale.queues.gpus")}</th>
-          ${columns.map((id) => html`<th key=${id} scope="col">${t(`scale.queues.${id}`)}</th>`)}
-        </tr>
-      </thead>
-      <tbody>
-        ${degrees.map(
-          (one) => html`<tr key=${one.gpus}>
-            <th scope="row">${one.gpus}</th>
-            ${columns.map((id) => cell(one[/** @type {keyof Degree} */ (id)]))}
-          </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`;
+  const rows = degrees.map((one) => ({
+    key: one.gpus,
+    cells: [one.gpus, ...columns.map((id) => cell(one[/** @type {keyof Degree} */ (id)]))],
+  }));
+  return html`<${Table} id="scale-degrees" label=${t("scale.queues.degrees")}
+    heads=${["gpus", ...columns].map((id) => t(`scale.queues.${id}`))} rows=${rows} />`;
 }
 
 /** @param {{rows: Row[]}} props */
 function Applications({ rows }) {
-  return html`<div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.queues.applications")}>
-    <table class="scale-table" id="scale-applications">
-      <thead>
-        <tr>
-          <th scope="col">${t("scale.queues.application")}</th>
-          <th scope="col">TTFT, s</th>
-          <th scope="col">TPOT, s</th>
-          ${["one", "inter", "intra"].map((id) => html`<th key=${id} scope="col">${t(`scale.queues.${id}`)}</th>`)}
-        </tr>
-      </thead>
-      <tbody>
-        ${rows.map(
-          ({ application, served }) => html`<tr key=${application.id}>
-            <th scope="row">${t(`scale.queues.${application.id}`)}</th>
-            <td>${application.ttft}</td>
-            <td>${application.tpot}</td>
-            ${served.map(
-              (one) =>
-                html`<td
-                  key=${one.arrangement}
-                  title=${t("scale.queues.served", { prefill: number4(one.prefill), decode: number4(one.decode) })}
-                >
-                  ${one.per_gpu ? number4(one.per_gpu) : t("scale.queues.never")}
-                </td>`,
-            )}
-          </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`;
+  const cells = rows.map(({ application, served }) => ({
+    key: application.id,
+    cells: [
+      t(`scale.queues.${application.id}`),
+      application.ttft,
+      application.tpot,
+      ...served.map((one) => {
+        const title = t("scale.queues.served", { prefill: number4(one.prefill), decode: number4(one.decode) });
+        const rate = one.per_gpu ? number4(one.per_gpu) : t("scale.queues.never");
+        return html`<td key=${one.arrangement} title=${title}>${rate}</td>`;
+      }),
+    ],
+  }));
+  const [first, ...arrangements] = ["application", "one", "inter", "intra"].map((id) => t(`scale.queues.${id}`));
+  return html`<${Table} id="scale-applications" label=${t("scale.queues.applications")}
+    heads=${[first, "TTFT, s", "TPOT, s", ...arrangements]} rows=${cells} />`;
 }
 
 /** @param {number} value */

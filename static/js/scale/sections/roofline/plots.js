@@ -100,71 +100,51 @@ function roofs({ roof, ridge, dots, chosen }) {
 }
 
 /**
- * Return a family of curves: the limits of the roofs, one per entry of `lines`.
- * @param {{name: string, points: {x: number, y: number}[]}[]} lines
- * @param {string} x
+ * Return a plot of a family of curves: the limits of the roofs, one per entry of `lines`.
+ * @param {Phase} id
  * @param {Answer} answer
+ * @param {"batch" | "tokens"} over
+ * @param {string} first of the table's columns, with `of` of each line
+ * @param {(answer: Answer) => {name: string, of: number, points: StepPoint[]}[]} lines
  */
-function family(lines, x, { roof }) {
-  const palette = colours();
-  const data = lines.map(({ name, points }, at) => ({
-    type: "scatter",
-    mode: "lines+markers",
-    name,
-    x: points.map((point) => point.x),
-    y: points.map((point) => point.y),
-    line: { color: palette.sequences[(2 * at + 1) % 8], width: 2, dash: ["solid", "dash", "dot"][at % 3] },
-    marker: { size: 5 },
-  }));
-  const layout = { xaxis: log(x), yaxis: log("allowed"), shapes: [lineAt("y", roof.flops_per_second, "dot")] };
-  return { data, layout };
+function family(id, answer, over, first, lines) {
+  /** @param {Answer} one */
+  const drawn = (one) => {
+    const palette = colours();
+    const data = lines(one).map(({ name, points }, at) => ({
+      type: "scatter",
+      mode: "lines+markers",
+      name,
+      x: points.map((point) => point[over]),
+      y: points.map((point) => point.flops_per_second),
+      line: { color: palette.sequences[(2 * at + 1) % 8], width: 2, dash: ["solid", "dash", "dot"][at % 3] },
+      marker: { size: 5 },
+    }));
+    const shapes = [lineAt("y", one.roof.flops_per_second, "dot")];
+    return { data, layout: { xaxis: log(over), yaxis: log("allowed"), shapes } };
+  };
+  return plot(id, answer, drawn, (one) => [
+    heads(first, `axis.${over}`, "axis.intensity", "axis.allowed", "limit", "axis.predicted"),
+    ...lines(one).flatMap(({ of, points }) => points.map((point) => [of, point[over], ...fields(point)])),
+  ]);
 }
 
-/** @param {StepPoint[]} points */
-const rates = (points, /** @type {"batch" | "tokens"} */ over) =>
-  points.map((point) => ({ x: point[over], y: point.flops_per_second }));
+/** @param {Answer} answer */
+const contexts = ({ decode }) =>
+  decode.map(({ context, points }) => {
+    const name = t("scale.roofline.at_context", { context: grouped(context) });
+    return { name, of: context, points };
+  });
 
-/** @param {Props} props */
-export function Decode({ answer }) {
-  return plot(
-    "decode",
-    answer,
-    (one) =>
-      family(
-        one.decode.map(({ context, points }) => ({
-          name: t("scale.roofline.at_context", { context: grouped(context) }),
-          points: rates(points, "batch"),
-        })),
-        "batch",
-        one,
-      ),
-    (one) => [
-      heads("keys", "axis.batch", "axis.intensity", "axis.allowed", "limit", "axis.predicted"),
-      ...one.decode.flatMap(({ context, points }) => points.map((p) => [context, p.batch, ...fields(p)])),
-    ],
-  );
-}
+/** @param {Answer} answer */
+const batches = ({ prefill }) =>
+  prefill.map(({ batch, points }) => ({ name: t("scale.roofline.at_batch", { batch }), of: batch, points }));
 
 /** @param {Props} props */
-export function Prefill({ answer }) {
-  return plot(
-    "prefill",
-    answer,
-    (one) =>
-      family(
-        one.prefill.map(({ batch, points }) => ({
-          name: t("scale.roofline.at_batch", { batch }),
-          points: rates(points, "tokens"),
-        })),
-        "tokens",
-        one,
-      ),
-    (one) => [
-      heads("axis.batch", "axis.tokens", "axis.intensity", "axis.allowed", "limit", "axis.predicted"),
-      ...one.prefill.flatMap(({ batch, points }) => points.map((p) => [batch, p.tokens, ...fields(p)])),
-    ],
-  );
-}
+export const Decode = ({ answer }) => family("decode", answer, "batch", "keys", contexts);
+
+/** @param {Props} props */
+export const Prefill = ({ answer }) => family("prefill", answer, "tokens", "axis.batch", batches);
 
 /** Plot of measured over predicted steps, with the line of equality. @param {Props} props */
 export function Measured({ answer }) {

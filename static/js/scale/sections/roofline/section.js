@@ -6,6 +6,7 @@ import { html } from "../../../kit/html.js";
 import { Choose, List, Slider } from "../../controls.js";
 import { inputs, list, name, numberOf } from "../../inputs.js";
 import { decimalText, ScaleNumber } from "../../number.js";
+import { Table } from "../../table.js";
 import { useResult } from "../../use_result.js";
 import { Decode, Measured, Prefill, Roofs, Saturated } from "./plots.js";
 
@@ -253,28 +254,17 @@ function Filled({ answer }) {
   return html`<h3>${t("scale.roofline.filled")}</h3>
     <p>${t("scale.roofline.filled.lead", values)}</p>
     <${Saturated} answer=${answer} />
-    <div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.roofline.filled")}>
-      <table class="scale-table" id="scale-filled">
-        <thead>
-          <tr>
-            <th scope="col">${t("scale.roofline.length")}</th>
-            <th scope="col">${t("scale.roofline.fills", values)}</th>
-            <th scope="col">${t("scale.roofline.fills_fitted")}</th>
-            <th scope="col">${t("scale.roofline.fills_bound")}</th>
-          </tr>
-        </thead>
-        <tbody>
-          ${lengths.map(
-            (length) => html`<tr key=${length}>
-              <th scope="row">${length}</th>
-              <td>${grouped(saturation.measured_tokens[length])}</td>
-              <td>${grouped(Number(saturation.tokens[length].toPrecision(2)))}</td>
-              <td>${saturation.bound_tokens[length] ? grouped(saturation.bound_tokens[length]) : "–"}</td>
-            </tr>`,
-          )}
-        </tbody>
-      </table>
-    </div>`;
+    <${Table} id="scale-filled" label=${t("scale.roofline.filled")}
+      heads=${["length", "fills", "fills_fitted", "fills_bound"].map((key) => t(`scale.roofline.${key}`, values))}
+      rows=${lengths.map((length) => ({
+        key: length,
+        cells: [
+          length,
+          grouped(saturation.measured_tokens[length]),
+          grouped(Number(saturation.tokens[length].toPrecision(2))),
+          saturation.bound_tokens[length] ? grouped(saturation.bound_tokens[length]) : "–",
+        ],
+      }))} />`;
 }
 
 /** @param {ListOption} choice */

@@ -7,6 +7,7 @@ import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, numberOf, packed } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { Sources } from "../../sources.js";
+import { Table } from "../../table.js";
 import { useResult } from "../../use_result.js";
 import { ConfigFile, configIn } from "./config_file.js";
 import { Requests, Terms } from "./plots.js";
@@ -22,26 +23,14 @@ import { Ranks } from "./ranks.js";
 
 /** @param {{facts: Fact[]}} props */
 function Cited({ facts }) {
-  return html`<div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.size.cited")}>
-    <table class="scale-table scale-words" id="scale-cited">
-      <thead>
-        <tr>
-          <th scope="col">${t("scale.size.cited")}</th>
-          <th scope="col">${t("scale.size.cited.printed")}</th>
-          <th scope="col">${t("scale.sources.stands")}</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${facts.map(
-          (one) => html`<tr key=${one.id} data-fact=${one.id}>
-            <th scope="row">${t(`scale.size.cited.${one.id}`)}</th>
-            <td>${printed(one)}</td>
-            <td>${one.source} (${one.dated.slice(0, 4)})</td>
-          </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`;
+  const rows = facts.map((one) => ({
+    key: one.id,
+    "data-fact": one.id,
+    cells: [t(`scale.size.cited.${one.id}`), printed(one), `${one.source} (${one.dated.slice(0, 4)})`],
+  }));
+  const heads = ["scale.size.cited", "scale.size.cited.printed", "scale.sources.stands"];
+  return html`<${Table} class="scale-table scale-words" id="scale-cited" label=${t("scale.size.cited")}
+    heads=${heads.map((key) => t(key))} rows=${rows} />`;
 }
 
 /** @param {Fact} fact */
@@ -225,14 +214,14 @@ const choice = (id, choices) => html`<${Choose} section="size" id=${id} held=${v
 /** @param {{gpus: Gpu[]}} props */
 function Fits({ gpus }) {
   const shown = HELD.filter((id) => gpus.some(({ numbers }) => numbers.some((one) => one.id === id)));
-  return html`<${Table} id="scale-fits" title="scale.size.fits" first="scale.size.card" columns=${shown}
+  return html`<${Numbers} id="scale-fits" title="scale.size.fits" first="scale.size.card" columns=${shown}
     rows=${gpus} />`;
 }
 
 /** @param {{links: Link[]}} props */
 function Links({ links }) {
   const columns = ["transfer", "link_share"];
-  return html`<${Table} id="scale-links" title="scale.size.moving" first="scale.size.over" columns=${columns}
+  return html`<${Numbers} id="scale-links" title="scale.size.moving" first="scale.size.over" columns=${columns}
     rows=${links} />`;
 }
 
@@ -240,28 +229,18 @@ function Links({ links }) {
  * @param {{id: string, title: string, first: string, columns: string[],
  *   rows: (ListOption & {numbers: Derived[]})[]}} props `columns`: ids of numbers, some of which a row may lack
  */
-function Table({ id, title, first, columns, rows }) {
-  return html`<div class="scale-wide" tabindex="0" role="region" aria-label=${t(title)}>
-    <table class="scale-table" id=${id}>
-      <thead>
-        <tr>
-          <th scope="col">${t(first)}</th>
-          ${columns.map((one) => html`<th key=${one} scope="col">${t(`scale.size.${one}`)}</th>`)}
-        </tr>
-      </thead>
-      <tbody>
-        ${rows.map(
-          (row) => html`<tr key=${row.id} data-gpu=${row.id}>
-            <th scope="row">${row.name}</th>
-            ${columns.map((one) => {
-              const found = row.numbers.find((number) => number.id === one);
-              return html`<td key=${one} title=${found?.formula} data-number=${one}>
-                ${found ? valueText(found) : "–"}
-              </td>`;
-            })}
-          </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`;
+function Numbers({ id, title, first, columns, rows }) {
+  const cells = rows.map(({ id: key, name, numbers }) => ({
+    key,
+    "data-gpu": key,
+    cells: [
+      name,
+      ...columns.map((one) => {
+        const found = numbers.find((number) => number.id === one);
+        return html`<td key=${one} title=${found?.formula} data-number=${one}>${found ? valueText(found) : "–"}</td>`;
+      }),
+    ],
+  }));
+  const heads = [t(first), ...columns.map((one) => t(`scale.size.${one}`))];
+  return html`<${Table} id=${id} label=${t(title)} heads=${heads} rows=${cells} />`;
 }

@@ -1,0 +1,115 @@
+"""Rows that are sampled are selected right after the last attention, in place of before the output head.
+
+    attend -> [T, H * Dv] -> output projection, MLP, norm -> index [K] -> head        as traced
+    attend -> index [K]   -> output projection, MLP, norm -> head                     if all of this is by row
+
+The last layer's other tokens are needed for their keys and values alone.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+from engine.model.merge_linears import LINEAR, SLICE
+from engine.model.packed_linears import PACKED
+
+aten = torch.ops.aten
+INDEX, ASSERT, SIZE = aten.index.Tensor, aten._assert_tensor_metadata.default, aten.sym_size.int
+ELEMENTWISE = {aten.to.dtype, aten.dropout.default, operator.getitem}  # beside those with torch's tag
+PRODUCTS = {LINEAR, PACKED, aten.addmm.default, aten.layer_norm.default}  # over the last dimension
+ALONG: dict[Any, int] = {  # operations along one dimension, and which argument says so
+    SLICE: 1, aten.chunk.default: 2, aten.split.Tensor: 2, aten.sum.dim_IntList: 1, aten.mean.dim: 1,
+}  # fmt: skip
+SHAPED = {aten.reshape.default, aten.view.default, aten.unsqueeze.default, aten.select.int}
+
+
+def select_rows_early(program: fx.GraphModule, attend: Any, keep: str = "keep") -> int:
+    """Rewrite a graph in place. Returns the number of weights that are multiplied with selected rows alone because of
+    it; 0 leaves the graph as it is, because an operation that the last `attend` does not need is not known to compute
+    each token by itself.
+
+    Args:
+        attend: the operation of attention; its results are [T, H, Dv].
+        keep: name of the input with the indices of the rows.
+    """
+    nodes = list(program.graph.nodes)
+    rows = next((node for node in nodes if node.op == "placeholder" and node.name == keep), None)
+    last = next((node for node in reversed(nodes) if node.target is attend), None)
+    if rows is None or last is None or [user.target for user in rows.users] != [INDEX]:
+        return 0
+    (index,) = rows.users
+    left = _needed_by(index.args[0]) - _needed_by(last)
+    tail = [node for node in nodes if node in left and _symbolic(node)]
+    outside = list(dict.fromkeys(given for node in tail for given in node.all_input_nodes if given not in tail))
+    tokens = str(last.meta["val"].shape[0])
+    if not all(_is_by_row(node, tokens) and _is_internal(node, {*tail, index}) for node in tail):
+        return 0
+    for given in outside:
+        with program.graph.inserting_after(given):
+            if isinstance(given.meta.get("val"), torch.SymInt):
+                chosen = program.graph.call_function(SIZE, (rows, 0))
+            elif dims := _symbolic(given):
+                chosen = program.graph.call_function(INDEX, (given, [*[None] * dims[0], rows]))
+            else:
+                continue
+        for node in tail:
+            node.replace_input_with(given, chosen)
+    index.replace_all_uses_with(index.args[0])
+    program.graph.erase_node(index)
+    program.recompile()
+    return sum(_num_weights(node) for node in tail)
+
+
+def _needed_by(node: Any) -> set[fx.Node]:
+    """Return the nodes that this one depends on, and itself."""
+    found, open_ends = {node}, [node]
+    while open_ends:
+        new = set(open_ends.pop().all_input_nodes) - found
+        found |= new
+        open_ends += new
+    return found
+
+
+def _is_internal(node: fx.Node, inside: set[fx.Node]) -> bool:
+    return all(user in inside or user.target is ASSERT for user in node.users)
+
+
+def _is_by_row(node: fx.Node, tokens: str) -> bool:
+    """Whether each token's part of the result depends on that token's part of the inputs alone."""
+    target, given = node.target, [one for one in node.all_input_nodes if _symbolic(one)]
+    for one in (node, *node.all_input_nodes):
+        dims = _symbolic(one)
+        size = one.meta.get("val") if not dims else _tensor(one).shape[dims[0]]
+        if len(dims) > 1 or (isinstance(size, torch.SymInt) and str(size) != tokens):
+            return False
+    if not _symbolic(node) or not given:
+        return False
+    from_right = {_tensor(one).dim() - _symbolic(one)[0] for one in (node, *given)}  # 1: tokens are the last dimension
+    if target in SHAPED:
+        return all(set(_tensor(one).shape[: _symbolic(one)[0]]) <= {1} for one in (node, *given))
+    if target in ELEMENTWISE or torch.Tag.pointwise in getattr(target, "tags", ()):
+        return len(from_right) == 1
+    along = node.args[ALONG[target]] if target in ALONG else -1
+    return (target in PRODUCTS or along in (-1, [-1])) and target in PRODUCTS | ALONG.keys() and from_right != {1}
+
+
+def _num_weights(node: fx.Node) -> int:
+    if node.target not in (LINEAR, PACKED, aten.addmm.default):
+        return 0
+    x: Any = node.args[1 if node.target is aten.addmm.default else 0]
+    return int(_tensor(x).shape[-1] * _tensor(node).shape[-1])
+
+
+def _tensor(node: fx.Node) -> Any:
+    value = node.meta.get("val")
+    return value[0] if isinstance(value, list | tuple) else value
+
+
+def _symbolic(node: fx.Node) -> list[int]:
+    """Return the dimensions of a node's tensor whose size is not a constant."""
+    shape = getattr(_tensor(node), "shape", ())
+    return [dim for dim, size in enumerate(shape) if isinstance(size, torch.SymInt)]
