@@ -151,7 +151,7 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
     try:
         outcome = simulation.run(asks)
     except OSError as error:
-        raise UserError(f"cannot write the run: {error.strerror or error}") from error
+        raise UserError(f"cannot write {record or 'the run'}: {error.strerror or error}") from error
     except ValueError as error:
         raise UserError(str(error)) from error
     finally:

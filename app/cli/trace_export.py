@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from app.cli.options import UserError, add_command
@@ -78,7 +79,10 @@ def _tables(reader: TraceReader, folder: Path, to: str, force: bool) -> list[Pat
     files = [folder / f"{name}.{to}" for name in ("steps", "events")]
     _check_absent(files, force)
     folder.mkdir(parents=True, exist_ok=True)
-    (write_csv if to == "csv" else write_parquet)(reader, folder)
+    with TemporaryDirectory(dir=folder) as unfinished:
+        (write_csv if to == "csv" else write_parquet)(reader, Path(unfinished))
+        for file in files:
+            (Path(unfinished) / file.name).replace(file)
     return files
 
 

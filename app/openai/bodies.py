@@ -185,7 +185,7 @@ def read(data: bytes, kind: type[T]) -> T:
     try:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ApiError(f"the body is no JSON: {error}") from error
+        raise ApiError(f"the body is no JSON: {PATH.sub('', str(error))}") from error
     except RecursionError:
         raise ApiError("the body is nested too deeply") from None
     if not isinstance(found, dict):

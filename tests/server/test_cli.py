@@ -1,5 +1,6 @@
 """Command line: help, exit statuses, one sentence for a mistake, and traces."""
 
+import errno
 import json
 import os
 import re
@@ -171,6 +172,21 @@ def test_trace_export(capsys, trace, tmp_path):
         assert run(capsys, *arguments, "--force")[0] == 0
     assert not list(tmp_path.rglob("*.part"))
     assert len(json.loads((tmp_path / "run.json").read_text())["traceEvents"]) > 20
+
+
+def test_tables_that_cannot_be_written_leave_those_before(capsys, trace, tmp_path, monkeypatch):
+    arguments = ["trace", "export", str(trace), "--to", "csv", "-o", str(tmp_path / "tables")]
+    assert run(capsys, *arguments)[0] == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()}
+
+    def write(reader: TraceReader, folder: Path) -> None:
+        (folder / "steps.csv").write_text("record,kind\n0,sub")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("engine.trace.export.tables.write_csv", write)
+    status, _, err = run(capsys, *arguments, "--force")
+    assert status == 2 and err.endswith("tables: No space left on device\n")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()} == before
 
 
 def test_trace_show_one_record(capsys, trace):

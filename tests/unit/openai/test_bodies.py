@@ -72,6 +72,12 @@ def test_what_is_not_implemented_passes_only_when_it_asks_for_nothing(name: str)
         assert refused.value.param == name and refused.value.status == 400
 
 
+def test_a_body_that_is_no_json_is_refused_without_the_parsers_path() -> None:
+    with pytest.raises(ApiError) as refused:
+        read(b'{"prompt": "x", "temperature": 1e400}', CompletionBody)
+    assert refused.value.message == "the body is no JSON: Number out of range"
+
+
 @pytest.mark.parametrize(
     ("fields", "param", "words"),
     [
