@@ -21,7 +21,7 @@ import { headsLayout, layerLayout } from "../../static/js/panels/attention/heads
 import { mapLayout } from "../../static/js/panels/attention/map_geometry.js";
 import { cellsFor, RowPyramid } from "../../static/js/panels/attention/rows.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
-import { bytes, floats, header, MEMORY, records } from "./log_builder.mjs";
+import { bytes, floats, header, MEMORY, op, records } from "./log_builder.mjs";
 
 function logOfOne() {
   const log = new TraceLog(header());
@@ -32,44 +32,25 @@ function logOfOne() {
 /** The same, and then a second sequence with the same prompt: block 0 (positions 0 and 1) is a prefix hit. */
 function logOfTwo() {
   const log = logOfOne();
-  const memory = MEMORY;
-  log.append(
-    encode({
-      index: 3,
-      kind: "submit",
-      step: 2,
-      ops: [
-        {
-          type: "submit",
-          seq_id: 1,
-          queue_position: 0,
-          request_id: "r1",
-          prompt_token_ids: [1, 2, 3, 4, 5],
-          prompt_token_bytes: Array.from("春江潮水连").map(bytes),
-          max_tokens: 2,
-        },
-      ],
-      timing: { at: 2 },
-      memory,
-    }),
-  );
+  const ops = [op.submit(1, [1, 2, 3, 4, 5], 2)];
+  log.append(encode({ index: 3, kind: "submit", step: 2, ops, timing: { at: 2 }, memory: MEMORY }));
   log.append(
     encode({
       index: 4,
       kind: "step",
       step: 3,
-      batch: [{ seq_id: 1, phase: "prefill", start: 2, token_ids: [3, 4, 5], context_len: 5, samples: true }],
+      batch: [op.entry(1, "prefill", 2, [3, 4, 5])],
       ops: [
-        { type: "admit", seq_id: 1, num_cached_tokens: 2, resumed: false },
-        { type: "share", seq_id: 1, block_id: 0, logical: 0, revived: true },
-        { type: "allocate", seq_id: 1, block_id: 1, logical: 1 },
-        { type: "allocate", seq_id: 1, block_id: 2, logical: 2 },
-        { type: "write", seq_id: 1, start: 2, num_tokens: 3 },
-        { type: "sample", seq_id: 1, token_id: 6 },
+        op.admit(1, 2),
+        op.share(1, 0, 0, true),
+        op.allocate(1, 1, 1),
+        op.allocate(1, 2, 2),
+        op.write(1, 2, 3),
+        op.sample(1, 6),
       ],
       outputs: [{ seq_id: 1, token_id: 6, token_bytes: bytes("海"), text: "海", logprob: -0.5, top: [] }],
       timing: { at: 2.5 },
-      memory,
+      memory: MEMORY,
     }),
   );
   return log;

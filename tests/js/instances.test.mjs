@@ -18,6 +18,7 @@ import { sequenceViewAt, vectorOf } from "../../static/js/core/sequence_view.js"
 import { sequenceRows } from "../../static/js/core/series.js";
 import { timelineOf } from "../../static/js/core/timeline.js";
 import { cellAt, tracksOf } from "../../static/js/core/tracks.js";
+import { op } from "./log_builder.mjs";
 
 const trace = parseTrace(readFileSync(new URL("../golden/instances.kvtrace", import.meta.url)));
 const log = new TraceLog(trace.header);
@@ -160,9 +161,7 @@ test("a request's time on two instances, in round numbers: a pause between steps
     ...{ type: "submit", seq_id: seq, request_id: id, kv_role, prompt_token_ids: [1, 2, 3] },
   });
   const entry = (seq, phase, start, count) => ({ seq_id: seq, phase, start, token_ids: Array(count).fill(1) });
-  const admit = (seq) => ({ type: "admit", seq_id: seq, num_cached_tokens: 0, resumed: false });
-  const sample = (seq) => ({ type: "sample", seq_id: seq });
-  const finish = (seq) => ({ type: "finish", seq_id: seq, reason: "length" });
+  const { admit, sample, finish } = op;
   const record = (instance, at, forward, kind, ops, batch = []) => ({
     ...{ instance, kind, ops, batch, step: 1, timing: { at, forward } },
   });

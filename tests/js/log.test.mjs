@@ -11,7 +11,7 @@ import { apply, initialState, memoryFigures, TraceStateError } from "../../stati
 import { sentencesOf } from "../../static/js/i18n/sentence.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
 import { wholeLog } from "./histories.mjs";
-import { bytes, header, MEMORY, records } from "./log_builder.mjs";
+import { bytes, header, MEMORY, op, records } from "./log_builder.mjs";
 
 test("the state after each record follows the operations", () => {
   const log = wholeLog();
@@ -42,30 +42,20 @@ function longLog() {
     const ops = [];
     if (!seq) {
       seq = { id: index, count: 0, table: [] };
-      ops.push({
-        type: "submit",
-        seq_id: index,
-        queue_position: 0,
-        request_id: `r${index}`,
-        prompt_token_ids: [1],
-        prompt_token_bytes: [bytes("春")],
-        max_tokens: 9,
-      });
-      ops.push({ type: "admit", seq_id: index, num_cached_tokens: 0, resumed: false });
+      ops.push(op.submit(index, [1], 9), op.admit(index));
     }
     if (seq.count % 2 === 0) {
       seq.table.push(free.shift());
-      ops.push({ type: "allocate", seq_id: seq.id, block_id: seq.table.at(-1), logical: seq.table.length - 1 });
+      ops.push(op.allocate(seq.id, seq.table.at(-1), seq.table.length - 1));
     }
-    ops.push({ type: "write", seq_id: seq.id, start: seq.count++, num_tokens: 1 });
-    ops.push({ type: "sample", seq_id: seq.id, token_id: 5 });
+    ops.push(op.write(seq.id, seq.count++, 1), op.sample(seq.id, 5));
     const outputs = [{ seq_id: seq.id, token_id: 5, token_bytes: bytes("月"), text: "月", logprob: -0.1, top: [] }];
     if (seq.count === 17) {
       for (const block of seq.table.toReversed()) {
         free.unshift(block);
-        ops.push({ type: "free", seq_id: seq.id, block_id: block, to: "front" });
+        ops.push(op.free(seq.id, block, "front"));
       }
-      ops.push({ type: "finish", seq_id: seq.id, reason: "length" });
+      ops.push(op.finish(seq.id));
       seq = null;
     }
     log.append(encode({ index, kind: "step", step: index + 1, ops, outputs, timing: { at: index }, memory: MEMORY }));
@@ -219,17 +209,14 @@ test("content from the CPU store keeps its origin", () => {
   });
   step(2, [
     ...[0, 1, 2].map((b) => swap("swap_out", b, b)),
-    { type: "free", seq_id: 0, block_id: 2, to: "front" },
-    { type: "free", seq_id: 0, block_id: 1, to: "front" },
-    { type: "free", seq_id: 0, block_id: 0, to: "back" },
-    { type: "preempt", seq_id: 0, queue_position: 0, mode: "swap", for_seq_id: 9, num_computed_tokens: 5 },
+    op.free(0, 2, "front"),
+    op.free(0, 1, "front"),
+    op.free(0, 0, "back"),
+    { ...op.preempt(0, 9, 5), mode: "swap" },
   ]);
   assert.deepEqual(log.stateAt(2).free_queues, [[1, 2, 3, 0]]); // so that it comes back to other blocks
-  const back = [1, 2, 3].flatMap((block, logical) => [
-    { type: "allocate", seq_id: 0, block_id: block, logical },
-    swap("swap_in", logical, block),
-  ]);
-  step(3, [{ type: "admit", seq_id: 0, num_cached_tokens: 0, resumed: true, num_swapped_tokens: 5 }, ...back]);
+  const back = [1, 2, 3].flatMap((block, logical) => [op.allocate(0, block, logical), swap("swap_in", logical, block)]);
+  step(3, [{ ...op.admit(0, 0, true), num_swapped_tokens: 5 }, ...back]);
   assert.deepEqual(log.slotOrigin(2 * 2 + 1, 3), { at: 3, record: 1, seq_id: 0, position: 3 }); // block 2 now holds logical block 1
 });
 

@@ -23,7 +23,7 @@ import { agreement, CopyNote, raceSentence, TimeNote } from "../../static/js/pan
 import { verdict } from "../../static/js/runs/words.js";
 import { settings } from "../../static/js/state/settings.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
-import { bytes, header, MEMORY, MODEL } from "./log_builder.mjs";
+import { bytes, header, MEMORY, MODEL, op } from "./log_builder.mjs";
 import { speak } from "./words.mjs";
 
 const PER_TOKEN = 2 * 1 * 1 * 2 * 4; // bytes: K and V of one layer, one head of two float32
@@ -37,31 +37,18 @@ function lane(strategy, chosen, seconds = (n) => n, more = {}) {
   const size = SIZE[strategy];
   const log = new TraceLog(header({ strategy, num_blocks: 8 / size, block_size: size }, more));
   const prompt = [1, 2, 3];
-  const submit = {
-    type: "submit",
-    seq_id: 0,
-    queue_position: 0,
-    request_id: "r",
-    prompt_token_ids: prompt,
-    prompt_token_bytes: prompt.map((i) => bytes(`p${i}`)),
-    max_tokens: chosen.length,
-  };
+  const submit = { ...op.submit(0, prompt, chosen.length), prompt_token_bytes: prompt.map((i) => bytes(`p${i}`)) };
   log.append(encode({ index: 0, kind: "submit", step: 0, ops: [submit], timing: { at: 0 }, memory: MEMORY }));
   let blocks = 0;
   chosen.forEach((token, i) => {
     const context = prompt.length + i;
     const start = strategy === "none" || i === 0 ? 0 : context - 1;
-    const ops = i === 0 ? [{ type: "admit", seq_id: 0, num_cached_tokens: 0, resumed: false }] : [];
-    for (; blocks * size < context; blocks++)
-      ops.push({ type: "allocate", seq_id: 0, block_id: blocks, logical: blocks });
-    ops.push(
-      { type: "write", seq_id: 0, start, num_tokens: context - start },
-      { type: "sample", seq_id: 0, token_id: token },
-    );
+    const ops = i === 0 ? [op.admit(0)] : [];
+    for (; blocks * size < context; blocks++) ops.push(op.allocate(0, blocks, blocks));
+    ops.push(op.write(0, start, context - start), op.sample(0, token));
     const last = i === chosen.length - 1;
-    if (last || strategy === "none")
-      for (; blocks > 0; blocks--) ops.push({ type: "free", seq_id: 0, block_id: blocks - 1, to: "front" });
-    if (last) ops.push({ type: "finish", seq_id: 0, reason: "length" });
+    if (last || strategy === "none") for (; blocks > 0; blocks--) ops.push(op.free(0, blocks - 1, "front"));
+    if (last) ops.push(op.finish(0));
     else if (strategy === "none") ops.push({ type: "discard", seq_id: 0 });
     log.append(
       encode({

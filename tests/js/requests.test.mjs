@@ -11,20 +11,15 @@ import { nextOrder, orderOf } from "../../static/js/kit/request_table.js";
 import { columnsFor, layoutFor, NAMES } from "../../static/js/panels/requests/columns.js";
 import { csvOfRows } from "../../static/js/panels/requests/head.js";
 import { eventText, waitingText } from "../../static/js/panels/requests/timeline.js";
+import { op } from "./log_builder.mjs";
 import { speak } from "./words.mjs";
 
 const HEADER = { engine: { block_size: 4, max_num_seqs: 1, max_num_batched_tokens: 8, strategy: "paged" } };
-const submit = (id, request, n, more = {}) => ({
+const submit = (id, request_id, n, more = {}) => ({
+  ...{ ...op.submit(id, Array(n).fill(1), 9), request_id, queue_position: id },
   ...more,
-  type: "submit",
-  seq_id: id,
-  request_id: request,
-  queue_position: id,
-  prompt_token_ids: Array(n).fill(1),
-  max_tokens: 9,
 });
-const entry = (id, phase, n) => ({ seq_id: id, phase, start: 0, token_ids: Array(n).fill(1), context_len: n });
-const sample = (id) => ({ type: "sample", seq_id: id, token_id: 1 });
+const entry = (id, phase, n) => op.entry(id, phase, 0, Array(n).fill(1));
 const defer = { type: "defer", seq_id: 1, reason: "max_num_seqs", needed: 1, available: 0 };
 
 /** r10 runs and is preempted, r9 waits for its place and still waits when the log ends; r9's second one never comes. */
@@ -33,32 +28,21 @@ const RECORDS = [
   {
     kind: "step",
     step: 1,
-    ops: [{ type: "admit", seq_id: 0, num_cached_tokens: 4, resumed: false }, defer, sample(0)],
+    ops: [op.admit(0, 4), defer, op.sample(0)],
     batch: [entry(0, "prefill", 1)],
     seconds: 4,
   },
-  { kind: "step", step: 2, ops: [defer, sample(0)], batch: [entry(0, "decode", 1)], seconds: 1 },
+  { kind: "step", step: 2, ops: [defer, op.sample(0)], batch: [entry(0, "decode", 1)], seconds: 1 },
   {
     kind: "step",
     step: 3,
-    ops: [
-      {
-        type: "preempt",
-        seq_id: 0,
-        queue_position: 0,
-        mode: "recompute",
-        for_seq_id: 0,
-        num_computed_tokens: 6,
-        num_recompute_tokens: 2,
-        num_kept_tokens: 4,
-      },
-    ],
+    ops: [{ ...op.preempt(0, 0, 6), num_recompute_tokens: 2, num_kept_tokens: 4 }],
     seconds: 1,
   },
   {
     kind: "step",
     step: 4,
-    ops: [{ type: "admit", seq_id: 0, num_cached_tokens: 4, resumed: true }, sample(0)],
+    ops: [op.admit(0, 4, true), op.sample(0)],
     batch: [entry(0, "prefill", 3)],
     seconds: 1,
   },

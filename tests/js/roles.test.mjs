@@ -7,7 +7,7 @@ import { endsClause, NamedKeys, PATTERNS } from "../../static/js/core/patterns.j
 import { HeadRoles, rolesOf } from "../../static/js/core/roles.js";
 import { teachingHead } from "../../static/js/core/teaching.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
-import { bytes, floats, header, MEMORY, MODEL } from "./log_builder.mjs";
+import { bytes, floats, header, MEMORY, MODEL, op } from "./log_builder.mjs";
 
 /** Keys by pattern of each position of a text of one-character tokens. */
 function namedIn(text) {
@@ -93,43 +93,18 @@ function logOf(travels, model = {}) {
   );
   const prompt = Array.from({ length: KEYS - 1 }, (_, i) => i + 1);
   const common = { timing: { at: 1 }, memory: MEMORY };
-  log.append(
-    encode({
-      index: 0,
-      kind: "submit",
-      step: 0,
-      ops: [
-        {
-          type: "submit",
-          seq_id: 0,
-          queue_position: 0,
-          request_id: "r",
-          prompt_token_ids: prompt,
-          prompt_token_bytes: prompt.map(() => bytes("a")),
-          max_tokens: 2,
-        },
-      ],
-      ...common,
-    }),
-  );
-  const entry = { seq_id: 0, phase: "prefill", start: 0, token_ids: prompt, context_len: KEYS - 1, samples: true };
-  const prefill = [
-    { type: "admit", seq_id: 0, num_cached_tokens: 0, resumed: false },
-    ...[0, 1, 2].map((id) => ({ type: "allocate", seq_id: 0, block_id: id, logical: id })),
-    { type: "write", seq_id: 0, start: 0, num_tokens: KEYS - 1 },
-    { type: "sample", seq_id: 0, token_id: 30 },
-  ];
+  log.append(encode({ index: 0, kind: "submit", step: 0, ops: [op.submit(0, prompt, 2)], ...common }));
+  const entry = op.entry(0, "prefill", 0, prompt);
+  const blocks = [0, 1, 2].map((id) => op.allocate(0, id, id));
+  const prefill = [op.admit(0), ...blocks, op.write(0, 0, KEYS - 1), op.sample(0, 30)];
   const outputs = [{ seq_id: 0, token_id: 30, token_bytes: bytes("b"), text: "b", logprob: -1, top: [] }];
   const step = { kind: "step", outputs, has_capture: true, ...common };
   log.append(
     encode({ index: 1, step: 1, batch: [entry], ops: prefill, ...step }),
     travels ? capture(1, [0, 1], 0, KEYS - 1) : null,
   );
-  const decode = { seq_id: 0, phase: "decode", start: KEYS - 1, token_ids: [30], context_len: KEYS, samples: true };
-  const ops = [
-    { type: "write", seq_id: 0, start: KEYS - 1, num_tokens: 1 },
-    { type: "sample", seq_id: 0, token_id: 30 },
-  ];
+  const decode = op.entry(0, "decode", KEYS - 1, [30]);
+  const ops = [op.write(0, KEYS - 1, 1), op.sample(0, 30)];
   log.append(
     encode({ index: 2, step: 2, batch: [decode], ops, ...step }),
     travels ? capture(2, [0, 1], KEYS - 1, 1) : null,

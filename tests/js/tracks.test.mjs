@@ -4,34 +4,12 @@ import { attainable, latencies, phaseOf, ridge, rooflinePoint } from "../../stat
 import { operationsOf } from "../../static/js/core/operations.js";
 import { cellAt, marksIn, Tracks, tracksIn, tracksOf } from "../../static/js/core/tracks.js";
 import { entryText } from "../../static/js/i18n/operations.js";
+import { op } from "./log_builder.mjs";
 import { speak } from "./words.mjs";
 
 const HEADER = { engine: { block_size: 4, max_num_seqs: 2, max_num_batched_tokens: 8, strategy: "paged" } };
-const submit = (id, n) => ({
-  type: "submit",
-  seq_id: id,
-  request_id: `r${id}`,
-  queue_position: id,
-  prompt_token_ids: Array(n).fill(1),
-  max_tokens: 9,
-});
-const admit = (id, cached = 0, resumed = false) => ({ type: "admit", seq_id: id, num_cached_tokens: cached, resumed });
-const entry = (id, phase, start, n) => ({
-  seq_id: id,
-  phase,
-  start,
-  token_ids: Array(n).fill(1),
-  context_len: start + n,
-  samples: true,
-});
-const preempt = {
-  type: "preempt",
-  seq_id: 1,
-  queue_position: 0,
-  mode: "recompute",
-  for_seq_id: 0,
-  num_computed_tokens: 6,
-};
+const submit = (id, n) => ({ ...op.submit(id, Array(n).fill(1), 9), queue_position: id });
+const entry = (id, phase, start, n) => op.entry(id, phase, start, Array(n).fill(1));
 
 /** A step of so many seconds that chose a token for each of `ids`. */
 const step = (number, seconds, ids, { ops, batch }) => ({
@@ -43,22 +21,22 @@ const step = (number, seconds, ids, { ops, batch }) => ({
 const RECORDS = [
   { kind: "submit", step: 0, ops: [submit(0, 5), submit(1, 6)] },
   step(1, 5, [0], {
-    ops: [admit(0), { type: "defer", seq_id: 1, reason: "token_budget", needed: 1, available: 0 }],
+    ops: [op.admit(0), { type: "defer", seq_id: 1, reason: "token_budget", needed: 1, available: 0 }],
     batch: [entry(0, "prefill", 0, 5)],
   }),
-  step(2, 3, [0], { ops: [admit(1)], batch: [entry(0, "decode", 5, 1), entry(1, "prefill", 0, 4)] }),
+  step(2, 3, [0], { ops: [op.admit(1)], batch: [entry(0, "decode", 5, 1), entry(1, "prefill", 0, 4)] }),
   step(3, 2, [0, 1], { ops: [], batch: [entry(0, "decode", 6, 1), entry(1, "prefill", 4, 2)] }),
-  step(4, 1, [0], { ops: [preempt], batch: [entry(0, "decode", 7, 1)] }),
+  step(4, 1, [0], { ops: [op.preempt(1, 0, 6)], batch: [entry(0, "decode", 7, 1)] }),
   step(5, 4, [0, 1], {
     ops: [
       { type: "lookup", seq_id: 1, verdict: "hit", num_tokens: 7, num_hit_tokens: 4, block_ids: [3] },
-      admit(1, 4, true),
-      { type: "finish", seq_id: 0, reason: "length" },
+      op.admit(1, 4, true),
+      op.finish(0),
     ],
     batch: [entry(0, "decode", 8, 1), entry(1, "prefill", 4, 3)],
   }),
   { kind: "submit", step: 5, ops: [submit(2, 3)] },
-  { kind: "abort", step: 5, ops: [{ type: "finish", seq_id: 2, reason: "abort" }] },
+  { kind: "abort", step: 5, ops: [op.finish(2, "abort")] },
 ].map((record, index) => ({ ...record, index, timing: { forward: record.seconds ?? 0 } }));
 
 const log = { header: HEADER, records: RECORDS };
@@ -153,7 +131,7 @@ test("40 sequences over 500 steps: a run each, whatever the number of steps", ()
   tracks.append({
     kind: "step",
     step: 1,
-    ops: ids.map((id) => admit(id)),
+    ops: ids.map((id) => op.admit(id)),
     batch: ids.map((id) => entry(id, "prefill", 0, 4)),
   });
   for (let step = 2; step <= 500; step++)
@@ -166,12 +144,12 @@ test("40 sequences over 500 steps: a run each, whatever the number of steps", ()
 test("a swapped sequence keeps its tokens", () => {
   const tracks = new Tracks();
   tracks.append({ kind: "submit", step: 0, ops: [submit(0, 4)] });
-  tracks.append({ kind: "step", step: 1, ops: [admit(0)], batch: [entry(0, "prefill", 0, 4)] });
-  tracks.append({ kind: "step", step: 2, ops: [{ ...preempt, seq_id: 0, mode: "swap" }] });
+  tracks.append({ kind: "step", step: 1, ops: [op.admit(0)], batch: [entry(0, "prefill", 0, 4)] });
+  tracks.append({ kind: "step", step: 2, ops: [{ ...op.preempt(1, 0, 6), seq_id: 0, mode: "swap" }] });
   tracks.append({
     kind: "step",
     step: 3,
-    ops: [{ ...admit(0), resumed: true, num_swapped_tokens: 4 }],
+    ops: [{ ...op.admit(0), resumed: true, num_swapped_tokens: 4 }],
     batch: [entry(0, "decode", 4, 1)],
   });
   assert.deepEqual(
@@ -229,7 +207,7 @@ test("a fork arrived with its parent, begins with its tokens and goes on with it
   const chosen = (...seqs) => seqs.map((seq_id) => ({ type: "sample", seq_id, token_id: 5 }));
   const records = [
     { ops: [submit(0, 4)], timing: {} },
-    { ops: [admit(0), ...chosen(0)], timing: { forward: 2 } },
+    { ops: [op.admit(0), ...chosen(0)], timing: { forward: 2 } },
     { ops: [fork, ...chosen(0, 1)], timing: { forward: 1 } },
     { ops: chosen(0, 1), timing: { forward: 3 } },
   ];

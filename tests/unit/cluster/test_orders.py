@@ -69,15 +69,20 @@ def sound(staged: StagedCluster, path: Path) -> None:
         assert found == (tokens if {s.finish_reason for s in whole} == {"length"} else tokens[: len(found)])
 
 
+def hold_and_await(staged: StagedCluster, prefill: int, decode: int) -> None:
+    """Compute the first prompt, and let a receiver come to its read."""
+    staged.cluster.send([ask(PROMPTS[0])])
+    work(staged, prefill)
+    while not staged[decode].num_pulls:
+        work(staged, decode)
+
+
 def test_a_sender_that_ends_before_the_receiver_looks_at_the_clock(tmp_path: Path) -> None:
     """A transfer counts that was read while it was held, however late the receiver looks at the clock."""
     path = tmp_path / "run.kvtrace"
     staged = stage(path)
     prefill, decode = indices(staged)
-    staged.cluster.send([ask(PROMPTS[0])])
-    work(staged, prefill)
-    while not staged[decode[0]].num_pulls:
-        work(staged, decode[0])
+    hold_and_await(staged, prefill, decode[0])
     staged.after_the_next_read(lambda: staged.lose(prefill))
     staged[decode[0]].pull()
     finish(staged)
@@ -92,10 +97,7 @@ def test_what_arrives_stands_after_its_hold(tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     staged = stage(path)
     prefill, (near, far) = indices(staged)
-    staged.cluster.send([ask(PROMPTS[0])])
-    work(staged, prefill)
-    while not staged[near].num_pulls:
-        work(staged, near)
+    hold_and_await(staged, prefill, near)
     staged[near].pull()
     staged[near].work()  # it has received, and confirmed to the sender; the cluster has not processed it
     staged.cluster.send([ask(PROMPTS[1])])
@@ -120,10 +122,7 @@ def test_lost_last_messages_of_a_receiver_block_no_other_instance(tmp_path: Path
     path = tmp_path / "run.kvtrace"
     staged = stage(path)
     prefill, (near, _) = indices(staged)
-    staged.cluster.send([ask(PROMPTS[0])])
-    work(staged, prefill)
-    while not staged[near].num_pulls:
-        work(staged, near)
+    hold_and_await(staged, prefill, near)
     staged[near].pull()
     staged[near].work()
     work(staged, prefill)

@@ -102,6 +102,12 @@ class Pair:
         self.run(self.prefill)
         return self.producer.take_offer(name)
 
+    def offer(self, prompt: list[int], **more: Any) -> RemoteBlocks:
+        """What `send` says where blocks are held for it: always an offer."""
+        found = self.send(prompt, **more)
+        assert found is not None
+        return found
+
     def receive(
         self, remote: RemoteBlocks, prompt: list[int], sampling: SamplingParams = GREEDY, **more: Any
     ) -> Request:

@@ -113,8 +113,7 @@ def test_what_ends_while_it_is_read_is_not_used(folder: Path, monkeypatch: pytes
     pair = SharedPair(
         folder, EngineConfig(block_size=4, num_blocks=8, max_model_len=32), lease=5.0, clock=lambda: now[0]
     )
-    remote = pair.send(PROMPTS[0])
-    assert remote is not None
+    remote = pair.offer(PROMPTS[0])
     read = MappedPools.read
 
     def slowly(self: MappedPools, wanted: Any) -> list[bytes]:
@@ -150,8 +149,7 @@ def test_a_slow_link_is_as_slow_as_it_says(folder: Path) -> None:
 def test_a_lease_is_renewed_over_the_link(folder: Path) -> None:
     now = [0.0]
     pair = SharedPair(folder, lease=5.0, clock=lambda: now[0])
-    remote = pair.send(PROMPTS[0])
-    assert remote is not None
+    remote = pair.offer(PROMPTS[0])
     now[0] = 4.0
     SharedMemoryLink(folder).to("prefill").renew(remote.transfer)
     now[0] = 8.0
@@ -247,8 +245,7 @@ def test_a_sender_that_is_not_well_ends_one_transfer(say: Any, reason: str, fold
 
 def test_an_invalid_request_is_not_answered_and_others_are(folder: Path) -> None:
     pair = SharedPair(folder)
-    remote = pair.send(PROMPTS[0])
-    assert remote is not None
+    remote = pair.offer(PROMPTS[0])
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(str(socket_of(folder, "prefill")))
     peer = Peer[Registered | Confirmed](sock, Registered | Confirmed)

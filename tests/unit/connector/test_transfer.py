@@ -101,8 +101,7 @@ def test_a_receiver_without_room_leaves_the_blocks_where_they_are() -> None:
     pair = Pair(tiny_llama(), PLAIN, tight)
     busy = pair.decode.add_request(list(range(70, 98)), GREEDY)
     pair.turn(pair.decode)
-    remote = pair.send(PROMPTS[0])
-    assert remote is not None
+    remote = pair.offer(PROMPTS[0])
     late = pair.receive(remote, PROMPTS[0])
     pair.turn(pair.decode)
     assert pair.held()[0] == 6 and not of(Await, pair.ops["decode"])
@@ -167,8 +166,8 @@ def test_or_refused_where_that_is_the_policy() -> None:
 def test_a_lease_ends_and_the_blocks_come_back() -> None:
     now = [0.0]
     pair = Pair(tiny_llama(), PLAIN, lease=5.0, clock=lambda: now[0])
-    remote = pair.send(PROMPTS[0])
-    assert remote is not None and pair.held() == (6, 0)
+    remote = pair.offer(PROMPTS[0])
+    assert pair.held() == (6, 0)
     now[0] = 4.0
     pair.producer.renew(remote.transfer)
     now[0] = 8.0
@@ -199,8 +198,7 @@ def test_never_another_ones_text() -> None:
 )
 def test_a_sender_that_does_not_name_every_block_is_not_believed(change: Any) -> None:
     pair = Pair(tiny_llama(), PLAIN)
-    remote = pair.send(PROMPTS[0])
-    assert remote is not None
+    remote = pair.offer(PROMPTS[0])
     request = pair.receive(change(remote), PROMPTS[0])
     pair.run()
     assert [op.reason for op in of(TransferFailed, pair.ops["decode"])] == ["out_of_range"]
@@ -212,8 +210,7 @@ def test_a_sender_that_does_not_name_every_block_is_not_believed(change: Any) ->
 )
 def test_the_blocks_of_one_text_are_no_others(prompt: list[int], salt: str | None) -> None:
     pair = Pair(tiny_llama(), PLAIN)
-    remote = pair.send(PROMPTS[0])
-    assert remote is not None
+    remote = pair.offer(PROMPTS[0])
     request = pair.receive(remote, prompt, cache_salt=salt)
     pair.run()
     assert [op.reason for op in of(TransferFailed, pair.ops["decode"])] == ["other_text"]
@@ -253,8 +250,7 @@ def test_what_never_comes_is_waited_for_no_longer_than_it_is_held() -> None:
 def test_an_engine_without_room_stands_still_until_blocks_are_taken() -> None:
     """8 blocks, of which a finished prompt keeps 6 for another instance; the next one wants 6, and says so once."""
     pair = Pair(tiny_llama(), EngineConfig(block_size=4, num_blocks=8, max_model_len=32), PLAIN)
-    remote = pair.send(PROMPTS[0])
-    assert remote is not None
+    remote = pair.offer(PROMPTS[0])
     other = pair.prefill.add_request([90 + i for i in range(23)], GREEDY)
     pair.run()
     assert len(of(Defer, pair.ops["prefill"])) == 1 and other.output_token_ids == []
@@ -281,8 +277,7 @@ def test_only_paged_engines_exchange_blocks() -> None:
 def test_an_aborted_request_leaves_nothing_behind() -> None:
     """An abort comes before the transfer, during it, and after its arrival."""
     pair = Pair(tiny_llama(), PLAIN)
-    remote = pair.send(PROMPTS[0])
-    assert remote is not None
+    remote = pair.offer(PROMPTS[0])
     request = pair.receive(remote, PROMPTS[0])
     assert pair.decode.abort(request.request_id)
     pair.run()
@@ -304,8 +299,7 @@ def test_an_aborted_request_leaves_nothing_behind() -> None:
 
 def test_the_log_says_where_each_block_came_from() -> None:
     pair = Pair(tiny_llama(), PLAIN)
-    remote = pair.send(PROMPTS[0])
-    assert remote is not None
+    remote = pair.offer(PROMPTS[0])
     pair.receive(remote, PROMPTS[0])
     pair.run()
     ops = pair.ops["decode"]

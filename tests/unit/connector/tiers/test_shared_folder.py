@@ -22,15 +22,22 @@ def used(tier: DiskTier, n: int, seconds_ago: float) -> None:
     os.utime(file_of(tier.folder.path, n), ns=(then, then))
 
 
+def filled(folder: Path, pages: int, blocks: int) -> DiskTier:
+    """A folder bounded to so many pages, with blocks of one page each."""
+    tier = DiskTier(folder, pages * PAGE)
+    for n in range(blocks):
+        tier.store(key(n), payload(n))
+    return tier
+
+
 def test_files_count_as_pages() -> None:
     assert [disk_bytes(size) for size in (0, 1, 4096, 4097)] == [0, 4096, 4096, 8192]
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     """Ten pages of bound; evicting goes down to nine with the new block, so two go when the eleventh comes."""
-    tier = DiskTier(tmp_path, 10 * PAGE)
+    tier = filled(tmp_path, 10, 10)
     for n in range(10):
-        tier.store(key(n), payload(n))
         used(tier, n, seconds_ago=100 - n)
     assert tier.load(key(0)) == payload(0)  # used now
     assert tier.store(key(10), payload(10)) and tier.figures().evictions == 1
@@ -39,26 +46,20 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
 
 
 def test_eviction_makes_room_for_a_tenth_of_the_bound(tmp_path: Path) -> None:
-    tier = DiskTier(tmp_path, 100 * PAGE)
-    for n in range(100):
-        tier.store(key(n), payload(n))
+    tier = filled(tmp_path, 100, 100)
     assert tier.store(key(100), payload(100)) and tier.figures().evictions == 10  # down to 90
     assert tier.store(key(101), payload(101)) and tier.figures().evictions == 10
     assert tier.figures().blocks == 92 == len(block_files(tmp_path))
 
 
 def test_a_large_block_takes_the_place_of_many(tmp_path: Path) -> None:
-    tier = DiskTier(tmp_path, 10 * PAGE)
-    for n in range(10):
-        tier.store(key(n), payload(n))
+    tier = filled(tmp_path, 10, 10)
     assert tier.store(key(10), payload(10, 9 * PAGE)) and tier.figures().evictions == 10  # 9 pages and a header: 10
     assert tier.load(key(10)) == payload(10, 9 * PAGE) and tier.figures()[1:3] == (1, 10 * PAGE)
 
 
 def test_servers_with_different_bounds_each_keep_their_own(tmp_path: Path) -> None:
-    large, small = DiskTier(tmp_path, 20 * PAGE), DiskTier(tmp_path, 5 * PAGE)
-    for n in range(20):
-        large.store(key(n), payload(n))
+    large, small = filled(tmp_path, 20, 20), DiskTier(tmp_path, 5 * PAGE)
     assert small.store(key(20), payload(20)) and small.figures().blocks == 5
     assert large.load(key(20)) == payload(20)
 
@@ -95,9 +96,7 @@ def test_nothing_is_written_through_what_stands_where_a_block_is_begun(tmp_path:
 
 
 def test_deleted_files_are_noticed_before_anything_is_evicted(tmp_path: Path) -> None:
-    tier = DiskTier(tmp_path, 10 * PAGE)
-    for n in range(10):
-        tier.store(key(n), payload(n))
+    tier = filled(tmp_path, 10, 10)
     for n in range(5):
         file_of(tmp_path, n).unlink()
     assert tier.store(key(10), payload(10)) and tier.figures().evictions == 0
@@ -125,9 +124,7 @@ def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_fills_the_folder_and_stays_is_no_reason_to_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tier = DiskTier(tmp_path, 2 * PAGE)
-    for n in range(2):
-        tier.store(key(n), payload(n))
+    tier = filled(tmp_path, 2, 2)
 
     def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
