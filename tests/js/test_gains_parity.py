@@ -23,7 +23,7 @@ def test_the_page_says_a_ratio_as_python_does() -> None:
                     for ratio in figure.ratios.values():
                         cases.append((metric, info.unit, info.better, ratio.median, ratio.low, ratio.high))
     assert len(cases) > 2000
-    printed = node_output("gains_dump.mjs", given="\n".join(json.dumps(one) for one in cases))
-    for one, line in zip(cases, printed.splitlines(), strict=True):
+    output = node_output("gains_dump.mjs", given="\n".join(json.dumps(one) for one in cases))
+    for one, line in zip(cases, output.splitlines(), strict=True):
         verdict = gain(*one)
         assert json.loads(line) == [verdict.good, verdict.text("en"), verdict.text("zh")], one

@@ -19,10 +19,10 @@ TRACES = [
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
 def test_the_page_says_what_python_says(path: Path) -> None:
-    printed = node_output("messages_dump.mjs", path)
+    output = node_output("messages_dump.mjs", path)
     voices = [Voice(language) for language in ("en", "zh")]
     with TraceReader(path) as log:
-        for index, line in enumerate(printed.splitlines(), start=0):
+        for index, line in enumerate(output.splitlines(), start=0):
             record = log.record(index)
             contexts = [Context(header=log.header, record=record, place=place) for place in range(len(record.ops))]
             assert json.loads(line) == [

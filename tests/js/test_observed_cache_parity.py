@@ -84,13 +84,13 @@ def test_it_is_said_alike_at_every_record(seed: int | None, tmp_path: Path) -> N
         chance_log(path, seed)
     draw = random.Random(seed)
     prompts = [list(range(100)), *([draw.randrange(TOKENS) for _ in range(2 * SIZE + 1)] for _ in range(12))]
-    printed = node_output("observed_cache_dump.mjs", path, json.dumps(prompts))
+    output = node_output("observed_cache_dump.mjs", path, json.dumps(prompts))
     with TraceReader(path) as log:
         make(log, tmp_path / "a.survey")
         log_index = LogIndex(tmp_path / "a.survey", log)
         observed_cache, groups = log_index.observed_cache, geometry(log.header)[1]
         ranks, restored, links = range(observed_cache.num_ranks), 0, 0
-        for index, page in enumerate(json.loads(printed), -1):
+        for index, page in enumerate(json.loads(output), -1):
             for rank in ranks:
                 report = msgspec.to_builtins(observed_cache.report(log, rank, index))
                 assert in_order(json.loads(json.dumps(report))) == in_order(page["said"][rank]), (index, rank)

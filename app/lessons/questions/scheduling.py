@@ -146,15 +146,15 @@ def longest_gap(log: TraceReader, seq: int, instance: int | None = None) -> int:
     return most
 
 
-def gaps_compared(rule_name: str, scene: Scene, gap_in: Callable[[TraceReader], int], **words: Any) -> Question:
-    """Ask whether a longest gap between two tokens is longer than in the previous run. `words`: whose gap."""
+def gaps_compared(rule_name: str, scene: Scene, gap_in: Callable[[TraceReader], int], **subject: Any) -> Question:
+    """Ask whether a longest gap between two tokens is longer than in the previous run. `subject`: whose gap."""
     if scene.earlier is None:
         raise Undecided("there is no previous run")
     before, now = gap_in(scene.earlier), gap_in(scene.log)
     right = "shorter" if now < before else "longer" if now > before else "same"
     evidence = Evidence(record=len(scene.log) - 1, figure="max Σ len(batch.token_ids) between two outputs")
     options = ["shorter", "same", "longer"]
-    return choice(rule_name, right, options, evidence, whys=against(right, options), **words, before=before, now=now)
+    return choice(rule_name, right, options, evidence, whys=against(right, options), **subject, before=before, now=now)
 
 
 @rule

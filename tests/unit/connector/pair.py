@@ -103,7 +103,7 @@ class Pair:
         return self.producer.take_offer(name)
 
     def offer(self, prompt: list[int], **more: Any) -> RemoteBlocks:
-        """What `send` says where blocks are held for it: always an offer."""
+        """Send the prompt, and return the offer that must come of it."""
         found = self.send(prompt, **more)
         assert found is not None
         return found

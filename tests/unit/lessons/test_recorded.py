@@ -197,8 +197,8 @@ def test_the_page_walks_as_the_server_does(recorded: Recorded) -> None:
     places = [-1, *range(0, len(recorded.transcript.items) + 2)]
     cases = list(itertools.product(places, answers_of(recorded)))
     given = json.dumps(msgspec.to_builtins({"transcript": recorded.transcript, "asked": cases}))
-    printed = node_output("lesson_replay_dump.mjs", given=given)
-    for (at, answers), line in zip(cases, printed.splitlines(), strict=True):
+    output = node_output("lesson_replay_dump.mjs", given=given)
+    for (at, answers), line in zip(cases, output.splitlines(), strict=True):
         assert json.loads(line) == msgspec.to_builtins(way(recorded.transcript, at, answers)), (at, answers)
 
 
