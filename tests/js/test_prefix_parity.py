@@ -54,5 +54,5 @@ def test_lookups_of_prompts_that_share_beginnings_in_a_small_pool(family: str, s
             engine.step()
     found = lookups(path)
     assert found["wrong"] == []
-    assert found["request"]["hit"] > 5 and found["request"]["miss"] > 1
+    assert found["asked"]["hit"] > 5 and found["asked"]["miss"] > 1
     assert {"all", "evicted", "differs", "too_short"} <= set(found["ends"])
