@@ -221,7 +221,9 @@ def test_as_many_are_in_time_as_the_formulas_say() -> None:
 
 
 def test_a_trial_decodes_as_many_as_the_search_says_however_short_prompts_are() -> None:
-    """A rate of 200 requests a second of 16 tokens decodes about 170 answers of 64 tokens at once, in steps of 13 ms."""
+    """A rate of 200 requests a second of 16 tokens decodes about 170 answers of 64 tokens at once, in steps of
+    13 ms.
+    """
     model, demand = "llama-2-7b", Demand(rate=200, prompt_tokens=16, output_tokens=64, ttft=0.3, tpot=0.05)
     nodes = Nodes(number=1, gpus=8, network=25e9)
     found = apart(on(model), nodes, demand)
