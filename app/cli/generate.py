@@ -90,7 +90,7 @@ def _most(engine: EngineLike, num_prompt_tokens: int) -> int:
 def _generate(engine: EngineLike, max_tokens: int, num_sequences: int) -> None:
     """Print the text: a single output while it is generated, several at the end, best first.
 
-    Progress goes to standard error where that is a terminal of its own.
+    Progress is printed to standard error if that is a separate terminal.
     """
     started = time.perf_counter()
     tokens = 0

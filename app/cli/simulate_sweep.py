@@ -59,7 +59,7 @@ def sweep(arguments: argparse.Namespace, parser: argparse.ArgumentParser, simula
     """Simulate every point, and print a table, or JSON. `simulate` is a function that another process can import.
 
     Raises:
-        UserError: an option that is none, a value that is none of its own, or too many points.
+        UserError: an unknown option, an invalid value, or too many points.
     """
     if arguments.record:
         raise UserError("--record is for one run; leave it out with --sweep")

@@ -45,7 +45,7 @@ class ApiRequest(Struct, frozen=True, kw_only=True):
     echo: bool = False
     only_echo: bool = False  # max_tokens 0: the prompt is scored, and the one generated token is left out
     logprobs: int | None = None  # alternatives to return with each token; None: no log probabilities
-    prompt_logprobs: int | None = None  # the same for the prompt, in a field of its own
+    prompt_logprobs: int | None = None  # the same for the prompt, in a separate field
     reading: Reading | None = None  # how the text is parsed; None: it is returned as it is
     parallel_tool_calls: bool = True
     default_tokens: int | None = None  # limit without max_tokens; None: as many as fit

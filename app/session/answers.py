@@ -63,7 +63,7 @@ class Status(TypedDict):
     speed: float  # steps a second; 0 = as fast as it goes
     num_records: int
     unfinished: int  # sequences
-    coming: list[int]  # of each prompt that comes later: after so many more steps
+    coming: list[int]  # of each later prompt: steps until its submission
     viewers: int
     error: str | None
     said: dict[str, str]  # the error in other languages, by their codes
@@ -135,7 +135,7 @@ Joined = TypedDict(  # `from` is a keyword of Python
 
 
 class JoinedRecording(Joined):
-    """The same of a recording."""
+    """Answer of `join` to a viewer of a recording."""
 
     recording: dict[str, Any]  # its entry
 
@@ -172,7 +172,7 @@ class Recomputed(TypedDict):
     epoch: int
     token_ids: list[int]
     arrays: bytes | list[bytes]  # a LayerCapture of the trace; of each layer, where none was named
-    residual: NotRequired[ResidualAnswer]  # where it was asked for
+    residual: NotRequired[ResidualAnswer]  # if requested
 
 
 class Projected(TypedDict):

@@ -1,4 +1,4 @@
-// A trace is read while it arrives: what is asked for comes as soon as it is there, and a file that breaks off is said.
+// A trace that is read while it arrives: requested records come first, and a truncated file is reported.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

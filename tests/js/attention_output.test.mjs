@@ -1,4 +1,4 @@
-// What attention gives a query: weights times values, added up.
+// Attention output of a query: weights times values, added up.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// What tables and free queue look like after a learner's operations, and what a drag or two taps mean.
+// Tables and free queue after a learner's operations, and the operations that drags and taps mean.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// The queues of clients: who waits where at a record, as the log says afterwards or the server now.
+// Queues of clients: the waiting clients at a record, from the log afterwards or from the server now.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// Why a block was allocated or freed: the log says it, and what older logs leave to be guessed is guessed as it is said.
+// Reasons of allocations and frees, from the log or inferred for older logs in the same way.
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-// Where a recording is opened, and that a link's own record comes before it.
+// Initial record of an opened recording; a link's own record takes precedence.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

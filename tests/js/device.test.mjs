@@ -1,4 +1,4 @@
-// What of a device's memory is told, and that nothing is invented where it does not add up.
+// Memory of a device in parts, and no invented part where the sums disagree.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// What the page says and draws of a record exists for every record of every kind of log.
+// Texts and drawings of the page exist for every record of every kind of log.
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";

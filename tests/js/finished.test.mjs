@@ -1,4 +1,4 @@
-// A sequence that has finished and is chosen all the same is shown as at the last record that computed it, while others
+// A chosen sequence that has finished is shown as at the last record that computed it, while others
 // go on in its blocks.
 
 import assert from "node:assert/strict";

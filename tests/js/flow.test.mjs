@@ -1,4 +1,4 @@
-// The way of a sequence through the engine: what is said of records that are no step, and of strategies without slots.
+// Path of a sequence through the engine, also for records that are no step and strategies without slots.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

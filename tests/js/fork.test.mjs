@@ -1,4 +1,4 @@
-// How many records of the run on stage stay as they are, for each kind of change.
+// Number of records that a fork leaves unchanged, for each kind of change.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// What the page says of ratios that come as lines of JSON [metric, unit, better, median, low, high]: a line each with
+// The page's words for ratios, read as lines of JSON [metric, unit, better, median, low, high]: for each a line with
 // [good, English, Chinese].
 
 import { readFileSync } from "node:fs";

@@ -103,7 +103,7 @@ export const reused = () =>
     },
   ]);
 
-/** As above while seq 0 still runs: block 0 is shared by both. */
+/** The same while seq 0 still runs: block 0 is shared by both. */
 export const shared = () =>
   logOf([
     ...begun(op.sample(0)),

@@ -1,4 +1,4 @@
-// Templates: what is drawn is let go when it is drawn anew.
+// Templates: drawings are disposed of when they are drawn again.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// A log of three instances: whose what is, what came over the wire, how a request's time went.
+// A log of three instances: the instance of each item, transfers, and the times of a request.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-// Which layer differs first, and how high the bars stand.
+// The first layer that differs, and the heights of the bars.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// Where a recorded lesson leads, as the page finds it: one line for each place and answers that are asked for.
+// Positions of a recorded lesson as the page reaches them: one line for each position and requested answers.
 
 import { readFileSync } from "node:fs";
 import { progressOf } from "../../static/js/core/lesson_replay.js";

@@ -1,4 +1,4 @@
-// What this device remembers of lessons: which questions come back, and when.
+// Lessons remembered by this device: the questions that are repeated, and when.
 
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";

@@ -24,7 +24,7 @@ const model = (state, more = {}) => ({
 const LOADING = { ok: false, error: { code: "loading", message: "it is not there yet" } };
 const creations = () => socket.asked.filter(({ event }) => event === "create").length;
 
-/** What /api/model answers: nothing yet, or facts with another initial number of blocks. */
+/** Response of /api/model: nothing yet, or facts with another initial number of blocks. */
 let facts = null;
 globalThis.fetch = async () => (facts ? { ok: true, json: async () => facts } : { ok: false });
 const factsWith = (numBlocks) => ({

@@ -1,4 +1,4 @@
-// Lanes in lockstep against a server of few lines: what comes late, or when nobody waits for it any more, does no harm.
+// Lanes in lockstep against a small fake server: late and unneeded answers do no harm.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// The texts that tell operations, for tests without a server: those of engine/trace/messages that app/page/words.py serves.
+// Texts of operations, for tests without a server: those of engine/trace/messages that app/page/words.py serves.
 
 import { readFileSync } from "node:fs";
 

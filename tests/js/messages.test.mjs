@@ -1,4 +1,4 @@
-// Several operations told together; what one operation says is held to Python's words by test_messages_parity.py.
+// Several operations described together; a single one is compared with Python's words by test_messages_parity.py.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-// A monitored server in figures: what its records add up to at any of them, and nothing where it said nothing.
+// A monitored server in figures: sums over its records at any of them, and no figure for unreported values.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

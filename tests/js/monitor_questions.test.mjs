@@ -1,4 +1,4 @@
-// What a monitored server has cached for a prompt, and why nothing hits there: each verdict by a stream that says it.
+// Cached content of a monitored server for a prompt, and reasons for missing hits: each verdict by a stream of events.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -107,7 +107,7 @@ test("hits are counted on over a restart, after which the counters are small", (
   assert.deepEqual(hitsSince({ readings }, 2), { hits: 35, asked: 140 }); // 30 and 5 of 120 and 20
 });
 
-/** What is cached for tokens after the last record of these messages, under each salt. */
+/** Return the cached content for tokens after the last record of these messages, under each salt. */
 function cached(messages, ids, upTo = messages.length) {
   const log = logOf(messages);
   return cachedFor(observedCacheOf(log).chains(ids, upTo)[0], ids.length);

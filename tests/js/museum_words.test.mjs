@@ -1,4 +1,4 @@
-// What the museum says of each exhibit: its sentence, who notices, and the facts of a step. Held against the traces.
+// Words of the museum for each exhibit: its sentence, the check that notices it, the facts of a step.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -35,7 +35,7 @@ function at(logs, step) {
   return scene.value;
 }
 
-/** Which step each witness noticed it in. */
+/** Step in which each check noticed it. */
 const noticed = (now) => Object.fromEntries(witnesses(now).map(({ name, step }) => [name, step]));
 const kinds = (now, lane) => factsOf(now).flatMap((fact) => (fact.lane === lane ? [fact.kind] : []));
 

@@ -1,4 +1,4 @@
-// Which answers stand in the picture: those of the open question to be chosen, afterwards one's own beside the log's.
+// Answers in the picture: those of the open question to choose from, then the chosen one beside the log's.
 
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";

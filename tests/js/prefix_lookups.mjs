@@ -9,7 +9,7 @@ import { wouldHit } from "../../static/js/core/prefix_hit.js";
 import { prefixTree } from "../../static/js/core/prefix_tree.js";
 import { apply, copyState } from "../../static/js/core/state.js";
 
-/** How many lookups of a log ended how (`verdicts`), and those that the page answers otherwise (`wrong`). */
+/** Count the outcomes of a log's lookups (`verdicts`), and return those that the page derives otherwise (`wrong`). */
 export function lookupsAgree(log) {
   const [verdicts, ends, wrong] = [{}, {}, []];
   log.records.forEach((record, index) => {

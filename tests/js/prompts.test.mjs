@@ -1,4 +1,4 @@
-// The prompt in the box: offered in the reader's language, kept as it was asked, sent once.
+// The prompt in the box: offered in the reader's language, kept as entered, sent once.
 
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";

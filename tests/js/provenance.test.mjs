@@ -233,7 +233,7 @@ test("a selection travels in a link", () => {
   for (const text of ["", null, "x1", "p", "p-1", "f-", "p1<"]) assert.equal(readSelection(text), null);
 });
 
-/** As `loaded`, of a run that has not stored what it loads: the operations of its first record are another's. */
+/** The log of `loaded` for a run that has not stored what it loads: the operations of its first record are another's. */
 function loadedElsewhere() {
   const log = new TraceLog(header({ num_blocks: 2 }));
   for (const bytes of recordsOf([

@@ -1,4 +1,4 @@
-// What heads look at, measured on the rows of a run: the arithmetic by hand.
+// Attention patterns of heads, measured on the rows of a run: the arithmetic by hand.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -53,7 +53,7 @@ test("the keys that a text names; one that two patterns name counts for neither"
 
 const KEYS = 12;
 const LAYERS = 2;
-/** Of head 0 of layer 0 each query gives 0.75 to the token before and 0.25 to the first; others look everywhere alike. */
+/** Queries of head 0 in layer 0 give 0.75 to the token before and 0.25 to the first; other heads attend uniformly. */
 const weightOf = (layer, head, query, key) => {
   if (key > query) return 0;
   if (layer || head || query < 2) return 1 / (query + 1);

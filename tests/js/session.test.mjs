@@ -194,7 +194,7 @@ test("what was held and chosen in one run says nothing of a file that takes its 
 
 const large = (more = {}) => socket.handlers.large({ theater: "T", epoch: 0, num_records: 30, ...more });
 
-/** What the page asks of a survey from now on, each to be answered with how many records the survey knows. */
+/** Requests of the page to a log index from now on, to be answered with the number of indexed records. */
 function surveys() {
   const asked = [];
   const before = globalThis.fetch;

@@ -63,7 +63,7 @@ async function shown() {
   return session;
 }
 
-/** What is left of a recording that was deleted; the page asks for T again. */
+/** State after a recording was deleted; the page requests T again. */
 async function removed() {
   const session = await recording();
   await closed("rec-1");

@@ -1,4 +1,4 @@
-// Where the content of slots came from, by way of a store outside the pool: a golden trace, as it is and as a run that
+// Origin of slots' content, through a store outside the pool: a golden trace, unchanged and as a run that
 // found there what another one had stored.
 
 import assert from "node:assert/strict";

@@ -12,7 +12,7 @@ const { comparison, followComparison } = await import("../../static/js/panels/co
 const bench = await import("../../static/js/bench/live.js");
 const { roofs, wantRoofs } = await import("../../static/js/net/rooflines.js");
 
-/** From now on each fetch waits for the test: [{address, answer(status, body)}]. */
+/** Let each fetch wait for the test: [{address, answer(status, body)}]. */
 function slowFetch() {
   const asked = [];
   globalThis.fetch = (address) =>

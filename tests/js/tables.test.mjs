@@ -1,4 +1,4 @@
-// What is on its way into a block table, as far as a record is shown.
+// Moves into a block table, up to the shown record.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

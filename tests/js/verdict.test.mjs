@@ -1,4 +1,4 @@
-// What a comparison comes to in a sentence, and what runs are called where one is chosen.
+// Result of a comparison in a sentence, and names of runs in a list.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -43,7 +43,7 @@ RESULTS = ClassResults(
 
 
 def a_class(room: Room) -> None:
-    """Return a complete class: people, names, two questions, marks."""
+    """Hold a complete class: people, names, two questions, marks."""
     room.on_stage()
     followers = [room.follower()[0] for _ in range(3)]
     followers[0].do("class_rename", name="Ada Lovelace")

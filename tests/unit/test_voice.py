@@ -80,9 +80,9 @@ def most_names() -> list[str]:
 
 
 def odd_comments() -> list[str]:
-    """JSDoc and file headers of static/js that begin with a word that is neither a verb nor names the thing."""
+    """JSDoc and file headers of scripts that begin with a word that is neither a verb nor names the thing."""
     found = []
-    for path in sorted((ROOT / "static" / "js").rglob("*.js")):
+    for path in sorted([*(ROOT / "static" / "js").rglob("*.js"), *(ROOT / "tests" / "js").glob("*.mjs")]):
         if path.name in GENERATED:
             continue
         text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Clusters of this thread, and what must be true of their logs at every moment."""
+"""Clusters on this thread, and the invariants of their logs."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,7 +44,7 @@ def run(cluster: Cluster, most: int = 1000) -> None:
 
 
 def look(cluster: Cluster) -> None:
-    """The log's state is that of the live pools, instance by instance."""
+    """Check that the log's state is that of the live pools, instance by instance."""
     state = cluster.log.state_now()
     for index, one in enumerate(cluster.instances):
         assert isinstance(one, LocalInstance)

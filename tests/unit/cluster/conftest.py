@@ -1,4 +1,4 @@
-"""A small model in a folder, which processes can read."""
+"""Fixture of a small model in a folder, for instances that are processes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Instances that are processes, over a small model in a folder; what tests do with them."""
+"""Instances as processes over a small model in a folder, and their use in tests."""
 
 import os
 import select
@@ -32,7 +32,7 @@ PATIENCE = 60.0  # seconds; a test that waits for longer has failed
 
 
 def save_tiny_llama(folder: Path) -> str:
-    """The weights of `tiny_llama`, as a process can read them."""
+    """Save the weights of `tiny_llama` for processes to load."""
     tiny_model("llama").save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return str(folder)
@@ -84,7 +84,7 @@ class Couple:
         return produced
 
     def take(self, one: ProcessInstance) -> list[Produced]:
-        """Return its output so far."""
+        """Return the output so far."""
         produced = one.take()
         for record, _, _ in produced:
             self.ops[one.name] += record.ops
@@ -93,7 +93,7 @@ class Couple:
         return produced
 
     def run(self, one: ProcessInstance, is_done: Callable[[], bool] | None = None) -> None:
-        """Turns, until it has nothing left to do, or that is true."""
+        """Take turns until the instance has nothing left to do, or the condition holds."""
         end = time.monotonic() + PATIENCE
         self.take(one)
         while not (is_done() if is_done else one.load.unfinished == one.load.holding == 0):

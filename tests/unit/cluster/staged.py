@@ -1,4 +1,4 @@
-"""Instances with delayed messages that a test delivers: every order that processes could show.
+"""Instances with delayed messages that a test delivers, in every order that processes could show.
 
     cluster ── calls ──► inbox   a working instance   outbox ── records ──► cluster
 
@@ -83,7 +83,7 @@ class StagedInstance(LocalInstance):
         return found
 
     def begin_turn(self) -> None:
-        """A turn is taken by `work`."""
+        """Queue a turn for `work`."""
 
     def work(self) -> None:
         """Read the inbox, then take a turn. A step that fails is counted."""
@@ -96,7 +96,7 @@ class StagedInstance(LocalInstance):
             self.failures += 1
 
     def pull(self) -> None:
-        """Carry out the transfer that waits for longest."""
+        """Carry out the oldest pending transfer."""
         self._pulls.waiting.popleft()()
 
     def deliver(self, count: int = 1) -> None:
@@ -119,7 +119,7 @@ class StagedInstance(LocalInstance):
 
 
 class Lagging(LocalLink):
-    """A link on which something may happen after blocks were read and before the receiver has looked at the clock."""
+    """Link on which something may happen between the read of blocks and the receiver's look at the clock."""
 
     def __init__(self, senders: Mapping[str, Sender]) -> None:
         super().__init__(senders)
@@ -177,6 +177,6 @@ class StagedCluster:
         self.cluster.lose(index)
 
     def after_the_next_read(self, do: Callable[[], object]) -> None:
-        """Call `do` once, after blocks were read over any link."""
+        """Call `do` once after the next read of blocks over any link."""
         for link in self.links:
             link.then.append(do)

@@ -1,4 +1,4 @@
-"""Several instances behind one interface give one engine's tokens and one sound log, and leak nothing."""
+"""Several instances behind one interface produce one engine's tokens and one sound log, and leak nothing."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_every_family(family: str, tmp_path: Path) -> None:
 
 
 def test_the_same_inputs_give_the_same_log(tmp_path: Path) -> None:
-    """Apart from clocks."""
+    """The logs are equal except for clock readings."""
     seen = []
     for name in ("a", "b"):
         cluster = cluster_of(tiny_llama(), PLAIN, Shape(2, 1), log_path=tmp_path / name)
@@ -156,7 +156,7 @@ def test_an_instance_that_is_lost_takes_its_sequences_and_comes_again(index: int
 
 
 def counted_in(path: Path) -> int:
-    """Requests that a server's metrics have as finished."""
+    """Return the requests that a server's metrics count as finished."""
     with TraceReader(path) as log:
         tally = Tally(log.header.model.max_position)
         fold = Fold(log.header, tally)
@@ -201,7 +201,7 @@ def test_aborted_before_and_after_its_prompt_is_computed(tmp_path: Path) -> None
 
 
 def test_a_request_is_not_queued_before_itself() -> None:
-    """Requests are dealt out in turn, the first to the first."""
+    """Requests are assigned in turn, the first one to the first instance."""
     cluster = cluster_of(tiny_llama(), PLAIN, Shape(mixed=3))
     cluster.submit([ask(prompt) for prompt in PROMPTS])
     state = cluster.log.state_now()
@@ -210,7 +210,7 @@ def test_a_request_is_not_queued_before_itself() -> None:
 
 
 def test_checked_requests_get_unused_ids() -> None:
-    """Each of two instances has taken one request: what it counts for itself is not what the cluster counts."""
+    """Each of two instances has accepted one request, so its own count differs from the cluster's."""
     cluster = cluster_of(tiny_llama(), PLAIN, Shape(mixed=2))
     cluster.submit([ask(PROMPTS[0]), ask(PROMPTS[1])])
     cluster.step()
@@ -280,7 +280,7 @@ def test_an_accepted_request_is_not_refused_by_its_decode_instance() -> None:
 
 
 def test_hits_and_what_is_computed_do_not_count_as_queued() -> None:
-    """Five blocks of the prompt's 23 tokens hit where it was computed before."""
+    """Five blocks of the prompt's 23 tokens hit on the instance that computed them."""
     cluster = cluster_of(tiny_llama(), EngineConfig(block_size=4, num_blocks=60), Shape(mixed=2))
     cluster.dispatch.router.policy = "longest_prefix"
     cluster.submit([ask(PROMPTS[0])])

@@ -30,7 +30,7 @@ def stage(path: Path) -> StagedCluster:
 
 
 def indices(staged: StagedCluster) -> tuple[int, list[int]]:
-    """The instance that computes prompts, and those that go on with them."""
+    """Return the instance that computes prompts, and those that continue them."""
     roles = [staged[index].role for index in range(len(staged))]
     return roles.index("prefill"), [index for index, role in enumerate(roles) if role == "decode"]
 
@@ -57,7 +57,7 @@ def finish(staged: StagedCluster, most: int = 2000) -> None:
 
 
 def sound(staged: StagedCluster, path: Path) -> None:
-    """Every request that went on to its end has the tokens of one engine, and the log keeps its rules."""
+    """Check that every finished request has the tokens of one engine, and that the log is sound."""
     finish(staged)
     state, generated = staged.cluster.log.state_now(), outputs(staged.cluster)
     staged.cluster.close()
@@ -78,7 +78,7 @@ def hold_and_await(staged: StagedCluster, prefill: int, decode: int) -> None:
 
 
 def test_a_sender_that_ends_before_the_receiver_looks_at_the_clock(tmp_path: Path) -> None:
-    """A transfer counts that was read while it was held, however late the receiver looks at the clock."""
+    """A transfer that was read while held is valid, however late the receiver looks at the clock."""
     path = tmp_path / "run.kvtrace"
     staged = stage(path)
     prefill, decode = indices(staged)
@@ -91,8 +91,8 @@ def test_a_sender_that_ends_before_the_receiver_looks_at_the_clock(tmp_path: Pat
 
 
 def test_what_arrives_stands_after_its_hold(tmp_path: Path) -> None:
-    """The sender records one transfer as received, then holds another one. The first one's receiver is processed
-    last: until then nothing of the sender is in the log, and so neither is the other one's receipt.
+    """The sender records one transfer as received, then holds another one. The first receiver's record is processed
+    last: until then nothing of the sender is in the log, including the other receipt.
     """
     path = tmp_path / "run.kvtrace"
     staged = stage(path)

@@ -14,7 +14,7 @@ NOBODY = 1 << 40  # a sequence that asks, and never came
 
 
 class Watch:
-    """Reader of an engine's records that compares the view with its cache."""
+    """Reader of an engine's records that compares the view with the engine's cache."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

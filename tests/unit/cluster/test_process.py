@@ -1,4 +1,4 @@
-"""Instances that are processes: the tokens of one engine, whatever ends when; and nothing stays behind."""
+"""Instances as processes: the tokens of one engine, whichever process ends when; and nothing is left behind."""
 
 import os
 import signal
@@ -178,7 +178,7 @@ def test_an_instance_that_cannot_be_says_why_and_its_process_is_the_next_one(wor
 
 
 def test_a_model_that_cannot_be_read(tmp_path: Path, workers: Workers) -> None:
-    """The same process becomes an instance of another model, and back."""
+    """The same process then serves another model, and the first one again."""
     worker = workers.take()
     with Workers(ModelSource(str(tmp_path))) as others:
         others.give_back(worker)
@@ -190,7 +190,7 @@ def test_a_model_that_cannot_be_read(tmp_path: Path, workers: Workers) -> None:
 
 
 def test_what_the_numbers_of_a_block_mean_is_the_same_in_every_process(model: LoadedModel, workers: Workers) -> None:
-    """Equal settings give equal layouts, and only these."""
+    """Equal settings give equal layouts, and other settings different ones."""
     quantized, larger = replace(PLAIN, kv_cache_dtype="int8"), replace(PLAIN, block_size=8)
     with couple(workers, PLAIN, larger) as both:
         assert both.prefill.layout != both.decode.layout
@@ -299,7 +299,7 @@ def test_an_ended_instance_is_restarted(model: LoadedModel, workers: Workers, tm
 def test_an_instance_that_fails_to_start_is_not_restarted(
     folder: str, model: LoadedModel, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each process that is to take the place of one that was killed ends at once; the other one does all of it."""
+    """Each replacement of a killed process ends at once; the other instance does all the work."""
     path = tmp_path / "run.kvtrace"
     with Workers(ModelSource(folder)) as others:
         for _ in range(2):
@@ -335,7 +335,7 @@ time.sleep(600)
 
 
 def test_no_process_outlives_its_parent(folder: str) -> None:
-    """A process is ready while the other may still be loading its weights."""
+    """A process is ready while another may still be loading its weights."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, folder], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     *pids, meeting = parent.stdout.readline().split()

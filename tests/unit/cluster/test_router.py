@@ -1,4 +1,4 @@
-"""Each routing policy's choice, and rejections. The arithmetic is in the tests."""
+"""Choices of each routing policy, and rejections, with their arithmetic."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ NO_MEMORY = Memory.counted(
 
 
 class Named:
-    """Instance as a router sees it; the `number`-th of a log."""
+    """Instance as seen by a router; the `number`-th of a log."""
 
     def __init__(self, name: str, role: InstanceRole = "mixed", number: int = 0, max_num_seqs: int = 2) -> None:
         self.name, self.role, self.number = name, role, number
@@ -41,7 +41,7 @@ class Named:
         )
 
     def caches(self, token_ids: Sequence[int], salt: str | None = None) -> StepRecord:
-        """Every full block of a text is allocated and cached."""
+        """Record the allocation and caching of every full block of a text."""
         chain, ops = HashChain(SIZE, salt), list[Op]()
         for logical in range(len(token_ids) // SIZE):
             block_id = self.number * BLOCKS + logical
@@ -111,7 +111,7 @@ def test_the_least_loaded_is_found_as_vllm_counts() -> None:
 
 
 def test_hits_are_weighed_against_load() -> None:
-    """a has 4 blocks of 4 of the 20 tokens: 16 hit, 4 are left. b has nothing."""
+    """Instance a has 4 blocks of 4 of the 20 tokens: 16 hit, 4 are left. Instance b has nothing."""
     router, a, b = pair("longest_prefix")
     router.note("a", a.caches(TEXT[:16]))
     found = router.choose(TEXT, None, candidates([a, b]))
@@ -221,7 +221,7 @@ def test_a_request_that_would_come_too_late_is_refused_with_the_numbers() -> Non
 
 
 def test_a_wait_for_a_place_counts() -> None:
-    """Two run, two may: 3 and 7 tokens are left, and a step takes 20 ms. The first of them ends in 60 ms."""
+    """Both places are taken: 3 and 7 tokens are left, and a step takes 20 ms. The first sequence ends in 60 ms."""
     a = Named("a")
     router = Router("least_loaded", [a])
     ops: list[Op] = [submit(0, 5), submit(1, 8)]

@@ -27,7 +27,7 @@ from tests.unit.engine.runs import tiny_llama
 
 
 class Busy(LocalInstance):
-    """Takes what it is sent when its next turn begins, as one that is a process and in the midst of a step."""
+    """Instance that accepts requests when its next turn begins, like a process during a step."""
 
     sent: list[Sequence[Ask]]
 
@@ -139,7 +139,7 @@ def test_a_process_is_not_waited_for(workers: Workers) -> None:
 
 @pytest.mark.slow
 def test_a_submission_waits_for_its_place_in_the_log_and_hears_the_others(workers: Workers) -> None:
-    """Requests are submitted one by one while others run; each gets its sequence, and all have their tokens."""
+    """Requests are submitted one by one while others run; each gets its sequence and all its tokens."""
     config = EngineConfig(block_size=4, num_blocks=40, prefill=1, decode=1, routing_policy="round_robin")
     model = load_model(workers.source.model)
     with closing(process_cluster(model, config, workers)) as cluster:

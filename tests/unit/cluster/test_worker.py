@@ -49,7 +49,7 @@ Make = Callable[..., Worker]
 
 @pytest.fixture
 def make(sent: list[ToCluster]) -> Iterator[Make]:
-    """Workers of this thread, which say what they say into a list."""
+    """Make workers on this thread that append their messages to a list."""
     made = list[Worker]()
     with tempfile.TemporaryDirectory(prefix="kvt-") as folder:
 

@@ -1,4 +1,4 @@
-"""Two engines of one thread: one computes prompts, the other decodes."""
+"""Two engines on one thread: one computes prompts, the other decodes."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -65,7 +65,7 @@ def layout(kv_caches: Sequence[BlockTiers]) -> bytes:
 
 
 class Pair:
-    """`prefill` holds its blocks, `decode` pulls them. Cache state and logs are checked after every record. `logs`: the
+    """`prefill` holds its blocks, `decode` pulls them. Cache state and logs are checked after every record. `logs`:
     folder of the logs.
     """
 
@@ -94,7 +94,7 @@ class Pair:
         self._names = 0
 
     def send(self, prompt: list[int], sampling: SamplingParams = GREEDY, **more: Any) -> RemoteBlocks | None:
-        """Have the prompt computed and held; what is said of it."""
+        """Have the prompt computed and held; return the reference."""
         name = f"t{self._names}"
         self._names += 1
         one = SamplingParams(max_tokens=1, ignore_eos=True)
@@ -127,7 +127,7 @@ class Pair:
             pass
 
     def turn(self, engine: Engine) -> bool:
-        """Transfers, then a step; whether there was anything."""
+        """Progress transfers, then take a step; return whether anything happened."""
         name = "prefill" if engine is self.prefill else "decode"
         record = engine.take_transfers()
         self._look(engine, name, record)
@@ -144,7 +144,7 @@ class Pair:
         assert checked(engine).memory == record.memory
 
     def held(self) -> tuple[int, int]:
-        """Blocks held on either side."""
+        """Return the number of blocks held on either side."""
         return self.prefill.snapshot().memory.blocks_held, self.decode.snapshot().memory.blocks_held
 
 
@@ -170,8 +170,8 @@ def both_logs(model: LoadedModel, folder: Path) -> list[Path]:
 
 
 def check_that_no_wrong_reference_is_read(pair: Pair) -> None:
-    """References that are used up, made up, too wide, of another model and of nowhere each fail with their reason, and
-    the prompt is computed instead. `pair`: of `PLAIN` instances.
+    """Check that used, invented, too wide and foreign references fail with their reason, and that the prompt is
+    computed instead. `pair`: of `PLAIN` instances.
     """
     remote = pair.send(PROMPTS[0])
     assert remote is not None

@@ -1,4 +1,4 @@
-"""A failed step takes back what it promised from every sequence that counts on it, whatever that sequence does."""
+"""A failed step takes back its promised blocks from every sequence that relies on them."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The layout digest of an engine holds everything that its keys and values depend on."""
+"""The layout digest of an engine covers everything that its keys and values depend on."""
 
 from copy import deepcopy
 from dataclasses import replace

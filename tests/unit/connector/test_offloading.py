@@ -1,4 +1,4 @@
-"""Blocks that come back from tiers: the same tokens, sound books, and a log that says all of it."""
+"""Blocks loaded from tiers: the same tokens, sound accounting, and a complete log."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -92,7 +92,7 @@ def test_a_run_finds_on_disk_what_an_earlier_one_left(tmp_path: Path) -> None:
 
 
 def test_evicted_blocks_come_back(tiers: Tiers) -> None:
-    """A pool of 11 blocks cannot keep three prompts of 7; the store does."""
+    """A pool of 11 blocks cannot hold three prompts of 7; the store does."""
     config = SETTINGS["tight"]
     prompts = [[10 * i + j for j in range(1, 9)] * 3 for i in range(1, 5)]
     with with_tiers(tiny_llama(), config, tiers) as engine, Engine(tiny_llama(), config) as plain:
@@ -189,7 +189,7 @@ def test_a_private_log_hides_what_would_name_a_stored_block(tiers: Tiers) -> Non
 
 
 class Failing(OffloadingConnector):
-    """A device without memory, once."""
+    """Device that is out of memory once."""
 
     fails = ""
 

@@ -1,4 +1,4 @@
-"""Sequences that hold blocks without running keep no other from going on, and a standstill is an error."""
+"""Sequences that hold blocks without running do not block others, and a standstill is an error."""
 
 import pytest
 from msgspec.structs import replace
@@ -43,7 +43,7 @@ def run(pair: Pair, most: int = 400) -> None:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_what_has_arrived_makes_way_for_what_runs(name: str) -> None:
-    """The running prompt needs all 9 blocks and every token of a step; 4 blocks are of one that has arrived."""
+    """The running prompt needs all 9 blocks and every token of a step; a received sequence holds 4 blocks."""
     config = SETTINGS[name]
     pair = Pair(tiny_llama(), replace(config, num_blocks=40), config)
     running = pair.decode.add_request(RUNNING, TO_THE_END)
@@ -60,7 +60,7 @@ def test_what_has_arrived_makes_way_for_what_runs(name: str) -> None:
 
 @pytest.mark.parametrize("mode", ["recompute", "swap"])
 def test_beams_that_wait_for_each_other_get_what_has_arrived(mode: str) -> None:
-    """Three beams of up to 13 tokens take every token of a step; 8 of 12 blocks are of one that has arrived."""
+    """Three beams of up to 13 tokens take every token of a step; a received sequence holds 8 of 12 blocks."""
     config = replace(TIGHT, preemption_mode=mode, max_num_batched_tokens=3, num_blocks=12)
     pair = Pair(tiny_llama(), PLAIN, config)
     beams = pair.decode.add_request(RUNNING[:6], BEAMS)

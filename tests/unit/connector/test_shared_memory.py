@@ -1,4 +1,4 @@
-"""Blocks read from another engine's memory: what is read is what was wanted, or there is a reason why nothing is."""
+"""Blocks read from another engine's memory are the requested ones, or there is a reason for the failure."""
 
 import fcntl
 import mmap
@@ -28,13 +28,13 @@ from tests.unit.engine.runs import tiny_llama
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A short one: the address of a Unix socket has 107 bytes at most."""
+    """Yield a short folder: the address of a Unix socket has at most 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="kvt-") as path:
         yield Path(path)
 
 
 class SharedPair(Pair):
-    """Two engines of one process that reach each other as two processes do."""
+    """Two engines of one process that communicate like two processes."""
 
     def __init__(
         self, folder: Path, config: EngineConfig = PLAIN, wrap: Callable[[Any], Any] = lambda x: x, **more: Any
@@ -65,7 +65,7 @@ def test_the_tokens_are_those_of_one_instance(name: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, "fp8_e4m3", "int8", "int4"])
 def test_a_block_is_read_as_its_owner_reads_it(kind: Any) -> None:
-    """Two groups of layers whose shapes differ, their blocks numbered one after the other."""
+    """Two groups of layers have different shapes, and their blocks are numbered consecutively."""
     pools = SharedPools(1 << 20)
     shapes = [LayerShape(2, 8, 6), LayerShape(1, 4, 4), LayerShape(2, 8, 6)]
     store = KVStore(shapes, [5, 7, 5], 4, kind, torch.device("cpu"), new_pool=pools)
@@ -108,7 +108,7 @@ def test_a_receiver_cannot_write_to_the_memory_and_it_outlives_the_sender() -> N
 
 
 def test_what_ends_while_it_is_read_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lease is over, and the blocks have another owner, between the first and the last word about them."""
+    """The lease ends and the blocks get another owner between the first and the last message about them."""
     now = [0.0]
     pair = SharedPair(
         folder, EngineConfig(block_size=4, num_blocks=8, max_model_len=32), lease=5.0, clock=lambda: now[0]
@@ -179,7 +179,7 @@ def test_an_ended_sender_is_gone_and_a_restarted_one_is_another(folder: Path) ->
 
 
 def speaking(folder: Path, say: Callable[[socket.socket], object]) -> threading.Thread:
-    """Listen as instance `prefill`, and send that to each connection."""
+    """Listen as instance `prefill`, and send these bytes to each connection."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(socket_of(folder, "prefill")))
     listening.listen()
@@ -266,7 +266,7 @@ def test_an_instance_has_a_name_that_can_be_a_file(name: str, folder: Path) -> N
 
 
 def test_a_message_larger_than_what_the_system_keeps() -> None:
-    """Three messages are sent while the receiver reads; and one that is not read in time."""
+    """Three messages are sent while the receiver reads, and one that is not read in time."""
     here, there = socket.socketpair()
     sender, receiver = Peer[Any](here, Any), Peer[Claim](there, Claim)
     message = Claim("t", [(i, i) for i in range(300_000)])
@@ -290,7 +290,7 @@ def test_a_message_larger_than_what_the_system_keeps() -> None:
 
 
 def test_a_server_with_thousands_of_files_waits_for_any_of_them() -> None:
-    """`select` would refuse a number over 1023."""
+    """`select` would reject descriptors over 1023."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2048), hard), hard))
     here, there = socket.socketpair()

@@ -1,4 +1,6 @@
-"""Prefill on one engine, decode on another: the tokens of one, and no block lost, used twice or mixed up."""
+"""Prefill on one engine, decode on another: the tokens of one engine, and no block lost, reused too early or
+mixed up.
+"""
 
 from concurrent.futures import Future
 from pathlib import Path
@@ -73,7 +75,7 @@ def test_every_family(family: str) -> None:
 
 
 def test_only_blocks_that_the_receiver_lacks_move() -> None:
-    """The second prompt shares 21 tokens with the first: 5 blocks of 4 are here, 2 more are transferred."""
+    """The second prompt shares 21 tokens with the first: 5 blocks of 4 are cached here, 2 more are transferred."""
     pair = Pair(tiny_llama(), PLAIN)
     for prompt in PROMPTS[:2]:
         pair.pass_on(prompt)
@@ -85,7 +87,7 @@ def test_only_blocks_that_the_receiver_lacks_move() -> None:
 
 
 def test_what_is_here_in_full_moves_nothing_and_is_released() -> None:
-    """21 tokens: 20 can come from elsewhere, and 5 blocks of 4 are cached here."""
+    """At most 20 of 21 tokens can be transferred, and their 5 blocks of 4 are cached here."""
     pair = Pair(tiny_llama(), PLAIN)
     for _ in range(2):
         request = pair.pass_on(SHARED)
@@ -96,7 +98,7 @@ def test_what_is_here_in_full_moves_nothing_and_is_released() -> None:
 
 
 def test_a_receiver_without_room_leaves_the_blocks_where_they_are() -> None:
-    """11 blocks there; 8 are in use, and a prompt of 23 tokens wants 6: it waits until they are free."""
+    """The receiver has 11 blocks, 8 in use; a prompt of 23 tokens needs 6 and waits until they are free."""
     tight = SETTINGS["tight"]
     pair = Pair(tiny_llama(), PLAIN, tight)
     busy = pair.decode.add_request(list(range(70, 98)), GREEDY)
@@ -111,8 +113,8 @@ def test_a_receiver_without_room_leaves_the_blocks_where_they_are() -> None:
 
 
 def test_those_that_have_arrived_do_not_keep_each_other_from_running() -> None:
-    """9 blocks of 4. Two prompts of 16 tokens arrive with 4 blocks each, and each needs more than the one that is left
-    to go on to its end.
+    """The pool has 9 blocks of 4. Two prompts of 16 tokens arrive with 4 blocks each, and each needs more than the one
+    that is left.
     """
     config = EngineConfig(block_size=4, num_blocks=9, max_model_len=36)
     prompts = [[i + j for j in range(16)] for i in (10, 40)]
@@ -124,7 +126,7 @@ def test_those_that_have_arrived_do_not_keep_each_other_from_running() -> None:
 
 
 class Broken(LocalLink):
-    """A link on which `fault` happens to the first read."""
+    """Link on which `fault` happens to the first read."""
 
     def __init__(self, senders: Any, fault: Any) -> None:
         super().__init__(senders)
@@ -183,7 +185,7 @@ def test_a_lease_ends_and_the_blocks_come_back() -> None:
 
 
 def test_never_another_ones_text() -> None:
-    """The sender's blocks have new owners by the time of a second, a made-up, a foreign and a wide request."""
+    """The sender's blocks have new owners by the time of a repeated, an invented, a foreign and a too wide request."""
     pair = Pair(tiny_llama(), EngineConfig(block_size=4, num_blocks=8, max_model_len=32), PLAIN)
     check_that_no_wrong_reference_is_read(pair)
 
@@ -229,7 +231,7 @@ def test_a_link_that_breaks_in_any_other_way_ends_one_transfer() -> None:
 
 
 class Never:
-    """A link on which nothing ever comes."""
+    """Link on which no data ever arrive."""
 
     def submit(self, do: Any, *arguments: Any) -> Any:
         return Future()
@@ -248,7 +250,9 @@ def test_what_never_comes_is_waited_for_no_longer_than_it_is_held() -> None:
 
 
 def test_an_engine_without_room_stands_still_until_blocks_are_taken() -> None:
-    """8 blocks, of which a finished prompt keeps 6 for another instance; the next one wants 6, and says so once."""
+    """A finished prompt holds 6 of 8 blocks for another instance; the next prompt needs 6, and its deferral is recorded
+    once.
+    """
     pair = Pair(tiny_llama(), EngineConfig(block_size=4, num_blocks=8, max_model_len=32), PLAIN)
     remote = pair.offer(PROMPTS[0])
     other = pair.prefill.add_request([90 + i for i in range(23)], GREEDY)

@@ -1,4 +1,4 @@
-"""The examples run as they stand in the repository."""
+"""Examples of the repository run unchanged."""
 
 import os
 import subprocess

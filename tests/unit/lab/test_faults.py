@@ -1,4 +1,4 @@
-"""Each exhibit of the fault museum: its damage, its step, and its detection, against a healthy twin."""
+"""Exhibits of the fault museum: damage, step and detection of each, against a healthy twin."""
 
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -22,7 +22,7 @@ LONG = PROMPTS[0]
 
 
 class Outcome(NamedTuple):
-    """A run to its end."""
+    """Complete run."""
 
     records: list[StepRecord]
     outputs: list[list[int]]  # token ids by sequence, as the log tells them
@@ -50,7 +50,7 @@ def outcome(config: EngineConfig, groups: list[list[list[int]]], sampling: Sampl
 def twins(
     fault: FaultName, config: EngineConfig, groups: list[list[list[int]]], sampling: SamplingParams = GREEDY
 ) -> tuple[Outcome, Outcome]:
-    """The healthy run and the faulty one."""
+    """Return the healthy run and the faulty one."""
     return outcome(config, groups, sampling), outcome(replace(config, fault=fault), groups, sampling)
 
 
@@ -71,7 +71,7 @@ def test_a_healthy_engine_is_no_exhibit() -> None:
 
 
 def test_slot_off_by_one() -> None:
-    """The first token already reads the wrong slots; the books, which only count, see nothing."""
+    """The first token reads the wrong slots; the accounting, which only counts, does not notice."""
     healthy, faulty = twins("slot_off_by_one", ROOMY, [[LONG]])
     assert healthy.outputs != faulty.outputs
     assert not any(record.integrity for record in faulty.records)
@@ -93,7 +93,7 @@ def test_no_copy_at_shared_write() -> None:
 
 
 def test_stale_hash_after_reallocation() -> None:
-    """Pool of 8 blocks: the second prompt takes blocks that the first one left cached.
+    """The second prompt takes blocks that the first one left cached in a pool of 8.
 
     When the first prompt returns, the index hands it the second one's content.
     """
@@ -109,7 +109,7 @@ def test_stale_hash_after_reallocation() -> None:
 
 
 def test_output_lost_at_preemption() -> None:
-    """The pool is too small for all: a preempted sequence continues as if it had generated nothing."""
+    """The pool is too small for all: a preempted sequence continues as if it had no output."""
     config = EngineConfig(block_size=4, num_blocks=14, max_model_len=48)
     healthy, faulty = twins("output_lost_at_preemption", config, [PROMPTS[:4]])
     assert any(isinstance(op, Preempt) for record in healthy.records for op in record.ops)
@@ -117,13 +117,15 @@ def test_output_lost_at_preemption() -> None:
 
 
 def test_missing_causal_mask() -> None:
-    """The first layer's keys come before any attention and agree; the last layer's differ from the first step on."""
+    """Keys of the first layer are computed before any attention and agree; those of the last layer differ from the
+    first step on.
+    """
     healthy, faulty = twins("missing_causal_mask", ROOMY, [[LONG]])
     assert not np.allclose(healthy.captures[0], faulty.captures[0], atol=1e-3)
 
 
 def test_rope_restarted_at_chunk() -> None:
-    """Chunks of 5: the first chunk is right, the second one's keys are rotated as if they came first."""
+    """The first chunk of 5 is right; keys of the second are rotated as if it came first."""
     config = replace(ROOMY, max_num_batched_tokens=5)
     healthy, faulty = twins("rope_restarted_at_chunk", config, [[LONG]])
     np.testing.assert_allclose(healthy.captures[0], faulty.captures[0], atol=1e-6)

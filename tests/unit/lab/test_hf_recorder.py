@@ -1,4 +1,4 @@
-"""A plain `generate` of transformers as a trace: it holds what transformers computed, and nothing is changed."""
+"""Trace of a plain `generate` of transformers: it has transformers' arrays, and changes no result."""
 
 import threading
 from pathlib import Path
@@ -22,7 +22,7 @@ NEW_TOKENS = 6
 
 
 def padded(prompts: list[list[int]]) -> dict[str, torch.Tensor]:
-    """Left-padded, as a decoder needs it."""
+    """Pad on the left, as a decoder needs it."""
     width = max(map(len, prompts))
     ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts])
     mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts])
@@ -30,7 +30,7 @@ def padded(prompts: list[list[int]]) -> dict[str, torch.Tensor]:
 
 
 def generate(model: Any, prompts: list[list[int]], **options: Any) -> list[list[int]]:
-    """Greedy, never ending early unless `options` say so."""
+    """Generate greedily, without end tokens unless `options` set them."""
     settings = {"max_new_tokens": NEW_TOKENS, "do_sample": False, "eos_token_id": None, "pad_token_id": 0, **options}
     with torch.inference_mode():
         out: list[list[int]] = model.generate(**padded(prompts), **settings).tolist()
@@ -76,7 +76,7 @@ def test_the_arrays_are_those_of_transformers(family: str, implementation: str, 
 
 
 def compare_rows(log: TraceReader, seq_id: int, layer: int, expected: np.ndarray, num_rows: int) -> None:
-    """Each computed position has one row in one record, equal to the row of the whole."""
+    """Check that each computed position has one row in one record, equal to the row of the whole pass."""
     seen = set()
     for index in range(len(log)):
         capture = log.capture(index)
@@ -91,7 +91,7 @@ def compare_rows(log: TraceReader, seq_id: int, layer: int, expected: np.ndarray
 
 
 def test_the_books_of_a_batch(tmp_path: Path):
-    """9 + 3 prompt tokens, six passes: 12 slots after the first, two more each, then all go at once."""
+    """The 9 + 3 prompt tokens take six passes: 12 slots after the first, two more each, then all are freed at once."""
     path, model = tmp_path / "run.kvtrace", tiny_model("llama")
     with watch_generate(model, tiny_tokenizer(), path):
         generate(model, PROMPTS)
@@ -171,7 +171,7 @@ def test_an_error_amid_generating_leaves_what_came_before(tmp_path: Path):
 
 
 def turns(model: Any) -> Any:
-    """Two turns that share one cache: the second computes what the first has not."""
+    """Run two turns that share one cache: the second computes only its new tokens."""
     cache = DynamicCache(config=model.config)
     first = model.generate(torch.tensor(PROMPTS[:1]), max_new_tokens=2, past_key_values=cache)
     more = torch.cat([first, torch.tensor(PROMPTS[1:])], 1)
@@ -207,7 +207,7 @@ def with_guidance(model: Any) -> Any:
     ],
 )
 def test_a_call_that_cannot_be_followed_runs_and_leaves_no_trace(call: Any, message: str, tmp_path: Path):
-    """A trace is written of all calls or of none: never of a part, and never a false one."""
+    """A trace covers all calls, or is not written: never a part, never a wrong one."""
     model = tiny_model("llama")
     plain = call(model)
     with (

@@ -1,4 +1,4 @@
-"""A run made again from its log: every record the same; then one thing changed."""
+"""A run computed again from its log has equal records; then one thing is changed."""
 
 from pathlib import Path
 
@@ -33,14 +33,14 @@ def settings_of(log: TraceReader) -> EngineConfig:
 
 
 def rerun(log: TraceReader, at: int | None = None, change: Change | None = None, follow: bool = True) -> Engine:
-    """The engine after the re-run; the caller closes it."""
+    """Return the engine after the rerun; the caller closes it."""
     engine = fresh(change.config if isinstance(change, ConfigChange) else settings_of(log))
     Rerun(engine, log, len(log) if at is None else at, change, follow).finish()
     return engine
 
 
 def timeless(log: TraceReader, end: int | None = None) -> list[StepRecord]:
-    """Records without clock readings and without whether they were captured."""
+    """Return records without clock readings and capture flags."""
     return [
         msgspec.structs.replace(r, timing=Timing(at=0), has_capture=False)
         for r in (log.record(i) for i in range(len(log) if end is None else end))
@@ -48,7 +48,7 @@ def timeless(log: TraceReader, end: int | None = None) -> list[StepRecord]:
 
 
 def two_sampled(config: EngineConfig | None = None) -> Engine:
-    """Two requests that sample, one of them with a seed, run to the end."""
+    """Run two requests that sample, one of them with a seed, to the end."""
     engine = fresh(config or ALL["roomy"])
     engine.add_requests(
         [
@@ -96,7 +96,7 @@ def test_a_fork_in_every_place_has_the_same_beginning() -> None:
 
 
 def test_without_a_change_the_later_inputs_come_in_again_at_their_steps() -> None:
-    """Forked where nothing changes, the other future is the first one."""
+    """A fork without a change equals the original."""
     with run("swapping") as original, rerun(log_of(original), 0, None) as again:
         assert same(timeless(log_of(again)), timeless(log_of(original)))
 
@@ -156,7 +156,7 @@ def test_it_is_computed_as_the_log_says_compiled_or_not(monkeypatch: pytest.Monk
 
 
 def tampered(log: TraceReader, path: Path, index: int, record: StepRecord) -> TraceReader:
-    """A copy whose frames are sound and whose record `index` is another one: written without the check of a state."""
+    """Return a copy with sound frames and another record `index`, written without the check of the state."""
     with open(path, "wb") as file:
         file.write(codec.MAGIC + codec.frame("header", log.header_bytes))
         for i in range(len(log)):
@@ -315,7 +315,7 @@ def test_a_chosen_token_changes_the_future_and_is_in_the_log() -> None:
 
 
 def test_after_a_chosen_token_the_draws_are_what_they_were() -> None:
-    """The sampler draws for the place all the same: choosing what was sampled anyway changes no later token."""
+    """The sampler draws for the position anyway, so choosing the sampled token changes no later token."""
     with two_sampled() as original:
         log = log_of(original)
         (output,) = [o for o in log.record(4).outputs if o.seq_id == 0]

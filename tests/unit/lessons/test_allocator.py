@@ -1,4 +1,4 @@
-"""A learner's list of operations is judged by the engine's rules, and by what the engine did."""
+"""A learner's list of operations is graded by the engine's rules and operations."""
 
 import pytest
 
@@ -12,8 +12,9 @@ TEXT = list(range(100, 120))
 
 
 def state() -> State:
-    """Blocks of 4 slots: 0 full, with a hash, of sequences 0 and 1; 1 half full, of both; 2 free, 3 and 4 free with a
-    hash, 4 with what sequence 2, which waits, begins with. Sequence 3 has block 5 for itself."""
+    """Return blocks of 4 slots: 0 full, with a hash, of sequences 0 and 1; 1 half full, of both; 2 free, 3 and 4 free
+    with a hash, 4 with the prefix of the waiting sequence 2. Sequence 3 holds block 5 alone.
+    """
     found = empty_state(4, [BlockGroup(layers=[0], first_block=0, num_blocks=6, kv_bytes_per_token=1)])
     for block, tokens, refs, hashed in [
         (0, TEXT[:4], 2, True),
@@ -101,7 +102,7 @@ def test_another_choice_is_told_from_a_mistake() -> None:
 
 
 def test_after_another_choice_the_engines_policy_is_what_is_right() -> None:
-    """Two blocks are wanted: the second-best first, then what is the head of the queue as it is now."""
+    """Two blocks are needed: the second-best one first, then the current head of the queue."""
     wanted = [BlockMove(kind="allocate", block=block, seq=seq) for block, seq in ((2, 0), (3, 1))]
     found = Exercise(tasks=[], done=[Done(move=move, record=0, op=0) for move in wanted])
     now = state()
@@ -120,6 +121,6 @@ def test_a_block_that_the_engine_gave_a_hash_meanwhile_goes_to_the_back_of_the_q
 
 
 def test_an_operation_of_a_missing_sequence_is_illegal() -> None:
-    """An eviction needs no sequence; one that names a wrong one was let through and broke the list."""
+    """An eviction needs no sequence; one that named a wrong one used to be accepted and broke the list."""
     found = graded(BlockMove(kind="evict", block=2, seq=99), BlockMove(kind="allocate", block=2, seq=99))
     assert [(v.grade, v.why) for v in found.verdicts] == [("illegal", "nobody")] * 2

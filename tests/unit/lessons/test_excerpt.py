@@ -13,7 +13,7 @@ def test_the_allocator_is_a_lesson_of_its_own() -> None:
 
 
 def test_only_an_optional_section_that_begins_anew_stands_alone() -> None:
-    """Others continue the run before them."""
+    """Other sections continue the run before them."""
     catalogue = Catalogue()
     for lesson in catalogue.lessons():
         for section in lesson.sections:

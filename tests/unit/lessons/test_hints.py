@@ -36,7 +36,7 @@ TEXTS = question_texts("en")
 
 
 class Case:
-    """A wrong answer, and the run that it was given in."""
+    """Wrong answer, and the run in which it was given."""
 
     def __init__(self, scene: Scene, question: Question, option: Option, arguments: dict[str, str]) -> None:
         self.scene, self.question, self.arguments = scene, question, arguments
@@ -94,7 +94,7 @@ class Case:
 
     @property
     def forgets_at(self) -> int:
-        """Tokens computed when the sequence forgets next."""
+        """Return the number of computed tokens at the sequence's next decision."""
         ops = (op for record in self.scene.coming() for op in record.ops)
         return next(op.at for op in ops if isinstance(op, Forget) and op.seq_id == self.seq)
 
@@ -438,7 +438,7 @@ ARGUMENTS = {"position": "3", "logical": "1", "layer": "1", "head": "0"}
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: " ".join(f"{k}={v}" for k, v in one.items()) or "paged")
 def test_what_is_said_of_wrong_answers_is_so_in_any_run(settings: dict[str, Any]) -> None:
-    """Every rule that a moment of the run decides, as far as the next step and as far as the end."""
+    """Every rule that the run decides is checked, up to the next step and up to the end."""
     config = EngineConfig(**{"block_size": 4, "num_blocks": 48, "enforce_eager": True, **settings})
     engine = BareLessonEngine(builder, config, "bundled")
     engine.submit([LessonPrompt(text=text) for text in PROMPTS], SamplingParams(max_tokens=9, ignore_eos=True))

@@ -1,4 +1,4 @@
-"""Numbers that the running lesson puts into its sentences."""
+"""Numbers in sentences that the running lesson fills in."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Lesson files: what is read of them, and the sentence with a line that a bad one gets."""
+"""Lesson files: parsed content, and the error with its line for an invalid one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Moves of the parts of a session."""
+"""Moves of a session's parts."""
 
 import itertools
 from pathlib import Path
@@ -65,7 +65,7 @@ WORDS = st.text("ab", min_size=1, max_size=4)
     block_size=st.sampled_from([1, 2, 4]),
 )
 def test_a_session_is_right_when_no_whole_block_is_computed_again(prompts: list[list[str]], block_size: int) -> None:
-    """Counted otherwise: tokens are the letters, and what an earlier prompt had is a line or a common beginning."""
+    """The check is independent: tokens are letters, and an earlier prompt's tokens are a line or a common prefix."""
     right, texts, seen = True, list[str](), set[str]()
     for lines in prompts:
         text = "\n".join(lines)

@@ -1,4 +1,4 @@
-"""A mended session that cannot be run, and answers that are no moves, leave the lesson as it was."""
+"""A mended session that cannot be run, and invalid moves, leave the lesson unchanged."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -28,7 +28,7 @@ LESSON = "16-why-did-it-miss"
 
 
 class FaultyLessonEngine(BareLessonEngine):
-    """Fails once, at one of the calls that come after `fail_at` is set, which counts down."""
+    """Engine that fails once, at the call that `fail_at` counts down to."""
 
     fail_at: int | None = None
 
@@ -59,7 +59,7 @@ def builder() -> Callable[[str], BuildEngine]:
 
 @pytest.fixture
 def course(builder: Callable[[str], BuildEngine]) -> Iterator[tuple[Course, FaultyLessonEngine]]:
-    """The lesson where a session is to be mended."""
+    """Yield the lesson at the session to mend."""
     lesson = read_lesson(shipped_folder() / f"{LESSON}.md")
     engine = FaultyLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
     course = Course(lesson, "en", engine)
@@ -73,7 +73,7 @@ def work_of(course: Course) -> int:
 
 
 def standing(course: Course) -> bytes:
-    """All that is sent to a learner, and the records of the run that is shown."""
+    """Return all messages to a learner, and the records of the shown run."""
     log = course.log
     records = [log.record_bytes(index) for index in range(course.moment.records)]
     without_clock = [msgspec.msgpack.decode(record) for record in records]

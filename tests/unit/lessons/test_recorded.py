@@ -1,4 +1,4 @@
-"""A recorded lesson sends what the live one sent, at each place and for each answer, in Python and in the page."""
+"""A recorded lesson sends what the live one sent, at each position and for each answer, in Python and in the page."""
 
 import itertools
 import json

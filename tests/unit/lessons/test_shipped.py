@@ -1,4 +1,4 @@
-"""The lessons that come with the program hold: every step, every number, every question, in every language."""
+"""Shipped lessons hold: every step, every number, every question, in every language."""
 
 import re
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ HALF_PLACED = {"where_now", "copied"}  # "nowhere" and "no" are no places
 
 @pytest.mark.parametrize("path", lesson_files(shipped_folder()), ids=lambda path: path.stem)
 def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
-    """Right at once, wrong and then right, and not sure: each in turn."""
+    """Answers are right at once, wrong and then right, and not sure, in turn."""
     lesson = read_lesson(path)
     for language in lesson.languages:
         texts = question_texts(language)
@@ -86,12 +86,12 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
 
 
 def check_text(text: str, values: Mapping[str, object]) -> None:
-    """Every placeholder of the words has its value."""
+    """Check that every placeholder has its value."""
     assert set(re.findall(r"\{(\w+)", text)) <= values.keys(), (text, values)
 
 
 def do_the_work(course: Course) -> None:
-    """Answer without the last operation, then whole; the engine's list is sent when it is over."""
+    """Answer without the last operation, then completely; the engine's list is sent at the end."""
     at = course.at
     if at in course.sessions:
         return mend(course)
@@ -107,7 +107,7 @@ def do_the_work(course: Course) -> None:
 
 
 def mend(course: Course) -> None:
-    """Answer without the last move, then whole: each is run, and the right run is sent when it is over."""
+    """Answer without the last move, then completely: each is run, and the right run is sent at the end."""
     at, moves = course.at, course.right_moves()
     before = course.sessions[at]
     assert not course.answer(Mending(moves=moves[:-1]))
@@ -212,7 +212,7 @@ def test_a_race_that_cannot_be_run_is_told_with_its_line() -> None:
 
 
 def test_a_prompt_is_seen_as_one_that_is_submitted_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Chinese with ASCII punctuation: the shipped models were trained on none."""
+    """The prompt is Chinese with ASCII punctuation, which the shipped models have not been trained on."""
     text = BAD.replace("en = ", "zh = ").replace("Once upon a time", "春江潮水连海平,海上明月共潮生!")
     path = tmp_path / "seen.md"
     path.write_text(text + "do: prefill", encoding="utf-8")
@@ -234,7 +234,7 @@ def test_a_prompt_is_seen_as_one_that_is_submitted_by_hand(tmp_path: Path, capsy
 
 
 def test_a_restart_may_be_on_another_model() -> None:
-    """The siblings differ in their KV heads alone: 8, 2 and 1 of 16 numbers, K and V, 3 layers, 4 bytes."""
+    """The sibling models differ only in their KV heads: 8, 2 and 1 of 16 numbers, K and V, 3 layers, 4 bytes."""
     body = """do: prefill
 ::: en
 [3,072](=token_bytes), of [8](=kv_heads).
@@ -298,7 +298,7 @@ def test_an_answer_is_taken_once() -> None:
 
 
 def test_a_lesson_that_does_not_hold_stands_where_it_stood() -> None:
-    """No sequence is preempted here, so the question fails: its sentence each time, and no other error."""
+    """No sequence is preempted, so the question fails with its sentence each time, and no other error."""
     lesson = parse_lesson(BAD + "do: prefill\nask: victim\ndo: step", Path("x.md"))
     engine = lesson_engine_of(lesson)
     course = Course(lesson, "en", engine)

@@ -1,4 +1,4 @@
-"""A lesson's own tiers: what a restart keeps, and what it says of sizes that cannot be."""
+"""Tiers of a lesson: their content after a restart, and refused sizes."""
 
 from pathlib import Path
 

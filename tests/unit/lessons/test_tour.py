@@ -1,4 +1,4 @@
-"""The tour as lesson 0: its minutes are reckoned as those of the others, and it leads to the first of them."""
+"""The tour as lesson 0: its minutes are computed like those of the others, and it links to the first of them."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A server that answers `/metrics` and `/version` as vLLM does, for tests."""
+"""Server that answers `/metrics` and `/version` like vLLM, for tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 def page(running: float, num_blocks: int = 512, hits: float = 0, queries: float = 0) -> str:
-    """Metrics of one rank."""
+    """Return the metrics of one rank."""
     own = 'engine="0",model_name="m"'
     return (
         "# TYPE vllm:num_requests_running gauge\n"
@@ -26,7 +26,7 @@ def page(running: float, num_blocks: int = 512, hits: float = 0, queries: float 
 
 
 class MetricsServer:
-    """`text` is what it says next; `broken`: it ends in the middle of it."""
+    """`text`: the next response; `broken`: the response is cut in the middle."""
 
     def __init__(self, text: str) -> None:
         self.text = text

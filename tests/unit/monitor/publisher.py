@@ -1,4 +1,4 @@
-"""A publisher as vLLM has, for tests: PUB and ROUTER on 127.0.0.1, numbered messages, a bounded buffer."""
+"""Publisher like vLLM's, for tests: PUB and ROUTER on 127.0.0.1, numbered messages, a bounded buffer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Publisher:
             return number
 
     def again(self, number: int, payload: bytes) -> None:
-        """A duplicate."""
+        """Publish a duplicate."""
         with self._lock:
             self._pub.send_multipart([b"kv-events", number.to_bytes(8, "big"), payload])
 
@@ -91,16 +91,16 @@ def _bind(made: zmq.Socket[bytes], port: int) -> int:
 
 
 def stored(hashes: list[Any], tokens: list[int], size: int, parent: Any = None, **more: Any) -> dict[str, Any]:
-    """A `BlockStored` as a map."""
+    """Return a `BlockStored` as a map."""
     fields = {"block_hashes": hashes, "parent_block_hash": parent, "token_ids": tokens, "block_size": size}
     return {"type": "BlockStored", **fields, "lora_id": None, "medium": "GPU", "lora_name": None, **more}
 
 
 def removed(hashes: list[Any], **more: Any) -> dict[str, Any]:
-    """A `BlockRemoved` as a map."""
+    """Return a `BlockRemoved` as a map."""
     return {"type": "BlockRemoved", "block_hashes": hashes, "medium": "GPU", **more}
 
 
 def message(*events: Any, ts: float = 1.0, rank: int | None = 0) -> bytes:
-    """The bytes of one message."""
+    """Return the bytes of one message."""
     return msgspec.msgpack.encode([ts, list(events), rank])

@@ -24,7 +24,7 @@ def page_stored(
     medium: str = "GPU",
     salt: str | None = None,
 ) -> Any:
-    """A `BlockStored`: pages of `size` tokens each, hashes signed 64-bit numbers."""
+    """Return a `BlockStored`: pages of `size` tokens each, hashes as signed 64-bit numbers."""
     if form == "MAPS":
         fields = {"block_hashes": hashes, "parent_block_hash": parent, "token_ids": tokens, "block_size": size}
         more = {name: value for name, value in {"medium": medium, "cache_salt": salt}.items() if value is not None}
@@ -36,14 +36,14 @@ def page_stored(
 
 
 def page_removed(form: Form, hashes: list[int], medium: str = "GPU") -> Any:
-    """A `BlockRemoved`."""
+    """Return a `BlockRemoved`."""
     if form == "MAPS":
         return {"type": "BlockRemoved", "block_hashes": hashes, "medium": medium}
     return ["BlockRemoved", hashes] if form == "FIVE" else ["BlockRemoved", hashes, medium]
 
 
 def cleared(form: Form) -> Any:
-    """An `AllBlocksCleared`."""
+    """Return an `AllBlocksCleared`."""
     return {"type": "AllBlocksCleared"} if form == "MAPS" else ["AllBlocksCleared"]
 
 

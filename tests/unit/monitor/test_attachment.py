@@ -1,4 +1,4 @@
-"""Metrics give an attachment the size of the pool, the version, and numbers each second; and what ends it."""
+"""An attachment gets the pool's size, the version, and numbers each second from the metrics; and its ends."""
 
 import errno
 

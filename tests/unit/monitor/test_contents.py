@@ -15,7 +15,7 @@ from tests.unit.monitor.publisher import message, removed, stored
 
 
 def known_after(*events: dict[str, Any]) -> tuple[set[bytes], ObservedLog]:
-    """Hashes that are known to be cached, in the pool or outside it, as the log's state has them."""
+    """Return the hashes that are known to be cached, in the pool or outside it, from the log's state."""
     observed = ObservedLog(header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://one:5557"]))
     observed.receive(0, Break("attached", 0))
     for number, event in enumerate(events):
@@ -53,7 +53,9 @@ def test_what_is_left_out_means_the_gpu_and_the_only_group(there: dict[str, Any]
 
 
 def test_a_content_of_two_blocks_is_cached_until_both_are_taken() -> None:
-    """Two requests that end alike compute the last block each: vLLM names it once a block, and once when each goes."""
+    """Two requests with equal ends compute the last block each: vLLM reports it once per block, and once when each is
+    removed.
+    """
     assert known_after(A, B, B, removed([b"b"]))[0] == {b"a", b"b"}
     found, observed = known_after(A, B, B, removed([b"b"]), removed([b"b"]))
     assert found == {b"a"}
@@ -85,7 +87,7 @@ def test_after_a_gap_no_copy_is_remembered() -> None:
 
 
 def test_what_a_log_has_no_place_for_is_said_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More outside the pools than readers take: the log stays one that they read."""
+    """More external contents than readers accept are omitted, so that the log stays readable."""
     monkeypatch.setattr(contents, "MAX_BLOCKS", 1)
     outside = [{**stored([one], [], 0), "medium": "CPU"} for one in (b"x", b"y")]
     found, observed = known_after(A, *outside, removed([b"x"], medium="CPU"), outside[1])

@@ -1,4 +1,4 @@
-"""The decoder reads vLLM's events in each of their forms, and says in one sentence what is none."""
+"""The decoder reads vLLM's events in each of their forms, and rejects invalid ones with one sentence."""
 
 import contextlib
 from typing import Any

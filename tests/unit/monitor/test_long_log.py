@@ -1,4 +1,4 @@
-"""A server that is watched for long: a log that has become long ends, and the next one knows what it knew."""
+"""Long monitoring: a long log ends, and the next one starts with the known contents."""
 
 from pathlib import Path
 from random import Random
@@ -15,7 +15,7 @@ MEDIA = ("GPU", "CPU")
 
 
 def watch(path: Path, most_bytes: int, most_parts: int | None = None) -> tuple[ObservedLog, list[set[bytes]]]:
-    """A watch of two ranks, and what each has cached at its end."""
+    """Record two ranks, and return what each has cached at its end."""
     draw = Random(5)
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=64, events=["tcp://a:1", "tcp://a:2"])
     observed = ObservedLog(header, path, most_bytes=most_bytes, most_parts=most_parts)

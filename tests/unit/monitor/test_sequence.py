@@ -8,7 +8,7 @@ from engine.observe.monitor.sequence import Break, Message, Sequence, SequenceEv
 
 
 class Model:
-    """A publisher with lives, seen through a bad connection."""
+    """Publisher with restarts, seen through an unreliable connection."""
 
     def __init__(self, buffer: int) -> None:
         self.lives: list[list[bytes]] = [[]]
@@ -36,7 +36,7 @@ def answer_all(model: Model, sequence: Sequence, received: list[SequenceEvent]) 
 
 
 def check(model: Model, received: list[SequenceEvent]) -> None:
-    """Messages follow each other within a life; where they do not, a break says so and how many are missing."""
+    """Check that messages are consecutive within a lifetime, and that a break reports how many are missing."""
     due: int | None = None
     life: bytes | None = None
     for one in received:

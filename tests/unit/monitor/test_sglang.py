@@ -1,4 +1,4 @@
-"""SGLang's events, in each of their forms, through everything that watches a server."""
+"""SGLang's events, in each of their forms, through the whole monitor."""
 
 import json
 

@@ -40,7 +40,7 @@ def attached(*publishers: Publisher, path: Path | None = None, replay: bool = Tr
 
 
 class Server:
-    """Stores and removes at random, as much as its pool has room for; what it has is the truth."""
+    """Server that stores and removes at random, within its pool; its contents are the truth."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

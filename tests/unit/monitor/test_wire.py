@@ -1,4 +1,4 @@
-"""vLLM's own bytes, as they came over ZeroMQ: what is reconstructed is what a decoder of its own says."""
+"""vLLM's own bytes, as captured over ZeroMQ: the reconstructed contents equal those of an independent decoder."""
 
 from collections import Counter
 from typing import Any

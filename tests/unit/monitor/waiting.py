@@ -1,4 +1,4 @@
-"""Waiting for what another thread does."""
+"""Waiting for another thread."""
 
 import time
 from collections.abc import Callable

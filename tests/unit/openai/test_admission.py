@@ -17,7 +17,7 @@ PLACES = 6
 
 
 class Queue:
-    """An engine as far as its queue is asked for: what is sent waits until the next step."""
+    """Engine with a queue only: requests wait until the next step."""
 
     def __init__(self) -> None:
         self.config = EngineConfig(max_num_seqs=PLACES // 2, mixed=2)

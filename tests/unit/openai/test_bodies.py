@@ -1,4 +1,4 @@
-"""Bodies: what is taken, what is let pass, and what is refused in one sentence that names the field."""
+"""Bodies: accepted, ignored, and refused fields, with one sentence that names the field."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ def chat(**fields: Any) -> request.ApiRequest:
 
 
 def fields_of(**fields: Any) -> dict[str, Any]:
-    """A conversation of one message."""
+    """Return a conversation of one message."""
     return {"messages": [{"role": "user", "content": "x"} | fields]}
 
 

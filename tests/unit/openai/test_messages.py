@@ -1,4 +1,4 @@
-"""Anthropic's bodies: the conversation that they become, and what is refused in one sentence."""
+"""Anthropic's bodies: their conversion to a conversation, and refusals in one sentence."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ KEEPS = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
 
 
 class Template(FakeModel):
-    """Keeps what its chat template is given."""
+    """Chat template that stores its arguments."""
 
     has_chat_template, chat_template = True, "<tool_call>"
 

@@ -1,4 +1,4 @@
-"""Bodies of OpenAI's Responses: the conversation that they become, what is refused, and what is stored."""
+"""Bodies of OpenAI's Responses: their conversion to a conversation, refusals, and stored responses."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ TOOL = {"type": "function", "name": "read", "description": "Reads.", "parameters
 
 
 class Template(FakeModel):
-    """Keeps what its chat template is given."""
+    """Chat template that stores its arguments."""
 
     has_chat_template = True
 

@@ -88,7 +88,7 @@ def test_a_deadline_counts_from_the_arrival_and_not_from_when_the_body_had_been_
 def test_a_stream_that_waits_shows_that_it_lives(
     shape: type[Shape], alive: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Proxies end what is silent: the head goes out before the request was submitted, then a comment now and again."""
+    """Proxies end silent responses: the head is sent before the request is submitted, then a comment at intervals."""
     monkeypatch.setattr(answering, "PATIENCE", 0.02)
     request = ApiRequest(kind="completion", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams(), stream=True)
     call = Call(request, "a", "m", "t", arrived_at=time.monotonic())

@@ -1,4 +1,4 @@
-"""Tool calls and reasoning in a text: told as such, whole and in a stream, however it is cut."""
+"""Tool calls and reasoning in a text, parsed whole and in a stream, however it is split."""
 
 import json
 import random

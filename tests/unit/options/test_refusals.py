@@ -1,4 +1,4 @@
-"""Refusals of settings are said in every language that the options have words in."""
+"""Refusals of settings exist in every language in which the options have words."""
 
 import ast
 from pathlib import Path
@@ -23,7 +23,7 @@ ASKED_BY_A_PAGE = ("engine/config.py", "engine/setup/*.py", "engine/speculate/*.
 
 
 def wrong_values(row: OptionRow) -> list[Any]:
-    """Values that an option refuses: of another kind, and out of each of its bounds."""
+    """Return values that an option refuses: of another type, and outside each of its bounds."""
     option: Option = row.option
     found: list[Any] = [object()]
     if row.kind in ("integer", "number"):
@@ -38,7 +38,7 @@ def wrong_values(row: OptionRow) -> list[Any]:
 
 
 def refusal_of(settings: type[Struct], name: str, value: Any) -> dict[str, str] | None:
-    """Return what the refusal of a value says beside English; None: it is taken."""
+    """Return the translations of a value's refusal beside English; None if it is accepted."""
     try:
         made = settings(**{name: value})
         if isinstance(made, SamplingParams):
@@ -67,7 +67,7 @@ def test_every_sentence_has_every_language_and_the_same_values_in_each() -> None
 
 
 def test_no_refusal_of_a_setting_is_said_in_english_alone() -> None:
-    """A sentence in the code itself has no other language."""
+    """A sentence in the code itself has no translation."""
     plain = []
     for pattern in ASKED_BY_A_PAGE:
         for path in ROOT.glob(pattern):

@@ -1,4 +1,4 @@
-"""The cause of each break in made-up sessions of which it is known."""
+"""Causes of breaks in invented sessions with known ones."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.unit.prompts.sessions import SESSIONS, Session, anthropic, chat, verd
 
 
 def turns_before(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The requests of the turns before this one: up to each message of the user's that an answer follows."""
+    """Return the requests of the earlier turns: up to each user message that an answer follows."""
     messages = body["messages"]
     ends = [i for i, (a, b) in enumerate(pairwise(messages), 1) if (a["role"], b["role"]) == ("user", "assistant")]
     return [{**body, "messages": messages[:end]} for end in ends]
@@ -30,17 +30,17 @@ def test_each_break_has_its_cause_and_place(session: Session, is_whole: bool, tm
 
 
 def passed(body: dict[str, Any], geo: str) -> dict[str, Any]:
-    """A line of the proxy's file, of a request that a region answered."""
+    """Return a line of the proxy's file, of a request that a region answered."""
     return {"path": "/v1/messages", "time": 0, "request": body, "usage": {"input_tokens": 9, "inference_geo": geo}}
 
 
 def logged(body: dict[str, Any], model_id: str) -> dict[str, Any]:
-    """An entry of LiteLLM's log, of a request that a deployment answered."""
+    """Return an entry of LiteLLM's log, of a request that a deployment answered."""
     return {"call_type": "acompletion", "model_id": model_id, **body}
 
 
 def replied(body: dict[str, Any], region: str) -> dict[str, Any]:
-    """An entry of claude-tap, whose answer's headers name a region."""
+    """Return an entry of claude-tap, whose answer's headers name a region."""
     return {"request": {"body": body}, "response": {"headers": {"X-MS-Region": region}, "body": {}}}
 
 
@@ -69,7 +69,7 @@ def test_an_instance_with_an_older_part_of_the_conversation_has_only_that(tmp_pa
 
 
 def test_an_unknown_instance_is_no_cause(tmp_path: Path) -> None:
-    """A request that does not say who answered counts as answered by the last one that did."""
+    """A request without a reported instance counts as answered by the previous request's."""
     known = [passed(anthropic(2), "us"), passed(anthropic(3), "not_available"), passed(anthropic(4), "global")]
     assert not any(verdict.parted for verdict in verdicts(known, tmp_path))
     _, last = verdicts([passed(anthropic(2), "global"), passed(anthropic(3), "us")], tmp_path)

@@ -18,7 +18,7 @@ from tests.unit.prompts.sessions import SESSIONS
 
 @pytest.fixture(autouse=True)
 def characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count a token for each byte: no tokenizer is loaded."""
+    """Count one token for each byte, without a tokenizer."""
     monkeypatch.setattr(prompts, "_encode", lambda name: lambda text: list(text.encode()))
 
 
@@ -43,7 +43,7 @@ def test_it_says_what_hit_what_broke_and_what_would_save(
 
 
 def test_a_proposal_saves_what_it_says(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A clock alone: without it each turn hits all of the one before but its last, partial block."""
+    """Only a clock changes: without it each turn hits all of the previous one but its last, partial block."""
     clock = next(session for session in SESSIONS if session.name == "clock")
     file.write_text("\n".join(map(json.dumps, clock.bodies)))
     main(["prompts", str(file)])

@@ -20,7 +20,7 @@ def request(*texts: str, time: float = 0.0, marks: tuple[int, ...] = (), kept: f
 
 
 def hits(policy: str, *requests: PromptRequest) -> list[Hit]:
-    """Count a token for each character."""
+    """Return the hits with one token for each character."""
     player = Player(lambda text: [ord(char) for char in text], Settings())
     return [player.play(one).hits[policy] for one in requests]
 
@@ -33,7 +33,7 @@ PROMPTS = st.lists(st.lists(TEXT, min_size=1, max_size=5), min_size=1, max_size=
 @settings(max_examples=100, deadline=None)
 @given(prompts=PROMPTS)
 def test_the_tree_finds_what_this_engines_cache_finds(prompts: list[list[str]]) -> None:
-    """Segments have marks of their own at their beginnings, as a template gives them."""
+    """Segments begin with their own marks, as a template writes them."""
     engine = EngineCache(num_blocks=1000, block_size=16)
     player = Player(lambda text: [ord(char) for char in text], Settings())
     for index, texts in enumerate(prompts):
@@ -43,7 +43,7 @@ def test_the_tree_finds_what_this_engines_cache_finds(prompts: list[list[str]]) 
 
 
 def test_a_long_conversation_with_another_first_role_is_matched_by_its_tokens() -> None:
-    """No segment has the same content, all of them the same tokens."""
+    """No two segments have equal content, but all tokens are equal."""
     one = request(*(f"{number:05}" for number in range(1500)))
     other = replace(one, segments=[replace(segment, role="assistant") for segment in one.segments])
     assert hits("sglang", one, other)[1].num_tokens == 5 * 1500 - 1

@@ -122,7 +122,7 @@ def test_tokens_of_answers_and_their_reasoning_are_read(
 
 
 def test_responses_and_messages_have_the_same_order(tmp_path: Path) -> None:
-    """Tools, system prompt, messages; in the API of Responses as items."""
+    """The order is tools, system prompt, messages; in the Responses API as items."""
     items = [
         {"role": "user", "content": [{"type": "input_text", "text": "q"}]},
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "r"}]},
@@ -207,7 +207,7 @@ def parts(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_a_value_of_another_kind_is_read_or_named(data: st.DataObject) -> None:
-    """Anything that is read can be played and shown."""
+    """Everything that is read can be played and shown."""
     document = copy.deepcopy(data.draw(st.sampled_from([BODY, anthropic(2), *(one for _, one in FILES.values())])))
     path = data.draw(st.sampled_from(parts(document)[1:]))
     part = document

@@ -1,4 +1,4 @@
-"""Prompts as a chat template renders them, and answers: hits are those of the engine's own cache."""
+"""Prompts rendered by a chat template, and answers: hits equal those of the engine's own cache."""
 
 import json
 import shutil
@@ -149,7 +149,7 @@ TURNS = st.lists(st.tuples(SAID, SAID, st.one_of(st.none(), SAID)), min_size=1, 
 def test_hits_are_those_of_the_engines_cache_on_the_rendered_prompts(
     templates: dict[str, ChatTemplate], sessions: list[Any], which: int
 ) -> None:
-    """Sessions in turns, some with the same beginning; the engine's cache gets the tokens without any cut."""
+    """Sessions alternate, some with a shared prefix; the engine's cache gets the tokens of the whole prompts."""
     template = list(templates.values())[which]
     bodies: list[dict[str, Any]] = []
     for turns in sessions:
@@ -185,7 +185,7 @@ def test_hits_are_those_of_the_engines_cache_on_the_rendered_prompts(
 def test_nothing_of_an_answer_behind_hidden_reasoning_is_cached(
     reported: dict[str, int], reasoning: bool, is_cached: bool, source: str | None, templates: dict[str, ChatTemplate]
 ) -> None:
-    """`generated`: beside the tokens that came back."""
+    """`generated`: tokens in addition to the returned ones."""
     template = templates[source or APPENDING]
     first, second = chat(1, reasoning=reasoning), chat(2, reasoning=reasoning)
     shown = "".join(str(second["messages"][2].get(name, "")) for name in ("reasoning_content", "content"))
@@ -257,7 +257,7 @@ def test_a_request_that_cannot_be_rendered_is_told_and_parts_are_counted(
 def test_hits_of_a_session_are_those_of_the_engine_that_answered_it(
     templates: dict[str, ChatTemplate], source: str | None
 ) -> None:
-    """A closed loop on the bundled model: each answer goes back as history, with a template or part by part. Answers
+    """A closed loop on the bundled model sends each answer back as history, with a template or part by part. Answers
     end at a limit of tokens or at a stop string.
     """
     template, bodies, found = templates[source or APPENDING], list[dict[str, Any]](), list[int]()

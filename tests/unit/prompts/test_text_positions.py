@@ -1,4 +1,4 @@
-"""Places of texts in prompts that a chat template renders."""
+"""Positions of texts in prompts rendered by a chat template."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ ENDS = st.sampled_from(["<|im_end|>\n", "\n", "</s>", " [/INST]", ""])
 
 
 def rendered(source: str, body: dict[str, Any]) -> tuple[str, list[tuple[str, int, int]]]:
-    """Render a body of chat completions, and return the text with the path, beginning and end of each place."""
+    """Render a body of chat completions; return the text, and path, start and end of each position."""
     template, segments = ChatTemplate(source, lambda text: [], lambda text: Tokens([], [], b"")), segments_of(body)
     marked, leaves = with_marks(body, segments)
     both = map(conversation_of, (body, marked))
@@ -48,7 +48,7 @@ def rendered(source: str, body: dict[str, Any]) -> tuple[str, list[tuple[str, in
 def test_a_text_is_found_where_the_template_writes_it(
     contents: list[str], shape: str, opening: str, closing: str
 ) -> None:
-    """The template's own words are among the texts, and white space stands on both sides of where they meet."""
+    """The texts contain the template's own words, and white space surrounds their borders."""
     messages = [{"role": ("user", "assistant")[i % 2], "content": content} for i, content in enumerate(contents)]
     before = repr(opening).replace("{}", "' + m.role + '")
     source = f"{{% for m in messages %}}{{{{ {before} }}}}{shape}{{{{ {closing!r} }}}}{{% endfor %}}"

@@ -1,4 +1,4 @@
-"""Tokenizers of the page of prompts, as the command line names them."""
+"""Tokenizers of the page of prompts, by their names on the command line."""
 
 from pathlib import Path
 

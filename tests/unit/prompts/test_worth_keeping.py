@@ -1,4 +1,4 @@
-"""Prefixes that later requests would find, if they were kept."""
+"""Prefixes that later requests would hit if they were kept."""
 
 import json
 from pathlib import Path

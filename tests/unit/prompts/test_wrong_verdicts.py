@@ -1,4 +1,4 @@
-"""Sessions that tempt to a wrong verdict: two causes at once, one that hides another, a break that is none.
+"""Sessions that invite a wrong verdict: two causes at once, one that hides another, and no break at all.
 
 Where no rule can decide, the verdict is "not known".
 """
@@ -19,7 +19,7 @@ OTHER_PDF = changed(PDF, "source", "data", to="bbbb")
 
 
 def put(body: dict[str, Any], at: int, *messages: dict[str, Any], gone: int = 0) -> dict[str, Any]:
-    """Return a copy with messages put in at an index, in place of `gone` others."""
+    """Return a copy with messages inserted at an index, in place of `gone` others."""
     found = [*body["messages"][:at], *messages, *body["messages"][at + gone :]]
     return copy.deepcopy(body | {"messages": found})
 

@@ -1,4 +1,4 @@
-"""A run to record: the fake engine's, with real records in a real log."""
+"""Fixture of a run to record: the fake engine's, with real records in a real log."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ def library(folder: Path) -> Iterator[Library]:
 
 @pytest.fixture
 def run() -> Iterator[Run]:
-    """A submission and two steps of eight."""
+    """Yield a submission and two steps of eight."""
     engine = FakeModel().build(EngineConfig(block_size=4, num_blocks=16), None)
     engine.submit([SubmittedPrompt(text="moonlight")], SamplingParams(max_tokens=8))
     run = Run(0, engine)
@@ -42,7 +42,7 @@ def steps(run: Run, count: int) -> None:
 
 @pytest.fixture
 def make_trace(tmp_path: Path) -> Callable[[Path], Path]:
-    """A finished trace in a file."""
+    """Write a finished trace to a file."""
 
     def make(path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)

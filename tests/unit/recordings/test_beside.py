@@ -1,4 +1,4 @@
-"""The two recordings of one run beside another: ours, made again, and vLLM's have the same operations."""
+"""The two recordings of one run side by side: ours, rerun, and vLLM's have the same operations."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_they_are_sound_and_have_their_cards() -> None:
 
 
 def test_every_operation_is_the_same() -> None:
-    """Blocks, hits, evictions, victims and tokens; only names differ, and what vLLM does not say has none."""
+    """Blocks, hits, evictions, victims and tokens are equal; only names differ, and unreported values are missing."""
     with TraceReader(OURS) as one, TraceReader(THEIRS) as two:
         found = compare(one, two)
         assert two.header.watched is not None

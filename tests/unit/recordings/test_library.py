@@ -1,4 +1,4 @@
-"""The library: what is listed, changed, deleted; and what it finds and repairs at start."""
+"""Library: lists, changes, deletions, and repairs at start."""
 
 import fcntl
 import shutil
@@ -54,7 +54,7 @@ def test_deleting_takes_the_file_too_but_not_while_it_grows(library: Library, fo
 def test_a_recording_whose_server_was_killed_keeps_every_whole_record(
     library: Library, folder: Path, run: Run, tmp_path: Path
 ) -> None:
-    """The folder as a killed server leaves it: a row that says "recording", a file that ends inside a record."""
+    """A killed server leaves a row with "recording", and a file that ends inside a record."""
     recorder = library.record(run, "moon", [])
     steps(run, 2)
     whole = recorder.path.stat().st_size
@@ -74,7 +74,7 @@ def test_a_recording_whose_server_was_killed_keeps_every_whole_record(
 
 
 def test_a_record_whose_arrays_are_cut_off_goes_with_them(library: Library, folder: Path, run: Run) -> None:
-    """The last record says that it has a capture; without it a validator would refuse the file."""
+    """The last record announces a capture, without which a validator would reject the file."""
     recorder = library.record(run, "moon", [])
     with TraceReader(recorder.path) as reader:
         capture = reader._captures[2]

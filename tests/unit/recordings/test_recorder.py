@@ -1,4 +1,4 @@
-"""A recording is the run's own bytes, and the run does not depend on it."""
+"""A recording has the run's own bytes, and the run does not depend on it."""
 
 import contextlib
 import errno
@@ -54,7 +54,7 @@ def test_the_log_stays_open_while_it_is_recorded(library: Library, run: Run) -> 
 
 
 class FullDisk:
-    """A file that takes `room` more bytes."""
+    """File that accepts `room` more bytes."""
 
     def __init__(self, file: object, room: int) -> None:
         self._file, self._room = file, room
@@ -73,7 +73,7 @@ class FullDisk:
 def test_on_a_full_disk_the_run_goes_on_and_the_recording_says_where_it_ends(
     library: Library, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Room for one more record and 10 bytes of the next: the recording ends after 4 of the 6 records."""
+    """The disk has room for one more record and 10 bytes of the next: the recording ends after 4 of the 6 records."""
     recorder = library.record(run, "moon", [])
     before = recorder.num_bytes
     steps(run, 1)

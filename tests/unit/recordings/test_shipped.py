@@ -1,4 +1,4 @@
-"""The recordings that come with the program are runs of the bundled model: the command on a card makes it again."""
+"""Shipped recordings are runs of the bundled model, which the command on their card reproduces."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_each_is_sound(name: str) -> None:
 
 
 def test_each_of_ours_is_of_a_version_whose_logs_this_one_reruns() -> None:
-    """Recordings of an earlier version in `SAME_RUNS` are made again below, record by record."""
+    """Recordings of an earlier version in `SAME_RUNS` are rerun below, record by record."""
     assert f"kvtheater {__version__}" in SAME_RUNS
     for path in traces_in(FOLDER):
         with TraceReader(path) as log:
@@ -59,7 +59,7 @@ def test_each_of_ours_is_of_a_version_whose_logs_this_one_reruns() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_command_makes_the_same_log_apart_from_the_clocks(name: str, model: LoadedModel, tmp_path: Path) -> None:
-    """Ids, tokens, blocks and figures are equal; floating-point values are, up to rounding."""
+    """Ids, tokens, blocks and figures are equal, and floating-point values up to rounding."""
     again = tmp_path / "again.kvtrace"
     record(model, next(shipped for shipped in RECORDINGS if shipped.name == name), again)
     with TraceReader(FOLDER / f"{name}.kvtrace") as shipped, TraceReader(again) as made:
@@ -125,7 +125,7 @@ def _exact(record: StepRecord) -> object:
 
 
 def _without_clocks(op: Op) -> Op:
-    """And without scores, which are compared apart."""
+    """Return a record without clock readings and without scores, which are compared separately."""
     if isinstance(op, LookupExternal):
         return replace(op, load_seconds=None, compute_seconds=None)
     return replace(op, scores=[]) if isinstance(op, Rank) else op

@@ -1,4 +1,4 @@
-"""Step times are found again from a log that they made, idle gaps left out."""
+"""Calibration recovers step times from a log that they generated, without idle gaps."""
 
 import numpy as np
 import pytest

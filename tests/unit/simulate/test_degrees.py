@@ -1,4 +1,4 @@
-"""Decode over the number of GPUs, and what both sides together give."""
+"""Decode by the number of GPUs, and the result of both phases together."""
 
 import pytest
 
@@ -6,7 +6,9 @@ from engine.simulate.degrees import decode_over_degrees, goodput_per_gpu, reques
 
 
 def test_splitting_shortens_a_step_less_and_less_and_stages_only_add() -> None:
-    """K(2) = 1.6 leaves s = 2/1.6 − 1 = 0.25 unsplit: K(4) = 1 / (0.25 + 0.75/4) = 16/7, and never more than 4."""
+    """For K(2) = 1.6 the share s = 2/1.6 − 1 = 0.25 is not split: K(4) = 1 / (0.25 + 0.75/4) = 16/7, and never more
+    than 4.
+    """
     found = decode_over_degrees(0.04, 128, [1, 2, 4, 8, 1000], 1.6)
     assert [one.speedup.value for one in found] == pytest.approx(
         [1, 1.6, 16 / 7, 1 / (0.25 + 0.75 / 8), 3.988], rel=1e-4
@@ -37,7 +39,7 @@ def test_what_cannot_be_is_refused(step: float, batch: int, degrees: list[int], 
 
 
 def test_figure_1_of_distserve() -> None:
-    """5.6 requests a second of a GPU that prefills, 10 of one that decodes: two and one give 10 / 3 each, not 1.6."""
+    """A GPU serves 5.6 requests a second in prefill, or 10 in decode: two and one give 10 / 3 each, not 1.6."""
     assert goodput_per_gpu(2 * 5.6, 2, 10, 1) == pytest.approx(3.33, abs=0.01)
     assert goodput_per_gpu(5.6, 1, 10, 1) == pytest.approx(2.8)
 

@@ -1,4 +1,4 @@
-"""DistServe's figures made again: the shapes that the paper argues from, and the numbers that it prints."""
+"""DistServe's figures reproduced: the shapes of the paper's argument, and its printed numbers."""
 
 from itertools import pairwise
 
@@ -27,7 +27,7 @@ def here(found: PaperFigure) -> dict[str, float]:
 
 
 def test_each_alone_serves_more_than_both_together(made: Paper) -> None:
-    """Figure 1: TPOT is what stops a GPU that does both, and decode alone serves more than prefill alone."""
+    """TPOT limits a GPU that does both (figure 1), and decode alone serves more than prefill alone."""
     found = figure(made, 1)
     rates = here(found)
     assert rates["rate_both"] < rates["rate_apart"] < rates["rate_prefill"] < rates["rate_decode"]
@@ -46,7 +46,7 @@ def test_each_alone_serves_more_than_both_together(made: Paper) -> None:
 
 
 def test_a_prompt_fills_a_step_and_sequences_do_not(made: Paper) -> None:
-    """Figure 3."""
+    """This is the paper's figure 3."""
     found = here(figure(made, 3))
     assert found["fills"] <= 512 and found["more_prompts"] < 1.25 and found["more_sequences"] > 4
     rates = list(points(figure(made, 3), "decode_rate", "decode").values())
@@ -54,7 +54,7 @@ def test_a_prompt_fills_a_step_and_sequences_do_not(made: Paper) -> None:
 
 
 def test_splitting_wins_at_low_rates_and_stages_at_high_ones(made: Paper) -> None:
-    """Figure 4: a smaller K takes splitting's advantage away sooner."""
+    """A smaller K ends the advantage of splitting earlier (figure 4)."""
     found = figure(made, 4)
     numbers = here(found)
     assert 1.3 < numbers["speedup"] < 2
@@ -65,7 +65,7 @@ def test_splitting_wins_at_low_rates_and_stages_at_high_ones(made: Paper) -> Non
 
 
 def test_stages_scale_and_splitting_shortens_by_less_and_less(made: Paper) -> None:
-    """Figure 5."""
+    """This is the paper's figure 5."""
     found = figure(made, 5)
     split = points(found, "step", "split")
     assert list(split) == [1, 2, 4, 8]

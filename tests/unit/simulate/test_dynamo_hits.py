@@ -21,7 +21,7 @@ APART = 1e5  # seconds: each request is done before the next one comes
 
 
 def block(hash_id: int) -> list[int]:
-    """The tokens of a block: the same for the same hash."""
+    """Return the tokens of a block: equal for equal hashes."""
     return np.random.default_rng(hash_id).integers(0, VOCABULARY, BLOCK_SIZE).tolist()  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""Step times of GPUs that are not here."""
+"""Step times of other GPUs."""
 
 import pytest
 from msgspec.structs import replace
@@ -15,8 +15,9 @@ from tests.unit.engine.runs import tiny_llama
 
 
 def test_a_step_is_its_layers_and_what_the_roofline_says_of_the_rest() -> None:
-    """Llama 2 7B on an A100 80 GB: 32 layers of 0.292 ms at one token; 131 M weights of the output projection in
-    float16 over 2,039 GB/s are 0.129 ms; 1,024 keys of 524,288 B are 0.263 ms."""
+    """Llama 2 7B on an A100 80 GB has 32 layers of 0.292 ms at one token; 131 M weights of the output projection in
+    float16 over 2,039 GB/s take 0.129 ms; 1,024 keys of 524,288 B take 0.263 ms.
+    """
     cost = card_of("llama-2-7b", "a100-80gb").cost()
     output = 32_000 * 4096 * 2
     expected = 32 * 0.292e-3 + (output + 1024 * 524_288) / 2039e9 + output / 312e12
@@ -37,7 +38,7 @@ def test_gpus_that_split_a_layer_exchange_twice() -> None:
 
 
 def test_a_cache_of_fewer_bytes_is_read_faster_and_holds_more() -> None:
-    """fp8 has one byte a number; int8 has a float16 scale for each vector of 128."""
+    """A number takes one byte in fp8; int8 adds a float16 scale for each vector of 128."""
     card = card_of("llama-2-7b", "a100-80gb")
     for dtype, share in (("fp8", 1 / 2), ("int8", 130 / 256)):
         assert card.cost(1, dtype).key_seconds == pytest.approx(card.cost().key_seconds * share)

@@ -34,7 +34,7 @@ def test_a_node_has_gpus_of_one_kind() -> None:
 
 
 def test_side_by_side_each_stage_has_its_node() -> None:
-    """Two groups, each of one prefill and two decode instances of two stages."""
+    """Two groups have one prefill and two decode instances each, of two stages."""
     found = side_by_side([alike("prefill", 2, 1, 2), alike("decode", 4, 1, 2)], 2)
     assert letters(found) == ["pdd"] * 4 and found.places["prefill"] == [0, 1, 2, 3]
 

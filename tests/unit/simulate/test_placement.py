@@ -1,4 +1,4 @@
-"""Placements: the best of all, within memory, links and objectives, and as good as they say when they are tried."""
+"""Placements: the best of all within memory, links and objectives, confirmed by simulation."""
 
 from itertools import product
 
@@ -31,7 +31,7 @@ def on(model: str, first: str = A100, after: str = A100) -> tuple[Card, Card]:
 
 @pytest.mark.parametrize(("model", "demand"), DEMANDS)
 def test_nothing_that_was_left_out_needs_fewer_gpus(model: str, demand: Demand) -> None:
-    """Every pair of instances and every number of both, one by one."""
+    """Every pair of instances and every number of both is tried."""
     found = apart(on(model), SMALL, demand)
     most = SMALL.number * SMALL.gpus
     sides = [options(kind, card_of(model, A100), SMALL, demand) for kind in ("prefill", "decode")]
@@ -73,7 +73,9 @@ def test_stages_side_by_side_fill_whole_nodes_and_no_more() -> None:
 
 
 def test_weights_must_fit_and_leave_room() -> None:
-    """Llama 2 70B has 138 GB in float16: not on one of 80 GB; two hold it and some requests of 1,280 tokens."""
+    """Llama 2 70B has 138 GB in float16, too much for one GPU of 80 GB; two hold it and some requests of 1,280
+    tokens.
+    """
     model = "llama-2-70b"
     room = card_of(model, A100).room_tokens(2)
     assert card_of(model, A100).room_tokens() == 0 < room // 1280 < 40
@@ -84,7 +86,7 @@ def test_weights_must_fit_and_leave_room() -> None:
 
 
 def test_cards_of_two_kinds() -> None:
-    """An H100 computes three times as fast as an A100: half as many GPUs do where prefill is the most of it."""
+    """An H100 computes three times as fast as an A100: half as many GPUs suffice if prefill dominates."""
     model, demand = "llama-2-70b", Demand(rate=10, prompt_tokens=1024, output_tokens=256, ttft=1.0, tpot=0.1)
     nodes = Nodes(number=4, gpus=8, network=25e9)
     same, mixed = (apart(on(model, card), nodes, demand) for card in (A100, H100))
@@ -124,8 +126,8 @@ def test_when_moving_costs_more_than_it_brings() -> None:
 
 
 def test_a_node_takes_in_no_more_than_its_network_carries() -> None:
-    """60 prompts of 2,000 tokens of 800 KiB are 98 GB/s. They come from three nodes, each of which can send 50 GB/s,
-    and go to one, which receives 50: only the part prefilled in that node does not move.
+    """The 60 prompts of 2,000 tokens of 800 KiB are 98 GB/s. Three nodes send them, at 50 GB/s each, and one receives
+    50: only the part prefilled in that node is not transferred.
     """
     model = "opt-13b"
     demand = Demand(rate=60, prompt_tokens=2000, output_tokens=2, ttft=0.5, tpot=0.1)
@@ -160,8 +162,9 @@ def test_formulas_give_the_numbers_of_the_placement(model: str, demand: Demand) 
 
 @pytest.mark.parametrize("network", [100e9, 30e9, 1e9])
 def test_where_the_network_is_too_slow_for_the_best_pair_another_is_taken(network: float) -> None:
-    """The fewest GPUs of all pairs that fit into the nodes and move less than the network carries, one by one; and
-    where none does, the least that any of them would move is said."""
+    """The result has the fewest GPUs of all pairs that fit into the nodes and the network; without any, the smallest
+    transfer of all is reported.
+    """
     model = "opt-13b"
     demand = Demand(rate=60, prompt_tokens=2000, output_tokens=2, ttft=0.5, tpot=0.1)
     nodes = Nodes(number=16, gpus=8, network=network)
@@ -218,7 +221,9 @@ def test_as_many_are_in_time_as_the_formulas_say() -> None:
 
 
 def test_a_trial_decodes_as_many_as_the_search_says_however_short_prompts_are() -> None:
-    """200 requests a second of 16 tokens: about 170 answers of 64 tokens are under way at once, in steps of 13 ms."""
+    """A rate of 200 requests a second of 16 tokens decodes about 170 answers of 64 tokens at once, in steps of
+    13 ms.
+    """
     model, demand = "llama-2-7b", Demand(rate=200, prompt_tokens=16, output_tokens=64, ttft=0.3, tpot=0.05)
     nodes = Nodes(number=1, gpus=8, network=25e9)
     found = apart(on(model), nodes, demand)
@@ -228,7 +233,9 @@ def test_a_trial_decodes_as_many_as_the_search_says_however_short_prompts_are() 
 
 
 def test_stages_are_tried_too() -> None:
-    """Lesson 12's: prefill in five stages of two GPUs, decode split by four. Nine of ten prompts are in time."""
+    """Lesson 12's placement prefills in five stages of two GPUs and decodes on four. Nine of ten prompts are in
+    time.
+    """
     model, demand = "llama-2-70b", Demand(rate=10, prompt_tokens=1024, output_tokens=16, ttft=1.0, tpot=0.1)
     nodes = Nodes(number=4, gpus=8, network=25e9)
     found = apart(on(model), nodes, demand)
@@ -237,7 +244,7 @@ def test_stages_are_tried_too() -> None:
 
 
 def test_side_by_side_a_trial_sends_nothing_over_the_network() -> None:
-    """Each stage hands its keys and values to the one beside it: a network of 1 kB/s is no matter."""
+    """Each stage passes its keys and values within a node, so a network of 1 kB/s does not matter."""
     model, demand = "llama-2-70b", Demand(rate=5, prompt_tokens=512, output_tokens=8, ttft=1.0, tpot=0.1)
     slow = Nodes(number=4, gpus=8, network=1e3)
     found = on_one_node(on(model), slow, demand)

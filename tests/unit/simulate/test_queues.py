@@ -1,4 +1,4 @@
-"""Prefill as a queue on one GPU and on several: the paper's formulas, its crossings, and what it refuses."""
+"""Prefill as a queue on one GPU and on several: the paper's formulas, crossings, and refusals."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_the_formula_is_shown_with_its_numbers() -> None:
     ("speedup", "exact", "load"), [(1.3, 0.6106, 0.611), (1.5, 0.9361, 0.937), (1.7, 1.2571, 1.258)]
 )
 def test_where_two_stages_become_faster_than_splitting_in_two(speedup: float, exact: float, load: float) -> None:
-    """R · D at the crossing, and the first thousandth from which on stages are faster; D itself does not matter."""
+    """R · D at the crossing is the first thousandth at which stages are faster; D itself does not matter."""
     for d in (0.05, 1.0):
         prefill = Prefill(service=d, speedup=speedup)
         found = crossing(prefill)
@@ -56,7 +56,7 @@ def test_a_smaller_speed_up_leaves_splitting_less() -> None:
 
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_mean_and_share_are_those_of_a_simulated_queue(arrangement: Arrangement) -> None:
-    """Four GPUs, stages as servers in a row: each request enters a stage when it and the stage are there."""
+    """Four GPUs are servers in a row: each request enters a stage when both are free."""
     prefill, rate = Prefill(service=0.5, gpus=4, speedup=2.5), 1.6
     stages = {"one": [0.5], "inter": [0.125] * 4, "intra": [0.2]}[arrangement]
     arrives = np.cumsum(np.random.default_rng(3).exponential(1 / rate, 200_000))

@@ -1,4 +1,4 @@
-"""A replay decides what the log decided where the pool is the log's, and says what another pool would have saved."""
+"""A replay with the log's pool reproduces its decisions, and another pool shows what it would have saved."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 
 
 def _run(path: Path, settings: dict[str, Any], finish: bool = True) -> None:
-    """Requests that come while others run; samples, scored prompts, an abort, a changed limit, salts and stops."""
+    """Submit requests while others run: samples, scored prompts, an abort, a changed limit, salts and stops."""
     config = EngineConfig(**{"block_size": 4, "num_blocks": 96, "num_logprobs": 0, **settings})
     several = config.strategy == "paged"
     draw = np.random.default_rng(5)
@@ -205,7 +205,7 @@ def test_a_log_of_fewer_requests_is_a_shorter_one_of_the_same_kind(tmp_path: Pat
 
 @pytest.mark.parametrize("num_blocks", [128, 40])
 def test_a_turn_comes_after_the_answer_before_it_in_another_pool_too(num_blocks: int, tmp_path: Path) -> None:
-    """Three sessions of three turns: as many steps lie between an answer and the next question as in the log."""
+    """Each of three sessions has as many steps between an answer and the next question as in the log."""
     path, think, draw = tmp_path / "run.kvtrace", 4, np.random.default_rng(5)
     config = EngineConfig(block_size=4, num_blocks=128, num_logprobs=0)
     with Engine(tiny_llama(), config, log_path=path) as engine:

@@ -1,4 +1,4 @@
-"""A simulated run decides what a real one decides, takes what the formulas of queues say, and writes a sound log."""
+"""A simulated run makes a real run's decisions, has the times of the queueing formulas, and writes a sound log."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tests.unit.engine.runs import tiny_llama
 
 
 class Scripted:
-    """Tokens of a real run."""
+    """Source of a real run's tokens."""
 
     def __init__(self, outputs: dict[str, list[int]]) -> None:
         self._outputs = outputs
@@ -152,7 +152,7 @@ def _moved(records: list[list[Op]]) -> dict[str, int]:
 def test_a_network_carries_one_thing_at_a_time_at_either_end(
     shape: dict[str, int], nodes: list[int] | None, queues: bool
 ) -> None:
-    """Two prompts of 16 tokens come at once and are computed together; what moves of each takes 16 s."""
+    """Two prompts of 16 tokens arrive at once and are computed together; the transfer of each takes 16 s."""
     config = EngineConfig(block_size=4, num_blocks=96, routing_policy="round_robin", **shape)  # type: ignore[arg-type]
     facts = tiny_llama().facts
     link = LinkSpeed(stored_bytes_per_token(facts))
@@ -164,7 +164,7 @@ def test_a_network_carries_one_thing_at_a_time_at_either_end(
 
 
 def test_each_kind_of_instance_has_its_own_settings(tmp_path: Path) -> None:
-    """Blocks run on over pools of unlike size, and what holds fewer sequences lets them wait."""
+    """Blocks are numbered over pools of different sizes, and an instance for fewer sequences lets them wait."""
     config = EngineConfig(block_size=4, num_blocks=96, prefill=1, decode=2)
     few = EngineConfig(block_size=4, num_blocks=24, max_num_seqs=1)
     asks = _asks(tiny_llama().facts.vocab_size)
@@ -182,7 +182,7 @@ def test_each_kind_of_instance_has_its_own_settings(tmp_path: Path) -> None:
 
 
 def test_two_simulated_logs_are_compared_as_any(tmp_path: Path) -> None:
-    """The same requests: alike with the same settings; without prefix caching the first lookup is what differs."""
+    """The same requests give equal logs with equal settings; without prefix caching the first lookup differs."""
     asks = [SimulatedRequest(list(range(300, 320)), 4), SimulatedRequest(list(range(300, 320)), 4, after=0)]
     config = EngineConfig(block_size=4, num_blocks=64)
     paths = [tmp_path / f"{name}.kvtrace" for name in "abc"]
@@ -237,8 +237,9 @@ def test_mean_ttft_is_what_the_formulas_of_queues_say(arrangement: Arrangement, 
 
 
 def test_a_pipeline_begins_a_step_while_another_is_under_way() -> None:
-    """Four stages of a step of 4 s: prompts that come at once are done after 4, 5, 6, 7 and 8 s, one stage apart; those
-    of another pipeline do not wait for them."""
+    """Four stages of a step of 4 s finish prompts that arrive at once after 4, 5, 6, 7 and 8 s, one stage apart; those
+    of another pipeline do not wait for them.
+    """
     config = EngineConfig(
         block_size=16, num_blocks=64, max_num_seqs=1, enable_prefix_caching=False, mixed=8, routing_policy="round_robin"
     )
@@ -251,7 +252,7 @@ def test_a_pipeline_begins_a_step_while_another_is_under_way() -> None:
 
 
 def _sessions(seed: int) -> list[SimulatedRequest]:
-    """Requests of several sessions, in any order, some with a time of their own and some whole."""
+    """Return requests of several sessions, in any order, some with a fixed time and some whole."""
     draw = np.random.default_rng(seed)
     asks, last = list[SimulatedRequest](), dict[int, int]()
     for index in range(24):

@@ -1,4 +1,4 @@
-"""The M/D/1 queue: against its known mean, against a direct simulation, and at its limits."""
+"""M/D/1 queue: against its known mean, a direct simulation, and its limits."""
 
 import functools
 import itertools
@@ -14,14 +14,14 @@ from engine.simulate.waiting import highest_rate, share_within
 
 @functools.cache
 def simulated_waits(load: float) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Waits of a queue with service time 1, by Lindley's recursion: W' = max(0, W + 1 − gap)."""
+    """Return waits of a queue with service time 1, by Lindley's recursion: W' = max(0, W + 1 − gap)."""
     gaps = np.random.default_rng(7).exponential(1 / load, 400_000)
     walk = np.concatenate([[0.0], np.cumsum(1 - gaps)])
     return walk - np.minimum.accumulate(walk)
 
 
 def erlang(load: float, wait: float) -> float:
-    """(1 − ρ) Σ (ρ(j − t))ʲ / j! · exp(−ρ(j − t)), j = 0 … ⌊t⌋: alternating terms, exact for short waits."""
+    """Return (1 − ρ) Σ (ρ(j − t))ʲ / j! · exp(−ρ(j − t)), j = 0 … ⌊t⌋: alternating terms, exact for short waits."""
     terms = [(load * (j - wait)) ** j / math.factorial(j) * math.exp(-load * (j - wait)) for j in range(int(wait) + 1)]
     return (1 - load) * math.fsum(terms)
 
@@ -29,7 +29,7 @@ def erlang(load: float, wait: float) -> float:
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.85])
 @pytest.mark.parametrize("wait", [0.0, 0.4, 1.0, 1.7, 4.0, 9.5])
 def test_the_share_within_a_time_is_that_of_a_simulated_queue(load: float, wait: float) -> None:
-    """400,000 requests whose waits hang together: a share is known to about 0.005 at the highest of these loads."""
+    """The waits of 400,000 requests are correlated: a share is known to about 0.005 at the highest load."""
     assert share_within(load, 1.0, wait) == pytest.approx(float(np.mean(simulated_waits(load) <= wait)), abs=0.01)
 
 

@@ -1,4 +1,4 @@
-"""A drafter that is as right as a test wants it, and runs of a small model with it."""
+"""Drafter with a chosen accuracy, and runs of a small model with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NGRAM = '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1
 
 
 class Scripted:
-    """Drafts `propose(token_ids, most)`."""
+    """Drafter with the drafts of `propose(token_ids, most)`."""
 
     method: DraftMethod = "ngram"
 
@@ -38,7 +38,7 @@ class Scripted:
 def speculating(
     config: EngineConfig, drafter: Drafter, num_tokens: int = 8, capture: bool = False, path: Path | None = None
 ) -> Engine:
-    """An engine with this drafter in place of its own."""
+    """Return an engine with this drafter in place of its own."""
     everything = CaptureRequest(layers=None, heads=None) if capture else None
     engine = Engine(tiny_llama(), config, capture=everything, log_path=path)
     engine._scheduler.speculation = Speculation(
@@ -66,7 +66,9 @@ def records_of(engine: Engine) -> list[StepRecord]:
 
 
 def step_checked(engine: Engine) -> State:
-    """Step; the log folds to what the engine has, and what is cached is the beginning of some sequence."""
+    """Take a step; check that the log folds to the engine's state, and that cached content is a prefix of some
+    sequence.
+    """
     record = engine.step()
     engine.check_integrity()
     state = log_of(engine).state_now()

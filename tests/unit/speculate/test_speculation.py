@@ -1,4 +1,4 @@
-"""Speculative decoding: the tokens of a run without it, and a cache in which no rejected token is ever found."""
+"""Speculative decoding: the tokens of a run without it, and a cache without rejected tokens."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def output_under(window: int | None) -> list[int]:
 
 @pytest.fixture(scope="module")
 def future() -> list[int]:
-    """The prompt and what the model says after it."""
+    """Return the prompt and the model's continuation."""
     return PROMPT + output_under(None)
 
 
@@ -62,7 +62,9 @@ def future() -> list[int]:
 def test_every_pattern_of_acceptance_at_every_block_boundary(
     block_size: int, pattern: list[int], most: int, max_tokens: int, budget: int, window: int | None
 ) -> None:
-    """Step by step, `pattern` says how many drafts are right. A later prompt that hits what is left continues alike."""
+    """The number of right drafts in each step is given by `pattern`. A later prompt that hits the remaining content has
+    the same continuation.
+    """
     config = replace(
         ROOMY, block_size=block_size, num_blocks=96, max_num_batched_tokens=budget, attention_window=window
     )
@@ -83,7 +85,9 @@ def test_every_pattern_of_acceptance_at_every_block_boundary(
 
 @pytest.mark.parametrize("name", [*ABLE, *POLICIES])
 def test_beside_everything_else(name: str, tmp_path: Path) -> None:
-    """Chunks, forks, hits, preemption, swaps, windows, aborts, choices: the log is sound, and can be run again."""
+    """Chunks, forks, hits, preemption, swaps, windows, aborts and forced choices leave a sound log that can be
+    rerun.
+    """
     config = replace({**CONFIGS, **POLICIES}[name], speculative_config=NGRAM)
     tokens: list[list[list[int]]] = []
     drafted = Counter[type]()
@@ -174,7 +178,7 @@ def test_a_failed_step_leaves_no_draft(
 
 
 def test_a_step_whose_drafter_fails_promises_no_block(future: list[int], tmp_path: Path) -> None:
-    """A prompt that the step admitted was not computed: who sends it again must not find its blocks."""
+    """An admitted prompt was not computed, so a repeated request must not find its blocks."""
     other = [token % 90 + 3 for token in PROMPT[::-1]]
     [expected] = outputs_of(ROOMY, [other], check=False)
     script, path = Scripted(right_then_wrong(future, lambda at: 2)), tmp_path / "failed.kvtrace"
@@ -196,7 +200,7 @@ def test_a_step_whose_drafter_fails_promises_no_block(future: list[int], tmp_pat
 
 
 def test_a_draft_defers_and_preempts_nothing(future: list[int]) -> None:
-    """A pool with one block to spare: the draft gets what is left, and then nothing."""
+    """The pool has one block to spare, so drafts get what is left, and then nothing."""
     config = EngineConfig(block_size=4, num_blocks=8, max_model_len=32)
     with speculating(config, Scripted(right_then_wrong(future, lambda at: 4))) as engine:
         for prompt in (PROMPT[:9], PROMPT[::-1][:9]):
@@ -210,7 +214,7 @@ def test_a_draft_defers_and_preempts_nothing(future: list[int]) -> None:
 
 
 def test_the_distribution_of_samples_is_the_models() -> None:
-    """Chi-square of tokens that were sampled where a draft was verified, against the model's own probabilities."""
+    """A chi-square test compares tokens sampled where a draft was verified with the model's probabilities."""
     sampling = SamplingParams(temperature=1.0, top_k=4, max_tokens=4, ignore_eos=True, logprobs=4)
     config = replace(ROOMY, num_blocks=1000, max_num_seqs=50, max_num_batched_tokens=2000)
     found: dict[tuple[int, ...], Counter[int]] = {}
@@ -296,7 +300,7 @@ def test_a_draft_model_costs_tokens_and_bytes() -> None:
 
 @pytest.mark.parametrize("method", ["add_request", "step"])
 def test_a_draft_model_that_fails_keeps_no_request(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second call fails, be it a request or a step."""
+    """The second call fails, as a request or as a step."""
     requests = [
         (Sequence(seq_id=i, request_id="", token_ids=[5, 9, 11], num_prompt_tokens=3, max_tokens=9), 3) for i in (0, 1)
     ]
@@ -339,7 +343,7 @@ def test_what_does_not_go_together_is_refused(changes: dict[str, str], reason: s
 
 
 def test_a_draft_models_pool_that_does_not_fit_is_named() -> None:
-    """The user's own `num_blocks` is another number than the draft pool's."""
+    """The user's own `num_blocks` differs from the draft pool's."""
 
     def no_memory(_model: object, config: EngineConfig) -> Engine:
         raise ModelError(f"{config.num_blocks} blocks do not fit")

@@ -1,4 +1,4 @@
-"""A small trace written by hand: a header and records that follow from one another."""
+"""Small trace written by hand: a header and consecutive records."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`trace check`: a sound file has no finding; each kind of contradiction is found at its byte and named."""
+"""`trace check`: a sound file has no finding; each kind of contradiction is named with its byte."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ Frames = list[tuple[str, Any]]
 
 @pytest.fixture
 def frames(header: Header, records: list[StepRecord]) -> Frames:
-    """The small run with a true batch, arrays for its decode step, and a keyframe at its end."""
+    """Return the small run with a true batch, arrays for its decode step, and a keyframe at its end."""
     prefill, decode = records[1], records[2]
     batch = {"seq_id": 0, "samples": True}
     prefill = _with_batch(
@@ -40,7 +40,9 @@ def _with_batch(record: StepRecord, entry: dict[str, Any]) -> StepRecord:
 
 
 def capture(**changes: Any) -> Capture:
-    """Two query heads over the four keys of the one decoded token: [H=2, R=1, C=4], q [1, 4, 4], k and v [1, 2, 4]."""
+    """Return two query heads over the four keys of the decoded token: [H=2, R=1, C=4], q [1, 4, 4], k and v [1,
+    2, 4].
+    """
     weights = np.full((2, 1, 4), 0.25, np.float16)
     rows = AttentionRows(seq_id=0, query_start=3, key_start=0, heads=[0, 1], weights=weights)
     kv = np.zeros((1, 2, 4), np.float16)
@@ -96,7 +98,9 @@ def test_the_byte_is_that_of_the_frame(frames: Frames, findings: Check, tmp_path
 
 
 def test_an_operation_is_named(frames: Frames, findings: Check) -> None:
-    """Block 3 is allocated where the free queue says 0: the state is unknown afterwards, the rest is still checked."""
+    """Block 3 is allocated although the free queue has 0 first: the state is unknown afterwards, and the rest is still
+    checked.
+    """
     record: StepRecord = frames[2][1]
     ops = [replace(op, block_id=3) if type(op).__name__ == "Allocate" else op for op in record.ops]
     (finding,) = findings(changed(frames, 2, ops=ops))
@@ -210,7 +214,7 @@ def test_what_a_lookup_names_is_there(frames: Frames, findings: Check, fields: d
 
 
 def test_a_state_that_is_wrong_as_a_whole(frames: Frames, findings: Check) -> None:
-    """A hit on a block with other tokens: every operation is possible, the whole is not."""
+    """A hit on a block with other tokens is a possible operation, but contradicts the whole."""
     from engine.trace.operations import Admit, Share
 
     submit = Submit(

@@ -1,4 +1,4 @@
-"""The check finds what contradicts a budget, a kept token or a mask; the golden trace has none of it."""
+"""The check finds contradictions of a budget, a kept token or a mask; the golden trace has none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "forgetting.kvtrace"
 
 
 def findings(change: Callable[[Forget], Forget] = lambda op: op, weigh: bool = False) -> list[str]:
-    """Check the golden trace, with every decision changed, or with weight on every key."""
+    """Check the golden trace with every decision changed, or with weight on every key."""
     found = []
     with TraceReader(GOLDEN) as log:
         book = ForgettingBook(log.header)
@@ -39,7 +39,7 @@ def test_the_golden_trace_has_no_finding() -> None:
 
 
 def pinned(op: Forget) -> Forget:
-    """Forget what the golden trace keeps, in place of another token."""
+    """Forget the token that the golden trace keeps, in place of another one."""
     return replace(op, positions=[[14, *own[1:]] if own and op.seq_id == 0 else own for own in op.positions])
 
 

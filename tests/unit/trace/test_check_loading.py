@@ -33,7 +33,7 @@ def findings(golden: TraceReader, record: StepRecord) -> list[str]:
 
 
 def changed(record: StepRecord, kind: type[Op], **fields: Any) -> StepRecord:
-    """The first operation of a kind, changed."""
+    """Return the trace with the first operation of a kind changed."""
     ops = list(record.ops)
     place = next(i for i, op in enumerate(ops) if isinstance(op, kind))
     ops[place] = replace(ops[place], **fields)

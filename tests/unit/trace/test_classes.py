@@ -22,7 +22,7 @@ SHARED = list(range(20, 36))
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three clients: prompts that begin alike, samples, an abort, priorities, preemptions."""
+    """Serve three clients: prompts with shared prefixes, samples, an abort, priorities, preemptions."""
     path = tmp_path_factory.mktemp("classes") / "run.kvtrace"
     config = EngineConfig(block_size=4, num_blocks=24, max_model_len=64, num_logprobs=0)
     with Engine(tiny_llama(), config, log_path=path) as engine:

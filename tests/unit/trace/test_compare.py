@@ -1,4 +1,4 @@
-"""Two runs side by side: the first difference, and figures whose arithmetic is stated."""
+"""Two runs side by side: the first difference, and figures with their arithmetic."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ SAMPLED = SamplingParams(max_tokens=6, ignore_eos=True, temperature=1.0, seed=3)
 
 @pytest.fixture
 def original() -> Iterator[Engine]:
-    """Two requests, prompts of 17 and 3 tokens, 12 greedy tokens each, blocks of 4."""
+    """Run two requests, prompts of 17 and 3 tokens, 12 greedy tokens each, blocks of 4."""
     with Engine(tiny_llama(), ROOMY) as engine:
         engine.add_requests([RequestSpec(PROMPTS[0], GREEDY, "long"), RequestSpec(PROMPTS[2], GREEDY, "short")])
         while engine.has_unfinished():
@@ -35,7 +35,7 @@ def original() -> Iterator[Engine]:
 
 
 def fork(original: Engine, at: int, change: Change | None) -> Engine:
-    """The caller closes it."""
+    """Return a fork of the run; the caller closes it."""
     config = change.config if isinstance(change, ConfigChange) else original.config
     engine = Engine(tiny_llama(), config)
     Rerun(engine, log_of(original), at, change, True).finish()
@@ -55,7 +55,7 @@ def test_a_run_and_itself_have_no_difference(original: Engine) -> None:
 
 
 def test_the_figures_of_a_run(original: Engine) -> None:
-    """A prompt of 17 and one of 3 in one step, then 11 steps of one token each for both: no token is computed twice."""
+    """Prompts of 17 and 3 take one step, then 11 steps have one token each for both: no token is computed twice."""
     found = compared(original, original).a
     log = log_of(original)
     totals = found.totals
@@ -77,7 +77,9 @@ def test_the_figures_of_a_run(original: Engine) -> None:
 
 
 def test_the_peak_is_within_the_last_step_where_everything_is_given_back_in_it() -> None:
-    """3 prompt tokens and 11 new ones: 3 + 10 = 13 slots; the fourth block of 4 comes in the step that ends it."""
+    """The 3 prompt tokens and 11 new ones take 3 + 10 = 13 slots; the fourth block of 4 is allocated in the
+    last step.
+    """
     with Engine(tiny_llama(), ROOMY) as engine:
         engine.add_request(PROMPTS[2], msgspec.structs.replace(GREEDY, max_tokens=11))
         while engine.has_unfinished():
@@ -167,7 +169,7 @@ def test_a_request_that_only_one_run_has_stands_alone(original: Engine) -> None:
 
 
 def test_another_block_size_changes_blocks_and_no_token(original: Engine) -> None:
-    """28 and 14 slots: in blocks of 16 they are 2 and 1."""
+    """The 28 and 14 slots are 2 and 1 blocks of 16."""
     with fork(original, 0, ConfigChange(config=msgspec.structs.replace(ROOMY, block_size=16, num_blocks=16))) as other:
         found = compared(original, other)
         assert [(s.name, s.a, s.b) for s in found.settings] == [("block_size", 4, 16), ("num_blocks", 64, 16)]
@@ -209,7 +211,7 @@ def test_preemption_hits_and_copies_are_counted_as_the_log_has_them() -> None:
 
 
 def test_samples_are_aligned_one_by_one() -> None:
-    """n = 3: the request's sequences stand beside each other, each with its own seed, and differ nowhere."""
+    """The three sequences of a request are compared one by one, each with its own seed, and differ nowhere."""
 
     def three(config: EngineConfig) -> Engine:
         engine = Engine(tiny_llama(), config)
@@ -262,7 +264,7 @@ def test_another_model_or_machine_is_said(original: Engine, tmp_path: Path) -> N
 
 
 def test_a_reason_that_one_log_does_not_say_is_no_difference() -> None:
-    """Logs of version 0.2 say none."""
+    """Logs of version 0.2 have no reasons."""
     allocation = Allocate(seq_id=0, block_id=3, logical=1, reason="append")
     assert same(allocation, Allocate(seq_id=0, block_id=3, logical=1)) and same([allocation], [allocation])
     assert not same(allocation, Allocate(seq_id=0, block_id=3, logical=1, reason="chunk"))
@@ -273,7 +275,7 @@ def test_a_reason_that_one_log_does_not_say_is_no_difference() -> None:
 
 
 def test_what_loading_was_expected_to_take_is_no_difference() -> None:
-    """Clock readings: two machines, or two runs of one, expect different times and do the same."""
+    """Expected times are clock readings: two machines, or two runs on one, differ in them and behave equally."""
     lookup = LookupExternal(
         seq_id=0, verdict="load", num_tokens=8, num_found_tokens=8, media=["disk", "disk"],
         load_seconds=0.01, compute_seconds=0.02,

@@ -1,4 +1,4 @@
-"""A step's layers laid out before their numbers are there: the same bytes as the codec's."""
+"""Layout of a step's layers before their numbers are available: the same bytes as the codec's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Layer = tuple[int, int, bool, bool]  # number, kind, with its output, with every
 def laid_out(
     layout: CaptureLayout, slices: list[Slice], layers: list[Layer]
 ) -> tuple[bytearray, list[tuple[int, list[int]]]]:
-    """Return the bytes of a step, alike in every kind, and of each layer the offset of its bytes and its form."""
+    """Return the bytes of a step, and offset and form of each layer's bytes."""
     longest = max((start + 1 - first for _, start, count, first in slices if count == 1), default=0)
     kinds, n, size = len(layout.kinds), len(slices), FORM + SLICE * len(slices)
     counts = n, sum(count for _, _, count, _ in slices), len(layers)
@@ -49,12 +49,12 @@ def laid_out(
 
 
 def filled(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-    """An array of the byte that stands in gaps."""
+    """Return an array of the byte that fills gaps."""
     return np.frombuffer(b"\xaa" * (int(np.prod(shape)) * np.dtype(dtype).itemsize), dtype).reshape(shape)
 
 
 def rows_of(piece: Slice, heads: list[int], num_heads: int, full: bool, dtype: str) -> list[AttentionRows]:
-    """Return the rows of a slice: of `heads` every one, if `full`, and the last one of the others."""
+    """Return the rows of a slice: all of `heads` if `full`, and the last one of the others."""
     seq_id, start, count, first = piece
     every = [] if count == 1 or not full else heads
     groups = (every, start, count), ([head for head in range(num_heads) if head not in every], start + count - 1, 1)

@@ -15,7 +15,7 @@ from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, ops_of, tin
 
 
 def run(config: EngineConfig, prompts: list[list[int]], priorities: list[int] | None = None) -> Engine:
-    """All at once, to the end; the caller closes it."""
+    """Run all prompts at once, to the end; the caller closes the engine."""
     engine = Engine(tiny_llama(), config)
     ranks = priorities or [0] * len(prompts)
     engine.add_requests(
@@ -31,9 +31,9 @@ def kinds(story: Timeline) -> list[str]:
 
 
 def test_waits_and_their_reasons() -> None:
-    """Sequences run one at a time, 12 tokens each: a prefill step with the first token, then 11 steps. The first ends
-    in
-    step 12; the second is tried in each and admitted in step 13; the third is behind it for 12 steps, then tried in 12.
+    """Sequences run one at a time, with 12 tokens each: a prefill step with the first token, then 11 steps. The first
+    ends in step 12; the second is tried in each and admitted in step 13; the third is behind it for 12 steps, then
+    tried in 12.
     """
     with run(EngineConfig(block_size=4, num_blocks=32, max_num_seqs=1), [[40, 41, 42], [50], [60, 61]]) as engine:
         first, second, third = timelines(log_of(engine))
@@ -51,8 +51,8 @@ def test_waits_and_their_reasons() -> None:
 
 @pytest.mark.parametrize("name", ["roomy", "preempting", "swapping", "no prefix caching"])
 def test_what_was_computed_twice(name: str) -> None:
-    """The last token's K and V are never needed: a sequence computes its prompt and output but one, less what it found
-    in the cache when it was first admitted, and once more what a preemption lost.
+    """The last token's K and V are never needed: a sequence computes its prompt and all outputs but one, less the hits
+    of its first admission, and again what a preemption lost.
     """
     with run(CONFIGS[name], PROMPTS) as engine:
         found = overview(log_of(engine))
@@ -65,7 +65,7 @@ def test_what_was_computed_twice(name: str) -> None:
 
 
 def test_the_pool_at_its_fullest() -> None:
-    """Each holder's blocks, shared ones counted once, are the blocks that are held; no other record holds more."""
+    """Each holder's blocks, shared ones counted once, are the held blocks; no other record holds more."""
     with run(CONFIGS["preempting"], PROMPTS) as engine:
         log = log_of(engine)
         found = overview(log).fullest
@@ -126,7 +126,7 @@ def test_a_request_that_still_waits_when_the_log_ends() -> None:
 
 
 def test_what_drafts_came_to(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every verifying pass gives the accepted drafts and one token more: 14 passes, 11 of 30 drafts, 25 tokens."""
+    """Every verifying pass gives its accepted drafts and one token more: 14 passes, 11 of 30 drafts, 25 tokens."""
     path = Path("tests/golden/drafts.kvtrace")
     with TraceReader(path) as log:
         found = overview(log).drafts

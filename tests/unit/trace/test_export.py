@@ -1,4 +1,4 @@
-"""Exports say what the trace says: the same steps, operations and hashes, in the other program's words."""
+"""Exports agree with the trace: the same steps, operations and hashes, in the other program's terms."""
 
 import csv
 import io
@@ -143,7 +143,7 @@ def test_kv_events_store_and_remove_the_same_hashes(reader, golden):
 
 
 def test_kv_events_of_one_chain_are_one_event(reader, golden):
-    """A hash's parent is the one before it in the event, and `parent_block_hash` for the first."""
+    """A hash's parent is the previous one in the event, and `parent_block_hash` for the first."""
     parents = {op.block_hash.hex(): op.parent_hash and op.parent_hash.hex() for op in ops(golden, Cache)}
     file = io.BytesIO()
     write_kv_events_json(reader, file)
@@ -158,7 +158,7 @@ def test_kv_events_of_one_chain_are_one_event(reader, golden):
 
 
 def test_kv_events_name_the_group_of_layers(tmp_path):
-    """A hybrid run stores each full block once for every group; what a group removes it had stored."""
+    """A hybrid run stores each full block once for every group; a group removes only what it has stored."""
     run("hybrid", tmp_path / "run.kvtrace").close()
     file = io.BytesIO()
     with TraceReader(tmp_path / "run.kvtrace") as reader:
@@ -177,7 +177,7 @@ def test_kv_events_name_the_group_of_layers(tmp_path):
 
 
 def test_kv_events_of_what_is_stored_outside_the_pool_say_where_and_what():
-    """A store has the event of the block that it copies, with vLLM's word for its tier; nothing else has another."""
+    """A store has the event of the copied block, with vLLM's name of its tier; other events have no tier."""
     file = io.BytesIO()
     with TraceReader(OUTSIDE) as outside:
         write_kv_events(outside, file)

@@ -1,4 +1,4 @@
-"""Changed and hostile files: an answer or one of the reader's two errors, the same from both readers.
+"""Changed and hostile files give an answer or one of the reader's two errors, the same from both readers.
 
 A few seconds of what `python -m tests.fuzz` does for as long as it is let.
 """
@@ -35,7 +35,7 @@ def test_both_readers_say_the_same_of_changed_files(tmp_path: Path) -> None:
 
 
 def test_the_mutations_reach_behind_the_checksums(tmp_path: Path) -> None:
-    """Otherwise the test above would test CRC-32: enough files must open, and enough records contradict the state."""
+    """Enough files must open, and enough records contradict the state; otherwise only CRC-32 would be tested."""
     chance, originals = random.Random(1), seeds()
     opened = contradicted = 0
     for _ in range(400):
@@ -73,7 +73,7 @@ def test_owners_are_what_the_tables_say_whatever_the_operations() -> None:
 
 
 def changed_operation(record: StepRecord, chance: random.Random) -> StepRecord:
-    """The record with one of its operations left out, doubled, exchanged for another, or with another number."""
+    """Return the record with one of its operations omitted, doubled, replaced, or with another number."""
     ops, at = list(record.ops), chance.randrange(len(record.ops))
     numbers = [name for name in ops[at].__struct_fields__ if type(getattr(ops[at], name)) is int]
     match chance.randrange(5):

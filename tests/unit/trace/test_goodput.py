@@ -1,4 +1,4 @@
-"""Goodput: which requests count, and how an objective is written."""
+"""Goodput: counted requests, and the syntax of an objective."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_what_is_no_objective_is_said_in_a_sentence(text: str) -> None:
 
 
 def test_the_table_of_applications_is_the_papers() -> None:
-    """DistServe, Table 1: model, TTFT and TPOT in seconds."""
+    """Values are those of DistServe, table 1: model, TTFT and TPOT in seconds."""
     assert [(row.model, row.dataset, row.ttft, row.tpot) for row in TABLE] == [
         ("OPT-13B", "ShareGPT", 0.25, 0.1),
         ("OPT-66B", "ShareGPT", 2.5, 0.15),

@@ -1,4 +1,4 @@
-"""Another engine's log beside ours: names may differ, what they stand for may not, and what is not said is no zero."""
+"""Another engine's log compared with ours: names may differ, meanings may not, and unreported values are not zero."""
 
 import gzip
 from pathlib import Path

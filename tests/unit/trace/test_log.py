@@ -1,4 +1,4 @@
-"""Files: what is written is what is read, damage is found at its byte, and nothing before it is lost."""
+"""Files: contents are read back, damage is located, and nothing before it is lost."""
 
 import errno
 import os
@@ -131,7 +131,7 @@ def test_a_record_that_does_not_follow_is_not_written(header: Header, records: l
 
 
 def test_a_refused_record_leaves_the_state_alone(header: Header, records: list[StepRecord]) -> None:
-    """The second operation contradicts the state, when the first one has been applied already."""
+    """The second operation contradicts the state after the first one has been applied."""
     bad = msgspec.structs.replace(records[1], ops=[*records[1].ops[:2], records[1].ops[1]])
     with TraceWriter(header) as writer:
         writer.append(records[0])
@@ -145,7 +145,7 @@ def test_a_refused_record_leaves_the_state_alone(header: Header, records: list[S
 def test_on_a_full_disk_the_log_ends_with_the_last_whole_record(
     tmp_path: Path, header: Header, records: list[StepRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten bytes of the second record still fit; then there is no space left."""
+    """Ten bytes of the second record fit on the disk."""
     path = tmp_path / "a.kvtrace"
     writer = TraceWriter(header, path)
     writer.append(records[0])
@@ -326,7 +326,7 @@ def test_captures_of_any_size_are_read_back(header: Header, records: list[StepRe
 
 
 def test_what_is_appended_is_read_on(tmp_path: Path) -> None:
-    """Half a record is none until it is whole."""
+    """A partial record is ignored until it is complete."""
     for source in sorted((Path(__file__).parents[2] / "golden").glob("*.kvtrace")):
         bytes_of = source.read_bytes()
         with TraceReader(source) as log:

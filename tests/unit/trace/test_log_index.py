@@ -47,7 +47,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_pieces")
 def test_blocks_and_their_tiers_are_those_of_the_state_and_changes_lead_there(log: TraceReader, tmp_path: Path) -> None:
-    """A monitored server's tiers come from the state; an engine's come from its stores and loads, for good."""
+    """A monitored server's tiers come from the state; an engine's come from its stores and loads, permanently."""
     index = make(log, tmp_path / "a.survey")
     assert len(index.wholes) > 1
     log_index, media = LogIndex(tmp_path / "a.survey", log), index.media
@@ -123,7 +123,7 @@ def _expect_whole(row: int, one: Sequence, log_index: LogIndex) -> None:
 
 @pytest.fixture(scope="module")
 def pressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in which blocks are evicted and sequences preempted."""
+    """Write a run in which blocks are evicted and sequences preempted."""
     path = tmp_path_factory.mktemp("pressed") / "a.kvtrace"
     write(path, Shape(blocks=700, requests=60, steps=600))
     return path
@@ -188,7 +188,7 @@ def test_a_damaged_log_is_surveyed_as_far_as_it_goes(pressed: Path, tmp_path: Pa
 
 
 def test_of_a_watched_server_the_numbers_are_those_of_its_metrics(tmp_path: Path) -> None:
-    """Gauges as they were looked at last, of all ranks; of counters what they grew; unknown before they were said."""
+    """Gauges are the last readings over all ranks, counters their increase; unknown before the first reading."""
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1", "tcp://a:2"])
     observed = ObservedLog(header, tmp_path / "seen.kvtrace")
     observed.receive(0, Break("attached", 0))
@@ -254,7 +254,7 @@ def _said(index: Index) -> dict[str, Any]:
 
 @pytest.fixture
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An update for each record."""
+    """Update the index after each record."""
     monkeypatch.setattr(making, "FIRST", 0.0)
     monkeypatch.setattr(making, "UPDATE_SECONDS", 0.0)
 
@@ -262,7 +262,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("one_by_one", "small_pieces")
 @pytest.mark.parametrize("log", ["instances.kvtrace", "observed.kvtrace", "outside.kvtrace"], indirect=True)
 def test_one_that_is_cut_short_is_the_survey_of_a_log_that_ends_there(log: TraceReader, tmp_path: Path) -> None:
-    """A file cut anywhere indexes the records whose update is complete, as if there were no more; and it is rebuilt."""
+    """A file truncated anywhere indexes the records whose update is complete, and is rebuilt."""
     target, ends = tmp_path / "a.survey", list[int]()
     with log:
         make(log, target, lambda count: ends.append(target.stat().st_size))

@@ -1,4 +1,4 @@
-"""Operations in words: every type and every reason has its entry in every language, and says its numbers."""
+"""Operations in words: every type and every reason has an entry in every language, with its numbers."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def expected(kind: type[Op]) -> dict[str, tuple[str, ...]]:
 
 
 def samples(kind: type[Op]) -> Iterator[Op]:
-    """Operations of a type: with every combination of the values of its fields that have a fixed set of them."""
+    """Yield operations of a type with every combination of the values of its enumerated fields."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
     names = [field.encode_name for field in info.fields]

@@ -23,7 +23,7 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 class Old(NamedTuple):
-    """Content of a file, as its own version showed it."""
+    """Content of a file, as its own version read it."""
 
     file: str
     generator: str

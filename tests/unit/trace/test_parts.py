@@ -1,4 +1,4 @@
-"""Requests of several instances: a request that two had is one, and pauses belong to no figure."""
+"""Requests on several instances: a request in two parts is one, and pauses belong to no figure."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def test_a_part_that_is_lost_with_tokens_ends_the_request() -> None:
 
 
 def test_what_one_instance_writes_alone_has_no_parts() -> None:
-    """The log of one side of a transfer: there the producer's sequence is the request."""
+    """The producer's sequence is the request in the log of one side of a transfer."""
     reading = RunReading(HEADER)
     for one in numbered(PREFILL):
         reading.read(one, 100)
@@ -67,7 +67,7 @@ def test_what_one_instance_writes_alone_has_no_parts() -> None:
 
 
 def test_an_account_that_forgets_keeps_nothing_of_what_has_ended() -> None:
-    """A server folds its runs for weeks."""
+    """A server accounts for its runs for weeks."""
     account = Account(EngineClock(is_shared=True), is_shared=True, forgets=True)
     for one in numbered([*PREFILL, *DECODE]):
         account.begin(one)

@@ -1,4 +1,4 @@
-"""The prefix tree of a log index: what the log's own state has in its cache, below what comes before it."""
+"""Prefix tree of a log index: the cached content of the log's own state, below its predecessors."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def indexed(log: TraceReader, folder: Path) -> LogIndex:
 
 
 def sums(found: Prefixes) -> tuple[int, int]:
-    """Contents and tokens below the roots; each branch has what follows it, and its own."""
+    """Return contents and tokens below the roots; each branch has its own and those of its successors."""
     for place, branch in enumerate(found.branches):
         below = [one for one in found.branches if one.parent == place]
         assert all(one.level == branch.level + 1 for one in below) and branch.num_more == 0
@@ -125,7 +125,7 @@ def test_hashes_in_a_circle_end_it(tmp_path: Path) -> None:
 
 
 def test_contents_are_read_when_the_tree_is_asked_for(tmp_path: Path) -> None:
-    """A follower of a run reloads its log index every few seconds, and a service's contents are very many."""
+    """A follower of a run reloads its log index every few seconds, and a service has very many contents."""
     path = tmp_path / "roomy.kvtrace"
     write(path, Shape(blocks=200, requests=20, steps=40, bursts=0))
     with TraceReader(path) as log:

@@ -1,4 +1,4 @@
-"""Questions over a log: the answers by hand, and what a question cannot do."""
+"""Queries over a log: expected rows by hand, and statements that are refused."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A service of 60 requests on few blocks, simulated: hits, evictions, waits."""
+    """Simulate a service of 60 requests on few blocks: hits, evictions, waits."""
     path = tmp_path_factory.mktemp("query") / "run.kvtrace"
     arguments = ["simulate", str(TRACES / "mooncake-conversation.jsonl"), "--model", "llama-2-7b", "--gpu", "a100-80gb"]
     more = ["--scale", "16", "--num-requests", "60", "--num-blocks", "300", "--record", str(path), "--json"]

@@ -110,7 +110,7 @@ def test_a_release_that_contradicts_the_table_is_refused(header: Header, records
 def test_a_released_entry_keeps_its_place_until_the_block_behind_it_is_freed(
     header: Header, records: list[StepRecord]
 ) -> None:
-    """Table [0, 1], three tokens computed, two of them in block 0: one is left. Freeing 1 takes the -1 along."""
+    """Two of the three computed tokens of table [0, 1] are in block 0: one is left. Freeing 1 removes the -1 too."""
     state = replay(header, records[:2])[-1]
     apply(state, record_with(2, Release(seq_id=0, block_id=0, logical=0, reason="window", to="back")))
     assert state.sequences[0].block_tables == [[RELEASED, 1]]
@@ -129,7 +129,9 @@ def test_a_gap_in_the_log_is_refused(header: Header, records: list[StepRecord]) 
 
 
 def test_a_header_cannot_ask_for_more_cpu_blocks_than_a_log_may_have(header: Header) -> None:
-    """Each group of layers has its own; many groups of one block and a large store would be a thousand gigabytes."""
+    """Each group of layers has its own CPU blocks; many groups of one block and a large store would be a thousand
+    gigabytes.
+    """
     groups = [BlockGroup(layers=[i], first_block=i, num_blocks=1, kv_bytes_per_token=1) for i in range(2)]
     many = replace(header, block_groups=groups, engine={**header.engine, "swap_space": 1 << 18})
     with pytest.raises(TraceStateError, match=r"engine\.swap_space must be a whole number from 0 to 131072"):
@@ -149,7 +151,7 @@ def test_a_model_without_layers_or_with_too_many_is_refused(header: Header, num_
 
 
 def test_a_batch_of_an_unsubmitted_sequence_is_refused(header: Header, records: list[StepRecord]) -> None:
-    """No operation names it, so only the batch tells."""
+    """No operation names the sequence, only the batch."""
     entry = BatchEntry(seq_id=99, phase="decode", start=0, token_ids=[1], context_len=1, samples=True)
     strange = replace(records[1], batch=[entry])
     state = apply(initial_state(header), records[0])

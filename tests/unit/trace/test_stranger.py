@@ -1,4 +1,4 @@
-"""A producer of another's: the program that docs/reference/trace-format.md prints makes a file without a finding."""
+"""Program of another producer: the one in docs/reference/trace-format.md writes a file without a finding."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Training of the hybrid sibling: documents that share a row do not see each other's state."""
+"""Training of the hybrid sibling: documents in one row do not see each other's state."""
 
 import random
 from pathlib import Path

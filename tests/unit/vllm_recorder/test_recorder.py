@@ -1,4 +1,4 @@
-"""A recorder's records for calls as vLLM makes them, and for others."""
+"""Records of a recorder for calls as vLLM makes them, and for invalid ones."""
 
 import errno
 import logging
@@ -32,7 +32,7 @@ SETTINGS = Settings(
 
 
 def log_at(path: Path) -> TraceWriter:
-    """A log of six blocks of four slots."""
+    """Open a log of six blocks of four slots."""
     from msgspec.structs import replace
 
     engine = {**HEADER.engine, "block_size": 4, "num_blocks": 6, "swap_space": 0}
@@ -57,7 +57,7 @@ def request(name: str, num_tokens: int) -> Any:
 
 
 def served(recorder: Recorder, one: Any) -> None:
-    """A whole life: two blocks, a prefill, a token, the end."""
+    """Record a whole request: two blocks, a prefill, a token, the end."""
     tell = recorder.tell
     tell(recorder.arrived, one)
     tell(recorder.scheduling)
@@ -79,7 +79,7 @@ def ops_of(log: TraceWriter) -> list[Op]:
 
 
 def test_blocks_without_a_hash_go_back_together(tmp_path: Path) -> None:
-    """The last of the table is the next to be taken: one by one its first would be."""
+    """The last block of the table is the next to be allocated; freed one by one it would be the first."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     served(recorder, request("0-0123abcd", 6))
     assert recorder.ended is None
@@ -119,7 +119,7 @@ def test_a_sequence_aborted_during_its_step_counts_as_computed(tmp_path: Path) -
 
 
 def test_what_a_window_has_passed_leaves_the_table(tmp_path: Path) -> None:
-    """Blocks 0 and 1 of three are freed together during the allocation for the next token: 1 is taken again."""
+    """Blocks 0 and 1 of three are freed together during the allocation for the next token: 1 is allocated again."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     one, tell = request("a", 12), recorder.tell
     tell(recorder.arrived, one)
@@ -163,7 +163,7 @@ def test_a_full_disk_ends_the_log_and_nothing_else(
 
 
 def test_what_contradicts_the_books_ends_the_log(tmp_path: Path) -> None:
-    """A block that is taken twice, say: a version of vLLM whose calls mean something else."""
+    """A block that is allocated twice, for example, shows a version of vLLM whose calls mean something else."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     one, two = request("a", 4), request("b", 4)
     for each in (one, two):

@@ -1,4 +1,4 @@
-"""The version of vLLM whose scheduler is watched, where `KVTHEATER_PEERS` has an environment with it."""
+"""Recording of an installed vLLM, where `KVTHEATER_PEERS` has an environment with it."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def answer_of(folder: Path, program: list[str], engine: dict[str, Any], requests
 
 @pytest.mark.slow
 def test_it_is_watched(tmp_path: Path) -> None:
-    """Requests that share a beginning, in a pool too small for all of them: the log is sound and has all of it."""
+    """Requests with a shared prefix run in a pool too small for all: the log is sound and complete."""
     requests = [
         {"request_id": str(i), "prompt": [*range(100, 164), 200 + i], "max_tokens": 40, "ignore_eos": True}
         for i in range(6)
@@ -67,7 +67,9 @@ def test_it_is_watched(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_its_events_say_is_cached_is_what_its_pool_has(tmp_path: Path) -> None:
-    """Three beginnings in turns, every other request of a wave with one end: contents have copies, and are evicted."""
+    """Three prefixes alternate, and every other request of a wave ends equally: contents have copies, and are
+    evicted.
+    """
     requests = [
         {
             "request_id": str(i),

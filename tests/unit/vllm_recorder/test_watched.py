@@ -22,7 +22,7 @@ CASES = sorted(path.name.removesuffix(".kvtrace.gz") for path in CAPTURED.glob("
 
 @pytest.fixture(params=CASES)
 def captured(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[dict[str, Any]], dict[str, Any]]:
-    """The log, vLLM's steps, and what came out of it."""
+    """Return the log, vLLM's steps, and its outputs."""
     path = tmp_path / "run.kvtrace"
     path.write_bytes(gzip.decompress((CAPTURED / f"{request.param}.kvtrace.gz").read_bytes()))
     lines = gzip.decompress((CAPTURED / f"{request.param}.jsonl.gz").read_bytes()).splitlines()
@@ -38,12 +38,12 @@ def test_it_is_sound(captured: Captured) -> None:
 
 
 def plain(name: str) -> str:
-    """vLLM appends a random end to a request's name."""
+    """Return a request's name without the random suffix that vLLM appends."""
     return name.split("-")[0]
 
 
 def tables_before_ends(state: State, record: Any) -> dict[str, list[int]]:
-    """The tables that the step computed with: what ends in its record gives them back there, tail first."""
+    """Return the tables during the step: a sequence that ends in its record frees them there, tail first."""
     found = {one.request_id: list(one.block_tables[0]) for one in state.sequences.values()}
     ended = {op.seq_id for op in record.ops if isinstance(op, Finish)}
     for op in reversed(record.ops):

@@ -1,4 +1,4 @@
-"""A process that stores into, evicts from and reads a folder until it is killed. Says `wrong` if it ever read that.
+"""Process that stores into, evicts from and reads a folder until it is killed. Prints `wrong` after a wrong read.
 
 python -m tests.unit.connector.tiers.one_of_two FOLDER MAX_BYTES SEED
 """

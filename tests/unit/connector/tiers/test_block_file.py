@@ -1,4 +1,4 @@
-"""A block's file: whatever is changed in it, it is never taken for the block."""
+"""A changed block file is never accepted as the block."""
 
 import os
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_a_file_never_asks_for_more_memory_than_a_tier_has(tmp_path: Path) -> No
 
 
 def test_a_write_in_pieces_is_finished(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A system may take some of what it is given; a signal is enough."""
+    """The system may write only a part, for example after a signal."""
     written: list[bytes] = []
 
     def some(_: int, parts: list[memoryview]) -> int:
@@ -77,7 +77,7 @@ def test_a_write_in_pieces_is_finished(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_a_read_in_pieces_is_finished(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Linux gives at most 2 GiB at once."""
+    """Linux reads at most 2 GiB at once."""
     real = os.pread
     monkeypatch.setattr(os, "pread", lambda file, size, at: real(file, min(size, 44), at))
     assert read(tmp_path / "a", WHOLE) == payload(1, 64)

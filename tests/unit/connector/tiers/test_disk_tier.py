@@ -39,7 +39,7 @@ def test_blocks_outlive_the_tier(tier: DiskTier) -> None:
 
 
 def test_the_folder_and_its_files_are_this_users_alone(tier: DiskTier) -> None:
-    """Keys and values reveal users' texts."""
+    """Others could infer users' texts from keys and values."""
     tier.store(key(1), payload(1))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tier.folder.path.rglob("*")}
     assert set(modes.values()) == {0o600, 0o700} and stat.S_IMODE(tier.folder.path.stat().st_mode) == 0o700
@@ -178,7 +178,7 @@ def test_a_file_that_cannot_be_opened_just_now_stays_and_one_that_the_disk_does_
     ],
 )
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path, number: int, reason: DropReason) -> None:
-    """The disk takes half of the block and then says no."""
+    """The disk accepts half of the block and then fails."""
     fails = True
 
     def write(file: int, parts: list[bytes]) -> None:

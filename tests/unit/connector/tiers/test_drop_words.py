@@ -1,4 +1,4 @@
-"""The page says why a block was dropped: every reason has words in every language."""
+"""Reasons of dropped blocks: each has words in every language."""
 
 import json
 from pathlib import Path

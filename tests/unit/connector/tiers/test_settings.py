@@ -1,4 +1,4 @@
-"""Sizes and folders as people write them."""
+"""Parsing of sizes and folders."""
 
 from pathlib import Path
 

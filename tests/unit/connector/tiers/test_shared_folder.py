@@ -1,4 +1,4 @@
-"""The count, the bound, the order of eviction, and what dead writers leave."""
+"""Shared folder: usage count, limit, order of eviction, and remains of dead writers."""
 
 import os
 import time
@@ -35,7 +35,7 @@ def test_files_count_as_pages() -> None:
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
-    """Ten pages of bound; evicting goes down to nine with the new block, so two go when the eleventh comes."""
+    """The limit is ten pages; evicting goes down to nine with the new block, so the eleventh evicts two."""
     tier = filled(tmp_path, 10, 10)
     for n in range(10):
         used(tier, n, seconds_ago=100 - n)

@@ -1,4 +1,4 @@
-"""The tiers together: where a block is found, what is copied up, and what waits."""
+"""Tiers together: where a block is found, what is copied up, and what waits."""
 
 import threading
 from pathlib import Path
@@ -126,7 +126,7 @@ def test_a_folder_too_small_to_measure_in_still_works(tmp_path: Path) -> None:
 
 
 class Gate:
-    """A disk that takes nothing before it is opened."""
+    """Disk that accepts nothing before it is opened."""
 
     def __init__(self) -> None:
         self.open, self.asked = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""Processes that are killed at any moment, and a disk that is really full."""
+"""Processes killed at any moment, and a disk that is really full."""
 
 import random
 import subprocess
