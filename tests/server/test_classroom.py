@@ -154,7 +154,7 @@ def test_two_rounds_and_then_what_everybody_said(room: Room) -> None:
     mine = followers[0].do("class_answer", poll=poll, round=1, given=0)
     wait_for(lambda: counts(room.presenter.desks[-1]) == [[1, 1], [1, 0]])
     assert not any(one.desks for one in followers)
-    assert mine["answers"] == [{"poll": poll, "given": [1, 0], "has": [True, True]}]
+    assert mine["answers"] == [{"poll": poll, "theater": None, "item": None, "given": [1, 0], "has": [True, True]}]
     room.presenter.do("class_poll", id=room.id, poll=poll, to="shown", right=1)
     wait_for(lambda: followers[1].last()["poll"]["phase"] == "shown")
     shown = followers[1].last()["poll"]
@@ -196,7 +196,7 @@ def test_a_returning_follower_has_seat_name_and_answer(room: Room) -> None:
     wait_for(lambda: room.seat().get("here") is False)
     _, after = room.follower(cookie)
     assert after["mine"]["seat"] == entered["mine"]["seat"] and after["mine"]["name"] == "Ada Lovelace"
-    assert after["mine"]["answers"] == [{"poll": poll, "given": [7.0], "has": [True]}]
+    assert after["mine"]["answers"] == [{"poll": poll, "theater": None, "item": None, "given": [7.0], "has": [True]}]
     assert after["state"]["poll"]["id"] == poll
 
 
@@ -225,9 +225,13 @@ def test_not_sure_is_an_answer_and_no_answer_is_none(room: Room) -> None:
     room.presenter.do("class_poll", id=room.id, poll=poll, to="talk")
     room.presenter.do("class_poll", id=room.id, poll=poll, to="again")
     mine = first.do("class_lost", lost=True)
-    assert mine["answers"] == [{"poll": poll, "given": [7.0, None], "has": [True, False]}]
+    assert mine["answers"] == [
+        {"poll": poll, "theater": None, "item": None, "given": [7.0, None], "has": [True, False]}
+    ]
     mine = second.do("class_answer", poll=poll, round=1, given=None)
-    assert mine["answers"] == [{"poll": poll, "given": [None, None], "has": [False, True]}]
+    assert mine["answers"] == [
+        {"poll": poll, "theater": None, "item": None, "given": [None, None], "has": [False, True]}
+    ]
 
 
 def test_two_windows_of_one_seat_know_the_same(room: Room) -> None:
