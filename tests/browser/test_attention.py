@@ -211,7 +211,7 @@ def test_a_weight_is_reached_by_keyboard_and_held(open_page: OpenPage) -> None:
         page.keyboard.press(key)
     expect(page.locator("#tooltip")).to_contain_text("row computed in record 2")
     sentence = page.locator(".matrix [aria-live]").inner_text()
-    assert re.search(r"\S+ @\d+ read \S+ @\d+; weight [\d.e-]+ · layer \d, head \d; row computed in record 2", sentence)
+    assert re.search(r"\S+ @\d+ read \S+ @\d+; weight <?[\d.]+ · layer \d, head \d; row computed in record 2", sentence)
     page.keyboard.press("Enter")
     read = re.findall(r"@(\d+)", sentence)
     assert [int(p) for p in read] == [newest - 2, newest - 5]  # two up from the newest row, three left
@@ -262,7 +262,7 @@ def test_the_softmax_worked_out_here_is_the_captured_one(open_page: OpenPage) ->
     keys = rows_of(page)
     expect(page.locator(".softmax-query")).to_contain_text(f"{keys} keys")
     body = page.locator(".softmax-table tbody tr:not(.rest):not(.sum)")
-    rows = [[cell.replace("−", "-") for cell in row.locator("td").all_inner_texts()] for row in body.all()]
+    rows = [[cell.replace("−", "-").lstrip("<") for cell in row.locator("td").all_inner_texts()] for row in body.all()]
     assert len(rows) >= 5
     captured = [float(row[3]) for row in rows]
     assert captured == sorted(captured, reverse=True)

@@ -211,7 +211,7 @@ test("beside the bar there are as many columns as have room; a client and its la
     for (const timeline of [false, true]) {
       const { columns, bar } = layoutFor(width, timeline, rows);
       assert.ok(columns.reduce((sum, column) => sum + column.width, 0) + bar <= width);
-      assert.equal(bar >= (timeline ? 120 : 160), timeline || width >= 480); // room for the head of the bars
+      assert.equal(bar >= (timeline ? 120 : 150), timeline || width >= 480); // room for the head of the bars
     }
   const names = (of) => layoutFor(2000, false, of).columns.map(({ name }) => name);
   assert.ok(names(rows).includes("client") && names(rows).includes("lane"));

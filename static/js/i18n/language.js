@@ -14,10 +14,9 @@ export const LANGUAGES = [
 /** Current language of the page; its words are loaded before it is set (net/words.js). */
 export const language = signal("en");
 
-/**
- * Return the server's sentence in the page's language, or in English.
- * @param {{message: string, said?: Record<string, string>}} refusal
- */
+/** @typedef {{message: string, said?: Record<string, string>}} Refusal `said`: by language */
+
+/** Return the server's sentence in the page's language, or in English. @param {Refusal} refusal */
 export const refusalText = ({ message, said = {} }) => said[language.value] ?? message;
 
 /** Whether the cache is in GPU memory: texts `<key>.gpu` then replace `<key>`. */

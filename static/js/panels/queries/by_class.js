@@ -1,6 +1,7 @@
 // Requests of a run by class, with another run for comparison; sortable.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
+import { refusalText } from "../../i18n/language.js";
 import { grouped, percentText, secondsText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -16,7 +17,7 @@ export function ByClass({ address }) {
   const [other, setOther] = useState("");
   const [runs, setRuns] = useState(/** @type {{id: string, name: string}[]} */ ([]));
   const [answer, setAnswer] = useState(/** @type {Answer | null} */ (null));
-  const [problem, setProblem] = useState(/** @type {string | null} */ (null));
+  const [problem, setProblem] = useState(/** @type {import("../../i18n/language.js").Refusal | null} */ (null));
   useEffect(() => {
     if (!by) return undefined;
     setProblem(null);
@@ -53,7 +54,7 @@ export function ByClass({ address }) {
           : null
       }
     </p>
-    ${problem ? html`<p class="queries-problem" role="alert">${problem}</p>` : null}
+    ${problem ? html`<p class="queries-problem" role="alert">${refusalText(problem)}</p>` : null}
     ${by && !answer && !problem ? html`<p role="status">${t("queries.classes.reading")}</p>` : null}
     ${by && answer ? html`<${ClassCounts} answer=${answer} runs=${runs} />` : null}
   </section>`;

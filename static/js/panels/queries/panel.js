@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
-import { language } from "../../i18n/language.js";
+import { language, refusalText } from "../../i18n/language.js";
 import { grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { runAddress } from "../../net/commands.js";
@@ -29,7 +29,7 @@ const WIDEST = 24; // maximum characters of a cell; the tooltip has all
  * @typedef {{id: string, observed: boolean, en: string, zh: string, sql: string}} Question
  * @typedef {string | number | null} Value
  * @typedef {{columns: string[], rows: Value[][], is_cut: boolean, num_records: number}} Answer
- * @typedef {{answer: Answer | null, problem: string | null, waits: string | null}} QueryState `waits`: reason
+ * @typedef {{answer: Answer | null, problem: import("../../i18n/language.js").Refusal | null, waits: string | null}} QueryState `waits`: reason
  *   for waiting
  */
 
@@ -48,7 +48,7 @@ function QueryForm({ observed }) {
     fetch("api/questions")
       .then((found) => found.json())
       .then(({ questions }) => setSaved(questions))
-      .catch((error) => setFound({ ...NOTHING, problem: error.message }));
+      .catch((error) => setFound({ ...NOTHING, problem: error }));
   }, [address === null]);
   useEffect(() => {
     if (!query || address === null) return undefined;
@@ -59,7 +59,7 @@ function QueryForm({ observed }) {
         setFound({ ...NOTHING, answer: found });
         return true;
       },
-      (sentence) => setFound({ ...NOTHING, problem: sentence }),
+      (refusal) => setFound({ ...NOTHING, problem: refusal }),
       () => setFound({ ...NOTHING, waits: t("queries.ask.making") }),
     );
   }, [query]);
@@ -92,7 +92,7 @@ function QueryForm({ observed }) {
       <button class="quiet" disabled=${isRunning || !sql.trim()} aria-busy=${isRunning}>${t("queries.ask.do")}</button>
     </form>
     ${waits ? html`<p class="hint" role="status" id="ask-waits">${waits}</p>` : null}
-    ${problem ? html`<p class="ask-problem" role="alert">${problem}</p>` : null}
+    ${problem ? html`<p class="ask-problem" role="alert">${refusalText(problem)}</p>` : null}
     ${answer ? html`<${Found} answer=${answer} />` : null}
   </section>`;
 }

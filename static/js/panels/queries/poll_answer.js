@@ -1,7 +1,5 @@
 // Polls a slow server request until it is answered, rejected or cancelled.
 
-import { refusalText } from "../../i18n/language.js";
-
 const AGAIN = 500; // ms between two requests
 
 /**
@@ -9,7 +7,7 @@ const AGAIN = 500; // ms between two requests
  * polling, `wait` is called while there is no answer. Returns a function that stops polling.
  * @param {string} address
  * @param {(answer: any) => boolean} take
- * @param {(problem: string) => void} refuse
+ * @param {(problem: import("../../i18n/language.js").Refusal) => void} refuse
  * @param {() => void} [wait]
  */
 export function pollAnswer(address, take, refuse, wait = () => {}) {
@@ -22,11 +20,11 @@ export function pollAnswer(address, take, refuse, wait = () => {}) {
         if (over) return;
         if (answer.ok && take(found)) return;
         if (!answer.ok) {
-          if (!["loading", "busy"].includes(found.error.code)) return refuse(refusalText(found.error));
+          if (!["loading", "busy"].includes(found.error.code)) return refuse(found.error);
           wait();
         }
       } catch (error) {
-        if (!over) refuse(error instanceof Error ? error.message : String(error));
+        if (!over) refuse(error instanceof Error ? error : { message: String(error) });
         return;
       }
       await new Promise((done) => setTimeout(done, AGAIN));

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
+import { refusalText } from "../../i18n/language.js";
 import { grouped, percentText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -39,7 +40,7 @@ export function WhatIf({ address }) {
   const [query, setQuery] = useState(/** @type {{times: string} | null} */ (null)); // a new object for each simulation
   const [done, setDone] = useState(0);
   const [found, setFound] = useState(/** @type {Found | null} */ (null));
-  const [problem, setProblem] = useState(/** @type {string | null} */ (null));
+  const [problem, setProblem] = useState(/** @type {import("../../i18n/language.js").Refusal | null} */ (null));
   useEffect(() => {
     if (query === null) return undefined;
     return pollAnswer(
@@ -72,7 +73,7 @@ export function WhatIf({ address }) {
       )}</button>
       ${waits ? html`<progress max="1" value=${done} aria-label=${t("queries.what_if.replaying")}></progress>` : null}
     </p>
-    ${problem ? html`<p class="queries-problem" role="alert">${problem}</p>` : null}
+    ${problem ? html`<p class="queries-problem" role="alert">${refusalText(problem)}</p>` : null}
     ${found ? html`<${Answer} found=${found} />` : null}
   </section>`;
 }

@@ -64,7 +64,7 @@ const LESS = /** @type {ColumnName[]} */ (
 );
 /** Columns beside the timeline bar at its maximum width. @type {ColumnName[]} */
 const BESIDE = ["request", "client", "ttft", "preempted"];
-const BAR = { least: 160, room: 480 }; // px of a bar, with room for its head; px of the table from which bars are shown
+const BAR = { least: 150, room: 480 }; // px of a bar, with room for its head; px of the table from which bars are shown
 
 /**
  * Return the columns that fit into `width` px beside the bars, and the width of a bar, 0 if there is no room. With
