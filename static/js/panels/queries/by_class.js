@@ -9,6 +9,7 @@ import { withValue } from "../../kit/inputs.js";
 import { BYS, COLUMNS, differenceOf, kindOf, sorted } from "./model.js";
 import { pollAnswer } from "./poll_answer.js";
 
+/** @import {Refusal} from "../../i18n/language.js" */
 /** @import {Answer, Class, Column} from "./model.js" */
 
 /** @param {{address: string}} props */
@@ -17,7 +18,7 @@ export function ByClass({ address }) {
   const [other, setOther] = useState("");
   const [runs, setRuns] = useState(/** @type {{id: string, name: string}[]} */ ([]));
   const [answer, setAnswer] = useState(/** @type {Answer | null} */ (null));
-  const [problem, setProblem] = useState(/** @type {import("../../i18n/language.js").Refusal | null} */ (null));
+  const [problem, setProblem] = useState(/** @type {Refusal | null} */ (null));
   useEffect(() => {
     if (!by) return undefined;
     setProblem(null);

@@ -11,6 +11,8 @@ import { ByClass } from "./by_class.js";
 import { pollAnswer } from "./poll_answer.js";
 import { WhatIf } from "./what_if.js";
 
+/** @import {Refusal} from "../../i18n/language.js" */
+
 /** Panel for runs that the server has. */
 export function Panel() {
   const address = runAddress("what_if");
@@ -29,7 +31,7 @@ const WIDEST = 24; // maximum characters of a cell; the tooltip has all
  * @typedef {{id: string, observed: boolean, en: string, zh: string, sql: string}} Question
  * @typedef {string | number | null} Value
  * @typedef {{columns: string[], rows: Value[][], is_cut: boolean, num_records: number}} Answer
- * @typedef {{answer: Answer | null, problem: import("../../i18n/language.js").Refusal | null, waits: string | null}} QueryState `waits`: reason
+ * @typedef {{answer: Answer | null, problem: Refusal | null, waits: string | null}} QueryState `waits`: reason
  *   for waiting
  */
 

@@ -1,5 +1,7 @@
 // Polls a slow server request until it is answered, rejected or cancelled.
 
+/** @import {Refusal} from "../../i18n/language.js" */
+
 const AGAIN = 500; // ms between two requests
 
 /**
@@ -7,7 +9,7 @@ const AGAIN = 500; // ms between two requests
  * polling, `wait` is called while there is no answer. Returns a function that stops polling.
  * @param {string} address
  * @param {(answer: any) => boolean} take
- * @param {(problem: import("../../i18n/language.js").Refusal) => void} refuse
+ * @param {(problem: Refusal) => void} refuse
  * @param {() => void} [wait]
  */
 export function pollAnswer(address, take, refuse, wait = () => {}) {

@@ -9,6 +9,8 @@ import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { pollAnswer } from "./poll_answer.js";
 
+/** @import {Refusal} from "../../i18n/language.js" */
+
 /**
  * @typedef {Record<typeof ROWS[number], number | null>} Figures
  * @typedef {{
@@ -40,7 +42,7 @@ export function WhatIf({ address }) {
   const [query, setQuery] = useState(/** @type {{times: string} | null} */ (null)); // a new object for each simulation
   const [done, setDone] = useState(0);
   const [found, setFound] = useState(/** @type {Found | null} */ (null));
-  const [problem, setProblem] = useState(/** @type {import("../../i18n/language.js").Refusal | null} */ (null));
+  const [problem, setProblem] = useState(/** @type {Refusal | null} */ (null));
   useEffect(() => {
     if (query === null) return undefined;
     return pollAnswer(
