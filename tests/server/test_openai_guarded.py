@@ -263,7 +263,7 @@ def test_a_deadline_ends_a_request_and_gives_its_blocks_back() -> None:
         stream = api.post(prompt=STORY, max_tokens=1000, ignore_eos=True, stream=True)
         assert stream.status_code == 200 and stream.text.rstrip().rsplit("data: ", 1)[1].startswith('{"error"')
         wait_for(lambda: api.held() == 0 and api.served.engine.num_active == 0)
-        works(api)
+        wait_for(lambda: api.post(prompt=STORY, max_tokens=2).ok)  # on a busy machine it may miss its deadline, too
 
 
 def test_keys_open_the_api_and_nothing_else_and_bound_each_client(tmp_path: Path) -> None:
