@@ -291,3 +291,20 @@ def test_a_strip_that_is_built_anew_is_scrolled_as_its_columns_are_drawn(open_pa
     page.wait_for_selector(".present-regions .token")
     page.wait_for_timeout(300)  # what would come wrong has come
     assert in_sight(page, newest)
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_each_row_of_a_phone_shows_its_name_and_its_mark(open_page: OpenPage, lang: str) -> None:
+    """Names and fidelity marks end before the first column."""
+    page = open_page(f"/?lang={lang}", width=390, height=844)
+    page.click("#btn-step")
+    expect(page.locator(".gutter-name")).to_have_count(4)
+    ends = """(names) => {
+      const start = document.querySelector(".token-row-scroll").getBoundingClientRect().left;
+      return names.every((name) => {
+        const text = document.createRange();
+        text.selectNodeContents(name);
+        return text.getBoundingClientRect().right <= start;
+      });
+    }"""
+    assert page.locator(".gutter-name").evaluate_all(ends)
