@@ -256,8 +256,9 @@ export function connectSettings(location, history, storage, events = globalThis,
   };
   effect(() => {
     values = Object.fromEntries(Object.entries(signals).map(([name, s]) => [name, s.value]));
+    if (enterNew) return writeNow(); // before the page is drawn: Back may be pressed right after a jump
     clearTimeout(timer);
-    timer = setTimeout(writeNow, enterNew ? 0 : WRITE_DELAY); // Back may be pressed right after a jump
+    timer = setTimeout(writeNow, WRITE_DELAY);
   });
 }
 
