@@ -778,6 +778,24 @@ def test_next_alone_leads_a_class_through_a_lesson_and_on_to_the_next_one(wall: 
     expect(late.locator(".lesson-title")).to_have_text("等计算，还是等内存")
 
 
+def test_next_shows_the_engines_operations_where_everybody_is_the_allocator(wall: Page, follow: Follow) -> None:
+    phone, desk = follow(), open_desk(wall)
+    desk.select_option("#class-lesson", "pages.yours")
+    expect(wall.locator("#lesson-title")).to_be_visible()
+    expect(phone.locator("#lesson-title")).to_be_visible()
+    notes = desk.locator(".class-notes-next")
+    while "Everybody is the allocator" not in (before := notes.inner_text()):
+        desk.click("#class-teacher-next")
+        if "a question" in before:
+            show(desk)
+        expect(notes).not_to_have_text(before)
+    expect(wall.locator(".work .desk")).to_be_visible()
+    desk.click("#class-teacher-next")
+    expect(wall.locator(".work-result")).to_contain_text("What the engine did")
+    expect(phone.locator(".work-result")).to_be_visible()
+    expect(notes).not_to_contain_text("Everybody is the allocator")
+
+
 def test_what_a_phone_has_put_aside_covers_no_button(wall: Page, follow: Follow) -> None:
     phone = follow()
     phone.evaluate(ROAM)
