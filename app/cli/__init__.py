@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from app import __version__
 from app.cli.options import Parser, UserError
 from app.cli.terminal import LineHandler, ShownFormatter, say
+from app.ground.interrupts import raise_on_interrupt
 from app.ground.working import working
 from engine.system.cgroup import cores
 from engine.system.host import processors
@@ -36,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ.setdefault("OMP_NUM_THREADS", str(cores()))
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch: large tensors in pages of 2 MiB, which are read faster
     working("")
+    raise_on_interrupt()
     try:
         return int(arguments.run(arguments))
     except UserError as error:
