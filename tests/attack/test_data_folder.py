@@ -191,7 +191,7 @@ def test_an_index_that_is_lost_under_the_server_is_made_again_from_what_it_knows
     assert {r["name"]: r["tags"] for r in own(again)} == {**expected, "third": []}
 
 
-def test_what_lies_where_the_index_belongs_is_said_and_heals(server, client, folder):
+def test_a_foreign_file_at_the_index_is_reported_and_recovered_from(server, client, folder):
     recorded(client, "first", ["kept"])
     a_folder(folder / INDEX_FILE)
     assert [r["tags"] for r in own(server)] == [["kept"]]

@@ -178,7 +178,7 @@ def test_from_a_dropped_file_one_comes_back_to_the_live_run(open_page: OpenPage)
     assert in_address(page)["theater"] == live
 
 
-def test_what_is_no_trace_is_refused_in_a_sentence_and_the_run_stays(open_page: OpenPage) -> None:
+def test_a_dropped_file_that_is_no_trace_is_refused(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     drop(page, b"hello", "hello.kvtrace")

@@ -84,7 +84,7 @@ def test_a_library_has_every_function_that_torch_looks_up(kept_once: Path) -> No
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("harm", ["a byte of the code", "weights exchanged"])
-def test_what_is_damaged_or_computes_something_else_is_compiled_again(
+def test_damaged_or_wrong_code_is_compiled_again(
     kept_once: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, harm: str
 ) -> None:
     model = from_module(tiny_model("llama", seed=3, **TWO_LAYERS))

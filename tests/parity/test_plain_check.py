@@ -74,14 +74,14 @@ def test_a_healthy_model_says_how_near_it_is() -> None:
 
 
 @pytest.mark.parametrize("share", [0.01, 1.0])
-def test_what_hangs_on_the_company_is_refused(share: float) -> None:
+def test_results_that_depend_on_the_batch_are_refused(share: float) -> None:
     """A product that mixes in 1 % of the row's mean in one layer is refused."""
     module = swapped("model.layers.2.mlp.down_proj", lambda inner: InCompany(inner, share))
     with pytest.raises(ModelError, match=r"packed over a paged KV cache than by itself: its logits differ"):
         from_module(module)
 
 
-def test_what_counts_its_place_is_refused_however_far_off_it_shows() -> None:
+def test_results_that_depend_on_the_batch_position_are_refused() -> None:
     module = swapped("model.layers.1.self_attn.k_proj", lambda inner: ByPlace(inner, 0.1, False))
     with pytest.raises(ModelError, match=r"counts a token's place in the packed row .*\(layer 1\)"):
         from_module(module)
@@ -144,7 +144,7 @@ def test_the_attention_function_takes_nothing_that_it_does_not_know(keywords: di
             paged_attention(layer, q, k, k, **{**harmless, **keywords})
 
 
-def test_what_is_compared() -> None:
+def test_the_check_compares_centred_rows() -> None:
     """Rows have spread 5 (3-4-5 triangle without the mean); one logit is off by a tenth: 0.1 / 5."""
     wanted = torch.tensor([[3.0, -3.0, 4.0, -4.0], [3.0, -3.0, 4.0, -4.0], [3.0, -3.0, 4.0, -4.0]]) / 2**0.5
     off = wanted.clone()

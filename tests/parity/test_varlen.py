@@ -150,7 +150,7 @@ def test_released_blocks_are_never_named(flash: Flash) -> None:
 
 
 @pytest.mark.parametrize("why", ["softcap", "sinks", "policy", "float32", "quantized", "widths"])
-def test_what_the_kernel_does_not_know_goes_elsewhere(flash: Flash, why: str) -> None:
+def test_unsupported_shapes_use_another_kernel(flash: Flash, why: str) -> None:
     dtype = torch.float32 if why == "float32" else torch.bfloat16
     shape = LayerShape(2, 8, 6) if why == "widths" else SHAPE
     store = stored(dtype, 4, shape)

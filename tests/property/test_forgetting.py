@@ -289,7 +289,7 @@ def test_the_full_cache_says_what_it_would_given_the_same_text(sampling: Samplin
             assert all(o.full is None or o.full.divergence < 1e-9 for o in record.outputs)
 
 
-def test_what_cannot_be_kept_is_refused() -> None:
+def test_impossible_pins_are_refused() -> None:
     with Engine(tiny_llama(), replace(BASE, forget_policy="tova", forget_budget=4)) as engine:
         engine.add_request(list(range(20, 40)), GREEDY)
         engine.step()
@@ -317,7 +317,7 @@ def test_what_cannot_be_kept_is_refused() -> None:
         ({"forget_policy": None}, "forget_budget means something only beside forget_policy"),
     ],
 )
-def test_what_does_not_go_with_it_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_features_that_conflict_with_forgetting_are_refused(settings: dict[str, Any], message: str) -> None:
     from engine.setup.resolve import resolve
 
     with pytest.raises(ConfigError, match=message):

@@ -199,7 +199,7 @@ def test_a_web_socket_is_one_line_when_it_ends(logged: Logged) -> None:
     assert line["path"] == "/socket.io/"
 
 
-def test_what_is_logged_last_is_there_after_the_end(logged: Logged) -> None:
+def test_closing_writes_the_last_lines(logged: Logged) -> None:
     for _ in range(50):
         requests.get(f"{logged.url}/api/health")
     logged.close()

@@ -126,7 +126,7 @@ def test_a_part_of_a_file_can_be_asked_for(server):
     assert head.status_code == 200 and not head.content and int(head.headers["Content-Length"]) == len(whole)
 
 
-def test_one_connection_brings_many_files_and_whatever_else(server):
+def test_one_connection_serves_many_requests(server):
     """Every response is complete and leaves the connection open."""
     host, port = server.url.removeprefix("http://").split(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=10)

@@ -57,7 +57,7 @@ def test_a_row_for_each_student_question_and_round(room: Room) -> None:
     assert table(room, "answers", "zh")[7]["回答"] == "不确定"
 
 
-def test_what_was_answered_to_each_question(room: Room) -> None:
+def test_the_questions_table_lists_every_answer(room: Room) -> None:
     open_question(room, [room.follower()[0] for _ in range(3)])
     rows = table(room, "questions")
     got = [(r["Question"], r["Round"], r["Answer"], r["Answers"], r["Share"], r["Right"], r["Answered"]) for r in rows]

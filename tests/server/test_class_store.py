@@ -139,7 +139,7 @@ def store(tmp_path: Path) -> Any:
     found.stop()
 
 
-def test_what_is_kept_is_what_was_given(store: Store) -> None:
+def test_the_store_returns_what_was_stored(store: Store) -> None:
     assert store.all() == [] and store.expire() == 0
     store.keep(RESULTS, UNTIL)
     store.keep(RESULTS, UNTIL)  # again: instead of the first
@@ -151,13 +151,13 @@ def test_what_is_kept_is_what_was_given(store: Store) -> None:
         store.get("abc")
 
 
-def test_what_is_past_its_date_goes(store: Store) -> None:
+def test_expired_results_are_deleted(store: Store) -> None:
     store.keep(RESULTS, UNTIL)
     assert store.expire(UNTIL) == 0 and store.all()
     assert store.expire(UNTIL + datetime.timedelta(days=1)) == 1 and not store.all()
 
 
-def test_what_is_past_its_date_goes_when_the_server_starts(tmp_path: Path) -> None:
+def test_expired_results_are_deleted_at_the_start(tmp_path: Path) -> None:
     first = Store(tmp_path, None)
     first.keep(RESULTS, PAST)
     first.stop()

@@ -177,7 +177,7 @@ def counts(answer: dict[str, Any]) -> list[list[int]]:
         ("choice", [0, 1, None], [2, -1, "a", 0.5]),
     ],
 )
-def test_what_is_an_answer(room: Room, kind: str, good: list[Any], bad: list[Any]) -> None:
+def test_invalid_answers_are_refused(room: Room, kind: str, good: list[Any], bad: list[Any]) -> None:
     guest, _ = room.follower()
     poll = ask(room, kind=kind, text="?", options=["a", "b"] if kind == "choice" else [])
     for given in good:

@@ -355,7 +355,7 @@ def test_without_a_network_a_model_of_the_hub_is_looked_for_in_its_cache_alone(c
     assert "etry" not in done.stderr
 
 
-def test_what_takes_time_before_the_model_is_there_is_told_as_it_begins(
+def test_loading_stages_are_printed_as_they_begin(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Output without a terminal, as under make, has a line before torch is imported, and one for each stage."""

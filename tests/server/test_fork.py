@@ -284,7 +284,7 @@ def test_a_recording_can_be_forked_and_compared(server, client, theater):
     assert found["first_op"] is None and found["first_token"] is None
 
 
-def test_what_cannot_be_compared_is_said(server, theater):
+def test_impossible_comparisons_are_refused(server, theater):
     for query, code in (
         ("", "bad_request"),
         (f"a={theater}", "bad_request"),
@@ -294,7 +294,7 @@ def test_what_cannot_be_compared_is_said(server, theater):
         assert answer.json()["error"]["code"] == code and answer.status_code in (400, 404)
 
 
-def test_what_is_off_in_a_fork_is_not_in_the_run_that_follows_it(server, client, theater):
+def test_a_reset_after_a_fork_drops_its_ablation(server, client, theater):
     """An ablation refers to a record of its own run, so a new run has none."""
     perform(client, theater)
     change = {"kind": "ablate", "layer": 0, "head": None}

@@ -125,9 +125,7 @@ def test_a_run_that_is_compared_with_others_takes_no_part(model: LoadedModel, tm
         (["--kv-offload-disk", "/proc/nowhere:1GiB"], "/proc/nowhere"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_in_a_sentence(
-    options: list[str], why: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_offload_options_are_refused(options: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--port", "0", *options]) == 2
     output = capsys.readouterr().err
     assert why in output and "Traceback" not in output

@@ -106,7 +106,7 @@ def test_the_run_is_the_lessons_until_the_lesson_is_over(live_server: str, viewe
     viewer.do("step", theater=theater)
 
 
-def test_one_goes_on_where_one_was_on_the_same_run_and_on_a_new_one(viewer: Client) -> None:
+def test_a_lesson_resumes_on_its_run_or_a_new_one(viewer: Client) -> None:
     lesson = to_question(viewer, opened(viewer))
     at = lesson["progress"]["at"]
     lesson = viewer.do("lesson_answer", theater=lesson["theater"], item=at, given=0)
@@ -151,7 +151,7 @@ def test_two_lessons_do_not_disturb_each_other(viewer: Client) -> None:
     assert message["progress"]["at"] == at and message["items"][-1]["given"] == []
 
 
-def test_what_there_is_no_lesson_for_is_said(viewer: Client, live_server: str) -> None:
+def test_unknown_lessons_are_refused(viewer: Client, live_server: str) -> None:
     assert "no lesson 'none'" in viewer.refused("lesson_open", lesson="none", language="en")["message"]
     assert "gone" in viewer.refused("lesson_go", theater="nowhere", item=0)["message"]
     assert (

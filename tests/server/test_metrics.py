@@ -238,7 +238,7 @@ def test_http_requests_are_counted_by_what_they_asked_for(make_server: Callable[
     assert total(scraped(url), "kvtheater:http_refused_total") == 4
 
 
-def test_what_a_server_fails_at_is_a_5xx() -> None:
+def test_server_errors_are_counted_as_5xx() -> None:
     counts = HttpRequests()
     for status in (500, 503, None):
         counts.note({"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/completions"}, seconds=0.2, status=status)

@@ -141,7 +141,7 @@ def test_n_are_forks_of_one_prompt(api: Api) -> None:
     assert [c.text for c in again.choices] == [c.text for c in found.choices], "a seed says it all"
 
 
-def test_n_streams_are_told_apart_and_each_ends_once(api: Api) -> None:
+def test_choices_of_a_stream_are_indexed_and_end_once(api: Api) -> None:
     texts: dict[int, str] = {}
     ends: dict[int, int] = {}
     stream = api.client().completions.create(
@@ -292,7 +292,7 @@ def test_a_client_that_goes_away_is_an_abort_whose_blocks_are_back_in_that_recor
     assert abort.memory.blocks_held == 0 and {type(op).__name__ for op in abort.ops} == {"Free", "Finish"}
 
 
-def test_one_that_leaves_while_it_waits_for_a_whole_answer_is_noticed_too(api: Api) -> None:
+def test_a_client_that_disconnects_before_its_answer_is_noticed(api: Api) -> None:
     connection = api.open(prompt=STORY, max_tokens=900, ignore_eos=True)
     wait_for(lambda: api.served.engine.num_active == 1)
     connection.close()

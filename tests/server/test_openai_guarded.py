@@ -79,9 +79,7 @@ CHAT: dict[str, Any] = {"path": "/v1/chat/completions", "messages": [{"role": "u
         (CHAT | {"stream": True, "prompt_logprobs": 1}, "prompt_logprobs"),
     ],
 )
-def test_what_the_engine_cannot_serve_is_refused_by_the_bodys_own_name(
-    api: Api, body: dict[str, Any], param: str
-) -> None:
+def test_refusals_name_the_field_of_the_body(api: Api, body: dict[str, Any], param: str) -> None:
     answer = api.post(**body)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
     works(api)
@@ -236,7 +234,7 @@ def test_at_the_stated_depth_a_client_is_told_to_wait_and_another_is_not(capsys:
         works(api)
 
 
-def test_one_clients_many_do_not_starve_anothers_one() -> None:
+def test_many_requests_of_a_client_do_not_starve_others() -> None:
     with served_api(config=replace(CONFIG, max_num_seqs=2)) as api:
         body = {"model": "bundled", "prompt": STORY, "max_tokens": 40, "temperature": 0, "ignore_eos": True}
         ended: list[float] = []
@@ -402,7 +400,7 @@ def test_a_log_that_has_become_long_begins_anew_and_no_request_is_lost() -> None
         wait_for(lambda: api.served.session.status()["notice"], "a word about it")
 
 
-def test_nothing_is_captured_without_viewers(api: Api) -> None:
+def test_arrays_are_not_captured_without_viewers(api: Api) -> None:
     works(api)
     with api.served.session.run.reading() as log:
         assert log.num_captures == 0 and len(log) > 2

@@ -81,7 +81,7 @@ def test_no_answer_before_it_is_given(learner: Client, url: str, folder: Path) -
     assert all(LESSON not in json.dumps(entry) for entry in listed)
 
 
-def test_what_the_page_has_is_not_sent_again(learner: Client) -> None:
+def test_known_records_are_not_sent_again(learner: Client) -> None:
     answers = {str(i): [None] for i in range(100)}
     whole = retell(learner, 10_000, answers)
     rest = retell(learner, 10_000, answers, run=whole["run"], first=3, since=5)
@@ -124,7 +124,7 @@ def test_a_live_lesson_is_taken_along(live_server: str) -> None:
     assert answer.status_code == 404 and "no lesson 'none'" in answer.json()["error"]["message"]
 
 
-def test_one_lesson_at_a_time_is_exported_and_others_do_not_wait(live_server: str) -> None:
+def test_only_one_export_runs_at_a_time(live_server: str) -> None:
     """Sixteen threads answer requests, and concurrent exports must not block all of them."""
     answers: list[int] = []
 

@@ -140,7 +140,7 @@ def test_nothing_can_be_asked_of_a_recording(server, client, recorded, event, fi
     assert error["said"] == {"zh": "这是一份录制：只能查看，不能改变"}
 
 
-def test_what_is_still_recorded_can_be_watched_as_far_as_it_is(server, client, theater):
+def test_a_growing_recording_can_be_read(server, client, theater):
     recording_id = client.do("record", theater=theater)["status"]["recording"]["id"]
     grow(client, theater, 3)
     viewer = server.client()

@@ -231,7 +231,7 @@ def test_after_a_lost_message_a_worker_begins_anew(
     again.do("class_lost", lost=True)
 
 
-def test_what_is_no_frame_is_nothing(room: Room, make_worker: Any, redis_server: RedisServer) -> None:
+def test_invalid_frames_are_ignored(room: Room, make_worker: Any, redis_server: RedisServer) -> None:
     """A pickle and a frame of an unknown sender have no effect."""
     import pickle
 
@@ -271,7 +271,7 @@ def test_a_slow_follower_of_a_worker_delays_no_other(
     assert slow.records() == quick.records()
 
 
-def test_other_http_is_asked_of_the_server(room: Room, make_worker: Any, tmp_path: Path) -> None:
+def test_workers_forward_other_http_requests(room: Room, make_worker: Any, tmp_path: Path) -> None:
     """Bodies pass both ways, also chunked ones, with headers, redirects, refusals, and the client's address."""
     worker = make_worker()
     theater = room.on_stage()

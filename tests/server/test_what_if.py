@@ -49,7 +49,7 @@ def test_no_more_is_replayed_than_is_shown_and_a_log_needs_no_name() -> None:
     what_ifs.close()
 
 
-def test_one_at_a_time_and_reasons_are_sentences() -> None:
+def test_what_if_runs_one_at_a_time() -> None:
     run, what_ifs = OpenLog(0, TraceReader(GOLDEN)), WhatIfs()
     assert what_ifs.answer(run, 2.0)["done"] == 0.0
     with pytest.raises(AppError, match="another replay"):

@@ -43,7 +43,7 @@ def test_options_become_flags() -> None:
         ({"JPY_PARENT_PID": "7", "VSCODE_PID": "9"}, True, "http://127.0.0.1:4321/secret/"),
     ],
 )
-def test_where_the_frame_looks(
+def test_the_frames_address(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], has_proxy: bool, source: str
 ) -> None:
     """JupyterLab shows a port below its own address where jupyter-server-proxy is installed."""

@@ -68,7 +68,7 @@ def test_numbers_are_written_so_that_they_can_be_read() -> None:
         ("'a' · L", [Factor("L", 1, "layers"), Factor("a", 1, "x")], "cannot be computed"),
     ],
 )
-def test_what_is_no_formula_is_said(formula: str, factors: list[Factor], named: str) -> None:
+def test_invalid_formulas_are_refused(formula: str, factors: list[Factor], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         derive("x", "1", formula, *factors)
 

@@ -20,7 +20,7 @@ from tests.unit.trace.two_instances import DECODE, MOVED, PREFILL, SHARED, numbe
 GOLDEN = Path(__file__).parents[2] / "golden" / "instances.kvtrace"
 
 
-def test_what_two_instances_had_is_counted_once() -> None:
+def test_requests_on_two_instances_count_once() -> None:
     tally, fold, [request] = folded(SHARED, numbered([*PREFILL, *DECODE]))
     counted = {name: sum(values.values()) for name, values in tally.counters.items()}
     assert counted[names.PROMPT_TOKENS.name] == 3 and counted[names.GENERATION_TOKENS.name] == 2

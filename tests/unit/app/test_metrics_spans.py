@@ -194,7 +194,7 @@ def test_an_address_without_a_path_gets_otlps(endpoint: str, whole: str) -> None
 
 
 @pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://localhost", "http://", ""])
-def test_what_is_no_address_is_said(endpoint: str) -> None:
+def test_invalid_endpoints_are_refused(endpoint: str) -> None:
     with pytest.raises(ValueError, match="no address"):
         otlp.exporter(endpoint)
 

@@ -19,7 +19,7 @@ def configs(tmp_path: Path, text: str) -> dict[str, EngineConfig]:
     return model_configs(argparse.Namespace(model_config=file), ["bundled", "org/my.model"], BASE)
 
 
-def test_what_a_model_does_not_say_is_as_on_the_command_line(tmp_path: Path) -> None:
+def test_unset_options_come_from_the_command_line(tmp_path: Path) -> None:
     found = configs(tmp_path, '["org/my.model"]\nblock_size = 2\nkv_cache_dtype = "int8"\n')
     assert found == {"org/my.model": EngineConfig(block_size=2, max_num_seqs=4, kv_cache_dtype="int8")}
     settings = ServerSettings(config=BASE, configs=found)

@@ -67,7 +67,7 @@ def test_a_context_raises_the_default_of_max_model_len(capsys: pytest.CaptureFix
     assert "longer than max_model_len = 8192" in capsys.readouterr().err
 
 
-def test_what_is_not_read_of_a_configuration_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unread_fields_of_a_configuration_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = {"model_type": "llama", "num_hidden_layers": 2, "quantization_config": {"quant_method": "hqq"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert main(["size", str(tmp_path), "--gpu", "t4"]) == 0

@@ -78,7 +78,7 @@ def test_too_few_points_and_other_scenarios_are_refused() -> None:
             read(EMPTY)
 
 
-def test_how_often_the_bound_a_step_takes() -> None:
+def test_steps_as_multiples_of_the_bound() -> None:
     """Steps take 2, 3 and 0.8 times the bound: the median is 2, and the last is faster than memory alone would
     allow.
     """

@@ -182,7 +182,7 @@ def test_conversations_a_line_are_those_of_a_list(tmp_path: Path) -> None:
         read_requests(path, encode=lambda text: [0])
 
 
-def test_it_is_said_that_a_session_without_hashes_has_new_tokens_alone(tmp_path: Path) -> None:
+def test_sessions_without_hashes_are_noted(tmp_path: Path) -> None:
     path = tmp_path / "requests"
     row = {"timestamp": 0, "input_length": 40, "output_length": 4, "session_id": "a"}
     path.write_text("\n".join(json.dumps(row) for _ in range(2)))

@@ -84,7 +84,7 @@ def test_every_engine_can_be_observed() -> None:
     assert lengths == [0, 1, 2, 3] * 4, "two runs of two variants: a submission and three steps each"
 
 
-def test_it_can_be_stopped_after_a_round_and_keeps_it() -> None:
+def test_a_stopped_benchmark_keeps_finished_rounds() -> None:
     reports: list[Progress] = []
     record = Runner(
         scenario(rounds=50),

@@ -135,7 +135,7 @@ GIVEN = st.fixed_dictionaries({"moves": st.lists(MOVE, max_size=80) | ANYTHING})
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(answer=GIVEN)
-def test_what_is_no_mending_is_refused_in_a_sentence(course: tuple[Course, FaultyLessonEngine], answer: object) -> None:
+def test_invalid_orders_are_refused(course: tuple[Course, FaultyLessonEngine], answer: object) -> None:
     lesson, engine = course
     try:
         message = msgspec.convert({"theater": "t", "item": lesson.at, "given": answer}, LessonAnswer, strict=True)

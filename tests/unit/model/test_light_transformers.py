@@ -58,7 +58,7 @@ def test_a_server_loads_a_model_without_the_compiler_and_can_have_it_later() -> 
     }
 
 
-def test_a_program_that_imports_this_one_has_transformers_whole() -> None:
+def test_an_importing_program_has_all_of_transformers() -> None:
     assert "torch._dynamo" in facts_of(LOADS, light=False)["loaded"]
 
 

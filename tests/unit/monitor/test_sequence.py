@@ -57,7 +57,7 @@ Action = st.sampled_from(["live", "live", "live", "drop", "double", "cut", "rest
 
 @settings(max_examples=400)
 @given(st.lists(Action, max_size=60), st.sampled_from([1000, 3]), st.booleans())
-def test_what_is_told_is_in_order_and_every_hole_is_said(actions: list[str], buffer: int, can_replay: bool) -> None:
+def test_messages_are_in_order_and_gaps_are_reported(actions: list[str], buffer: int, can_replay: bool) -> None:
     model, sequence, received = Model(buffer), Sequence(can_replay), list[SequenceEvent]()
     last: tuple[int, bytes] | None = None
     for action in actions:

@@ -56,13 +56,13 @@ def test_a_salt_is_told_and_is_no_adapters_name(form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_of_pages_of_pairs_no_token_is_made_up(form: Form) -> None:
+def test_tokens_of_bigram_pages_are_not_invented(form: Form) -> None:
     [stored] = decode(batch(form, page_stored(form, [FIRST], [[1, 2], [2, 3]], 2))).events
     assert isinstance(stored, BlockStored) and stored.contents[0].token_ids == []
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_it_lacks_is_unknown_in_the_log(form: Form) -> None:
+def test_missing_data_is_unknown_in_the_log(form: Form) -> None:
     header = header_of(model="m", source="SGLang", block_size=2, num_blocks=8, events=["tcp://one:5557"])
     observed = ObservedLog(header)
     observed.receive(0, Break("attached", 0))

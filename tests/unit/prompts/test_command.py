@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_says_what_hit_what_broke_and_what_would_save(
+def test_the_report_lists_hits_breaks_and_savings(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "MAX_BREAKS", 100)
@@ -129,9 +129,7 @@ def test_evictions_are_told(file: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "1 request hits less: evicted for request 3" in capsys.readouterr().out
 
 
-def test_what_does_not_fit_in_the_pool_is_said_and_the_rest_is_played(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prompts_over_the_pool_are_counted(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     message = {"role": "user", "content": "a" * 160}  # 10 blocks
     answered = [message, {"role": "assistant", "content": "b" * 80}]
     conversations = [[message], [*answered, {"role": "user", "content": "c" * 16}], [message]]  # 10, 16 and 10 blocks

@@ -92,7 +92,7 @@ def test_a_template_that_drops_reasoning_is_the_cause_and_one_that_appends_none(
     ]
 
 
-def test_what_the_client_changes_is_told_as_before(templates: dict[str, ChatTemplate]) -> None:
+def test_client_changes_have_the_same_causes(templates: dict[str, ChatTemplate]) -> None:
     tools = {"tools": [tool("read"), tool("write")]}
     bodies = [chat(2) | tools, changed(chat(3), "messages", 2, "content", to=text(96, 70)) | tools]
     bodies.append(bodies[-1] | {"tools": tools["tools"][::-1]})

@@ -274,7 +274,7 @@ def test_a_reason_that_one_log_does_not_say_is_no_difference() -> None:
     assert not same(freed, Free(seq_id=0, block_id=3, to="front", reason="finish"))
 
 
-def test_what_loading_was_expected_to_take_is_no_difference() -> None:
+def test_expected_load_times_are_no_difference() -> None:
     """Expected times are clock readings: two machines, or two runs on one, differ in them and behave equally."""
     lookup = LookupExternal(
         seq_id=0, verdict="load", num_tokens=8, num_found_tokens=8, media=["disk", "disk"],

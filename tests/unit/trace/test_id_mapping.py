@@ -58,7 +58,7 @@ def test_texts_and_sentences_are_not_compared_and_tokens_are() -> None:
     assert a == b
 
 
-def test_of_a_server_watched_from_outside_no_total_is_said() -> None:
+def test_a_monitored_server_has_no_totals() -> None:
     with (
         TraceReader(ROOT / "static/recordings/beside-ours.kvtrace") as one,
         TraceReader(ROOT / "tests/golden/observed.kvtrace") as two,

@@ -198,7 +198,7 @@ def test_a_flipped_byte_is_found_at_its_frame(tmp_path: Path, header: Header, re
 @pytest.mark.parametrize(
     "content", [b"", b"PK\x03\x04", b"KVTRACE\x02", b"KVTRACE\x01", b"KVTRACE\x01\x09" + b"\0" * 8]
 )
-def test_what_is_not_a_trace_is_refused_in_one_sentence(tmp_path: Path, content: bytes) -> None:
+def test_files_that_are_no_traces_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.kvtrace"
     path.write_bytes(content)
     with pytest.raises(TraceFormatError) as error:
@@ -325,7 +325,7 @@ def test_captures_of_any_size_are_read_back(header: Header, records: list[StepRe
             assert back is not None and back.layers[-1].q.shape == (1, 1, size) and (back.layers[-1].q == index).all()
 
 
-def test_what_is_appended_is_read_on(tmp_path: Path) -> None:
+def test_appended_records_are_read(tmp_path: Path) -> None:
     """A partial record is ignored until it is complete."""
     for source in sorted((Path(__file__).parents[2] / "golden").glob("*.kvtrace")):
         bytes_of = source.read_bytes()

@@ -66,7 +66,7 @@ def _values_of(kind: inspect.Type) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("language", languages())
-def test_there_is_an_entry_for_every_type_and_every_value_of_its_aspects_and_no_other(language: str) -> None:
+def test_every_operation_and_facet_has_an_entry(language: str) -> None:
     found = entries(language)
     assert set(found) == {kind.__struct_config__.tag for kind in TYPES}
     for kind in TYPES:
@@ -216,7 +216,7 @@ def test_an_eviction_names_the_taker_or_a_broken_promise() -> None:
     assert "what it promised was never written" in Voice().tell(op, context_of(op))
 
 
-def test_what_a_request_brings_with_it_is_said_where_it_is_not_as_usual() -> None:
+def test_unusual_fields_of_a_request_are_mentioned() -> None:
     plain: dict[str, Any] = {
         "seq_id": 0, "queue_position": 2, "request_id": "r", "prompt_token_ids": [1], "prompt_token_bytes": [b"a"],
         "max_tokens": 1,
@@ -241,7 +241,7 @@ def test_a_settled_token_is_told_by_its_text_where_the_record_has_it() -> None:
     assert sentence == "序列 0 选中“⏎”。它由外部指定：采样器选的是“#2”。"
 
 
-def test_what_a_contradicting_log_lacks_is_a_dash() -> None:
+def test_missing_values_are_shown_as_a_dash() -> None:
     op = Allocate(seq_id=0, block_id=5, logical=2, reason="copy")
     assert Voice().tell(op, context_of(op)).endswith("It is about to write to block –, which others hold too.")
 

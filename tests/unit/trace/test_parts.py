@@ -25,7 +25,7 @@ def figures(records: list[StepRecord]) -> tuple[RunFigures, list[SequenceFigures
     return reading.figures(), [member for members in reading.members.values() for member in members]
 
 
-def test_what_two_instances_computed_is_one_request() -> None:
+def test_both_parts_count_as_one_request() -> None:
     run, [request] = figures([*PREFILL, *DECODE])
     assert (run.totals.requests, run.totals.unfinished) == (1, 0)
     assert run.totals.output_tokens == 2, "the token of who computed the prompt counts nowhere"
@@ -56,7 +56,7 @@ def test_a_part_that_is_lost_with_tokens_ends_the_request() -> None:
     assert (run.totals.requests, run.totals.unfinished) == (2, 1), "the second is another of the same name"
 
 
-def test_what_one_instance_writes_alone_has_no_parts() -> None:
+def test_one_side_of_a_transfer_is_one_request() -> None:
     """The producer's sequence is the request in the log of one side of a transfer."""
     reading = RunReading(HEADER)
     for one in numbered(PREFILL):
@@ -84,7 +84,7 @@ INTERVALS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=
 
 
 @given(INTERVALS, st.integers(0, 50))
-def test_it_is_the_length_of_the_union(intervals: list[tuple[int, int]], at: int) -> None:
+def test_busy_time_is_the_length_of_the_union(intervals: list[tuple[int, int]], at: int) -> None:
     busy = BusyTime()
     for start, length in intervals:
         busy.add(start, start + length)
