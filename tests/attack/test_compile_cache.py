@@ -36,7 +36,7 @@ def test_an_entry_is_found_again_by_its_key_alone(tmp_path: Path) -> None:
     assert [path.suffix for path in sorted(entry.folder.iterdir())] == [".so", ".json"], "and nothing that is pickled"
 
 
-def test_the_later_one_of_two_for_the_same_key_serves(tmp_path: Path) -> None:
+def test_the_later_of_two_entries_is_used(tmp_path: Path) -> None:
     kept(tmp_path, content=b"damaged somehow")
     assert (kept(tmp_path).folder / "a.so").read_bytes() == b"machine code"
 

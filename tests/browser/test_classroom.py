@@ -569,9 +569,7 @@ NOTE_TOASTS = """() => {
 NOTED = "[...new Set(toasts.map((one) => one.innerText))]"
 
 
-def test_a_follower_of_a_stopped_server_is_told_so_and_then_that_the_class_is_over(
-    open_page: OpenPage, tmp_path: Path
-) -> None:
+def test_followers_see_a_stopped_server_and_the_end_of_the_class(open_page: OpenPage, tmp_path: Path) -> None:
     server = Mortal(TOKENS[0], tmp_path)
     try:
         wall = teach(open_page, f"{server.url}/?token={TOKENS[0]}")

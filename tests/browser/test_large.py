@@ -196,7 +196,7 @@ def test_requests_are_sorted_selected_and_opened(open_page, served, log):
     )
 
 
-def test_questions_are_asked_of_a_log_of_any_length_and_one_comes_to_another_and_back(open_page, served, log):
+def test_queries_work_on_logs_of_any_length(open_page, served, log):
     """The tables are built while the page waits; a record in an answer is a link to that record."""
     page = opened(open_page, served)
     ask = page.locator("#ask-log")

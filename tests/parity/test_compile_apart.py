@@ -107,7 +107,7 @@ def test_stopping_a_compilation_removes_its_files(folder: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_model_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_a_model_that_fails_to_load_is_reported(tmp_path: Path) -> None:
     task = {"name": "/nowhere/at/all", "dtype": "auto", "num_threads": 1}
     with subprocess.Popen(COMMAND, env=environment(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdin is not None and other.stdout is not None
@@ -117,7 +117,7 @@ def test_a_model_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
     assert other.returncode == 1 and "there is no folder /nowhere/at/all" in output
 
 
-def test_a_process_that_is_not_this_programs_compiles_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_programs_compile_in_their_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("a process was started")
 

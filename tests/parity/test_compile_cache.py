@@ -129,7 +129,7 @@ def test_the_key_holds_what_decides_the_code_and_no_weights(monkeypatch: pytest.
     assert forward_key(model, ALL) not in (None, same), "what a module holds beside tensors is traced too"
 
 
-def test_code_that_only_this_process_knows_is_not_kept() -> None:
+def test_process_local_code_is_not_cached() -> None:
     model = from_module(tiny_model("llama"))
     hook = model.module.model.layers[0].register_forward_hook(lambda *_: None)
     assert forward_key(model, ALL) is None

@@ -152,7 +152,7 @@ def test_layers_attend_without_python(
     assert in_every_layer == 4 * len(results) * model.facts.num_layers and in_python == 0
 
 
-def test_a_pass_says_what_time_it_took(compile_once: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_contain_the_time_of_a_pass(compile_once: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
     """Times are those of the clock and of the computing thread, from the first layer to the last."""
     model, forward = compile_once("gemma2")
     found: list[tuple[float, float]] = []

@@ -53,7 +53,7 @@ def swapped(path: str, make: Callable[[nn.Module], nn.Module], family: str = "ll
     return module
 
 
-def test_the_schedule_is_what_it_says() -> None:
+def test_the_test_schedule_covers_its_cases() -> None:
     """The schedule has every token once and in order, two chunks of one sequence beside a third one, and separate
     scattered blocks.
     """
@@ -67,7 +67,7 @@ def test_the_schedule_is_what_it_says() -> None:
     assert sorted(blocks) == list(range(len(blocks))) and blocks != sorted(blocks)
 
 
-def test_a_healthy_model_says_how_near_it_is() -> None:
+def test_the_check_of_a_healthy_model_reports_its_distance() -> None:
     model = from_module(tiny_model("llama"))
     assert 0 <= model.differences["auto"].share < 1e-5
     assert model.check_seconds > 0
@@ -133,7 +133,7 @@ def test_an_engine_asks_for_its_kind_of_cache() -> None:
         ({"alibi": 0.5}, "hands its attention alibi"),
     ],
 )
-def test_the_attention_function_takes_nothing_that_it_does_not_know(keywords: dict[str, Any], reason: str) -> None:
+def test_attention_refuses_unknown_arguments(keywords: dict[str, Any], reason: str) -> None:
     layer = nn.Module()
     layer.layer_idx = 0  # type: ignore[assignment]
     q, k = torch.zeros(1, 4, 3, 8), torch.zeros(1, 2, 3, 8)
@@ -154,7 +154,7 @@ def test_the_check_compares_centred_rows() -> None:
     assert not compare_logits([wanted * float("nan")], [wanted], torch.float32).is_rounding
 
 
-def test_tokens_that_a_configuration_names_are_left_out() -> None:
+def test_special_tokens_of_a_configuration_are_not_drawn() -> None:
     module = tiny_model("llama")
     module.config.image_token_id = 7
     named = {0, 1, 2, 7}

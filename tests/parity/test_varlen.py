@@ -166,7 +166,7 @@ def test_unsupported_shapes_use_another_kernel(flash: Flash, why: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["refuses", "broken"])
-def test_a_build_that_cannot_is_not_asked_again(flash: Flash, how: str) -> None:
+def test_a_failed_build_is_not_retried(flash: Flash, how: str) -> None:
     """A refusal or wrong keys are detected on a small step, before any answer depends on it."""
     setattr(flash, how, True)
     store, batch = stored(torch.bfloat16, 4), packed("mixed", 4)

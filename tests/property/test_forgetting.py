@@ -242,7 +242,7 @@ def test_aborts_and_failed_steps_leave_a_sound_log(seed: int, tmp_path: Path) ->
     assert not list(check(path))
 
 
-def test_a_run_again_is_the_same_and_a_kept_token_stays(tmp_path: Path) -> None:
+def test_a_rerun_is_equal_and_pinned_tokens_stay(tmp_path: Path) -> None:
     prompts, config = prompts_of(random.Random(3)), replace(BASE, forget_policy="tova")
     path, forked = tmp_path / "first.kvtrace", tmp_path / "forked.kvtrace"
     with Engine(tiny_llama(), config, log_path=path) as engine:

@@ -93,7 +93,7 @@ def test_a_trace_opens_on_the_stage_at_the_step_that_its_point_is_about(make_ser
     assert (at(""), at("?step=1"), at("?step=7"), at("?step=700")) == ("2", "1", "7", None)
 
 
-def test_a_record_is_sent_as_it_lies_in_its_file(make_server, kept):
+def test_records_are_sent_as_the_bytes_of_the_file(make_server, kept):
     url = make_server(data_dir=kept).url
     answer = requests.get(f"{url}/api/bench/records/shipped-guard")
     assert answer.content == (RESULTS / "guard.json").read_bytes()

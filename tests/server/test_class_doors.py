@@ -67,7 +67,7 @@ def test_the_desk_says_how_many_came_from_where_and_whether_the_doors_are_open(r
         ("<b>nowhere</b>", "?"),
     ],
 )
-def test_an_address_is_told_without_the_part_that_is_one_machines(address: str, shown: str) -> None:
+def test_addresses_are_shown_without_the_last_part(address: str, shown: str) -> None:
     assert coarse(address) == shown
 
 

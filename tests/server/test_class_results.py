@@ -145,7 +145,7 @@ def test_a_lessons_question_is_worded(make_server: Callable[..., Server]) -> Non
     assert text.startswith("A prompt of 4 tokens, 2 new ones.") and answers == ["3", "2\u2009KiB"]
 
 
-def test_an_open_class_is_told_as_it_is_now(room: Room) -> None:
+def test_exports_of_a_running_class_are_current(room: Room) -> None:
     assert table(room, "answers") == [] == table(room, "questions")
     (one, _) = room.follower()
     ask(room, kind="token", text="Next?")

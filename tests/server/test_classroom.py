@@ -15,7 +15,7 @@ from tests.server.conftest import Server, wait_for
 BY_WORKERS = True
 
 
-def test_the_way_in(room: Room) -> None:
+def test_a_class_is_entered_by_link_or_code(room: Room) -> None:
     """A class is entered by the link in the QR code or by a typed code, and not without either."""
     code = room.presenting["code"]
     for way in (

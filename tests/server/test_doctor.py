@@ -47,7 +47,7 @@ def test_a_part_that_fails_hides_no_other(capsys, home: Path, monkeypatch) -> No
     assert lines["ports"].startswith("8765 to 8784: in use: ") and str(port) in lines["ports"]
 
 
-def test_secrets_of_the_environment_are_not_told() -> None:
+def test_doctor_omits_secrets_of_the_environment() -> None:
     given = {"KVTHEATER_API_KEY": "sk-1", "HF_TOKEN": "hf_1", "OMP_NUM_THREADS": "1", "HF_HOME": "/models"}
     assert diagnosis.variables(given) == {"HF_HOME": "/models", "OMP_NUM_THREADS": "1"}
 

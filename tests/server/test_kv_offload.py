@@ -40,7 +40,7 @@ def ask(api: Api) -> tuple[str, int]:
     return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
-def test_a_server_that_began_anew_finds_what_the_one_before_had_computed(model: LoadedModel, tmp_path: Path) -> None:
+def test_a_restarted_server_finds_stored_blocks(model: LoadedModel, tmp_path: Path) -> None:
     """The prompt has 48 tokens in blocks of 16: the last token must be computed, so two blocks are loaded."""
     disk = DiskSetting(tmp_path / "blocks", 1 << 24)
     with serving(model, Tiers(1 << 22, disk)) as api:

@@ -93,7 +93,7 @@ def test_labs_are_queued_in_order(make_room: Callable[[int], LabRoom]) -> None:
     wait_for(lambda: mine(third).get("lab"))
 
 
-def test_a_place_that_is_left_goes_to_the_next_in_the_queue(
+def test_a_freed_lab_goes_to_the_next_in_the_queue(
     make_room: Callable[[int], LabRoom], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = make_room(1)

@@ -66,7 +66,7 @@ def test_missing_records_are_refused(indexed):
     assert refused.status_code == 404 and "not a monitored server's log" in refused.json()["error"]["message"]
 
 
-def test_a_damaged_survey_is_made_anew(indexed, tmp_path):
+def test_a_damaged_index_file_is_rebuilt(indexed, tmp_path):
     (rows,) = tmp_path.glob("surveys/*.rows")
     rows.write_bytes(b"\0" * rows.stat().st_size)
     refused = ask(indexed, "/blocks", record=5)

@@ -149,9 +149,7 @@ def test_a_request_for_a_slow_model_is_answered_loading(
     assert requests.get(f"{server.url}/api/model").json()["model"]["name"] == "first"
 
 
-def test_a_model_on_which_nothing_runs_makes_room_the_one_unused_for_longest_first(
-    server: Several, client: Client
-) -> None:
+def test_idle_models_are_unloaded_least_recently_used_first(server: Several, client: Client) -> None:
     """The models take 20 + 40 + 40 of 100 MiB; a third one of 30 requires one of them to be unloaded."""
     theaters = {name: client.do("create", model=name)["theater"] for name in ("one", "two")}
     error = client.refused("create", model="three")
@@ -182,7 +180,7 @@ def test_a_session_being_read_keeps_its_log_but_not_its_model(server: Several, c
         assert log.header.model.name == "one"
 
 
-def test_a_model_that_cannot_be_opened_says_why_and_is_tried_again(server: Several, client: Client) -> None:
+def test_a_model_that_fails_to_load_is_retried(server: Several, client: Client) -> None:
     """A client that polls while it loads sees the failure; a request after that tries again."""
     sentence = "the model one could not be opened: its weights are no safetensors"
     server.opener.broken = "its weights are no safetensors"

@@ -21,7 +21,7 @@ def outbox(ledger: Ledger, given_up: list[str], name: str) -> Outbox:
     return made
 
 
-def test_a_client_with_too_much_waiting_is_given_up_and_takes_nothing_more() -> None:
+def test_a_client_with_too_much_unsent_is_dropped() -> None:
     ledger, given_up = Ledger(LIMITS), list[str]()
     slow = outbox(ledger, given_up, "slow")
     for _ in range(2):

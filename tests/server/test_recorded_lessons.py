@@ -116,7 +116,7 @@ def test_the_list_has_what_was_recorded(url: str, learner: Client) -> None:
     assert retell(learner, -1, {}, language="fr")["language"] in ("en", "zh")
 
 
-def test_a_live_lesson_is_taken_along(live_server: str) -> None:
+def test_a_live_lesson_is_exported(live_server: str) -> None:
     answer = requests.get(f"{live_server}/api/lessons/{LESSON}/export.html")
     assert answer.status_code == 200 and f'filename="kvtheater-{LESSON}.html"' in answer.headers["Content-Disposition"]
     assert all(f'id="embedded-lesson-{code}-0"' in answer.text for code in ("en", "zh"))

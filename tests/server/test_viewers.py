@@ -230,7 +230,7 @@ def test_unacknowledged_bytes_are_bounded(one_round: Round, monkeypatch: pytest.
     wait_for(lambda: one_round.heard == ["joined", 0, 1, 2, 3, 4, 5])
 
 
-def test_a_slow_viewer_delays_no_other_and_misses_nothing(server, client, theater, monkeypatch):
+def test_a_slow_viewer_delays_no_other_viewer(server, client, theater, monkeypatch):
     for bound in ("WINDOW", "ASK"):
         monkeypatch.setattr(f"app.session.broadcast.{bound}", 1)  # a byte: each batch is waited for
     slow = server.client()

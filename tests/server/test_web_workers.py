@@ -99,7 +99,7 @@ def test_all_workers_followers_see_the_bytes_of_the_log(room: Room, make_worker:
         led(follower, {"layer": "2"})
 
 
-def test_a_batch_goes_once_to_each_worker(room: Room, make_worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_sent_once_to_each_worker(room: Room, make_worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     workers = [make_worker(), make_worker()]
     theater = room.on_stage()
     followers = [comes_in(room, worker.url, room.ticket())[0] for worker in workers for _ in range(8)]
@@ -347,7 +347,7 @@ def test_a_worker_of_another_version_is_sent_away(
 
 
 @pytest.mark.parametrize("command", ["serve", "worker"])
-def test_no_message_queue_is_said_in_one_sentence(command: str, capsys: Any) -> None:
+def test_a_missing_message_queue_is_one_sentence(command: str, capsys: Any) -> None:
     pytest.importorskip("redis")
     for url, message in (("redis://127.0.0.1:1", "no Redis answers"), ("http://x", "is no address of a Redis")):
         assert main([command, "--message-queue", url, "--port", "0"]) == 2

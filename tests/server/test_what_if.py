@@ -26,7 +26,7 @@ def waited(what_ifs: WhatIfs, run: OpenLog, times: float) -> WhatIfAnswer:
     raise AssertionError("no answer")
 
 
-def test_the_answer_is_the_replays(tmp_path: Path) -> None:
+def test_the_answer_equals_the_replay(tmp_path: Path) -> None:
     path = tmp_path / "pressed.kvtrace"
     write(path, Shape(blocks=700, requests=60, steps=600))
     run, what_ifs = OpenLog(0, TraceReader(path)), WhatIfs()

@@ -25,7 +25,7 @@ def test_each_sentence_is_there_in_each_language_and_is_said() -> None:
         assert f'"{key}"' in CODE
 
 
-def test_nothing_is_said_that_is_not_there() -> None:
+def test_absent_metrics_are_not_shown() -> None:
     keys = re.findall(r'refusal\(\s*"\w+",\s*"([\w.]+)"', CODE)
     assert set(keys) == sentence.texts.keys()
 

@@ -92,6 +92,6 @@ def test_a_server_asks_for_its_token_and_ends_with_its_notebook() -> None:
 
 
 @pytest.mark.slow
-def test_a_flag_that_there_is_not_is_said() -> None:
+def test_unknown_flags_are_reported() -> None:
     with pytest.raises(RuntimeError, match="did you mean --block-size"):
         shown_page.show(blocksize=4)

@@ -44,7 +44,7 @@ def test_requests_on_two_instances_count_once() -> None:
 
 
 @pytest.mark.parametrize(("upto", "reasons"), [(2, []), (4, ["error"])])
-def test_a_lost_part_with_tokens_ends_its_request_in_an_error(upto: int, reasons: list[str]) -> None:
+def test_losing_an_instance_after_tokens_is_an_error(upto: int, reasons: list[str]) -> None:
     lost = record(1, 4.6, 0.0, [Lost(detail="killed")], "lost")
     tally, fold, ended = folded(SHARED, numbered([*PREFILL, *DECODE[:upto], lost]))
     assert [reason for request in ended for reason in request.reasons] == reasons

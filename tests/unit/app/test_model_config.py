@@ -41,7 +41,7 @@ def test_unset_options_come_from_the_command_line(tmp_path: Path) -> None:
         ("[", "models.toml"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_in_a_sentence_that_says_where(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_files_are_refused_with_the_place(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(UserError, match=words) as refused:
         configs(tmp_path, text)
     assert str(refused.value).startswith("--model-config: ") and "\n" not in str(refused.value)

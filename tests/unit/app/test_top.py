@@ -121,7 +121,7 @@ def test_a_page_of_vllm_itself_fits_a_terminal_of_80_columns() -> None:
     assert "…" not in console.export_text()
 
 
-def test_a_look_that_fails_is_said_and_the_next_goes_on() -> None:
+def test_a_failed_sample_is_reported_and_the_next_continues() -> None:
     counter = '# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{{engine="0",model_name="m"}} {}\n'
     clock = iter([0.0, 5.0, 10.0, 12.0]).__next__
     with MetricsServer(page(7) + counter.format(100)) as server:

@@ -230,7 +230,7 @@ def output(seq_id: int) -> Output:
     return Output(seq_id=seq_id, token_id=1, token_bytes=b"", text="", logprob=0.0, top=[])
 
 
-def test_a_timeline_knows_whose_token_it_is() -> None:
+def test_timelines_attribute_tokens_to_sequences() -> None:
     """Sequence 5 is forked from 4, which is request a: one time, however many of its sequences got a token."""
     timeline = Timeline()
     submit = Submit(

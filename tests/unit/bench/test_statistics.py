@@ -41,7 +41,7 @@ def test_a_ratio_is_free_of_drift_that_both_share() -> None:
     assert found.high / found.low > 2, "the seconds themselves do not agree"
 
 
-def test_a_metric_that_a_round_could_not_tell_is_left_out_and_equal_rounds_are_said_once() -> None:
+def test_undefined_metrics_are_omitted_and_equal_rounds_merged() -> None:
     found = figures({"waste": [0.1, None], "flops": [7.0, 7.0]}, {}, seed=0)
     assert set(found) == {"flops"} and found["flops"].samples == [7.0]
 

@@ -379,7 +379,7 @@ def test_a_fork_can_change_sampling() -> None:
             assert tokens_of(fork, 1) == tokens_of(original, 1)
 
 
-def test_another_seed_draws_anew_and_the_same_one_goes_on() -> None:
+def test_another_seed_restarts_the_draws() -> None:
     with two_sampled() as original:
         log = log_of(original)
         with rerun(log, 4, SamplingChange(request_id="b", sampling={"seed": 8})) as fork:

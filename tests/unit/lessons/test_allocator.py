@@ -94,7 +94,7 @@ def test_the_last_token_is_never_shared() -> None:
     assert found.verdicts[0].why == "last_token"
 
 
-def test_another_choice_is_told_from_a_mistake() -> None:
+def test_valid_alternatives_differ_from_illegal_moves() -> None:
     found = graded(COPY, SHARE, FREE, EVICT)
     assert [(v.grade, v.why) for v in found.verdicts[2:]] == [("other", "order"), ("other", "not_head")]
     needless = graded(COPY, SHARE, EVICT, TAKE, FREE, BlockMove(kind="allocate", block=5, seq=0))

@@ -17,7 +17,7 @@ MOVES = st.lists(MOVE, max_size=6)
 
 
 @given(prompts=st.lists(st.lists(st.sampled_from(NAMES), unique=True), max_size=4), moves=MOVES)
-def test_a_move_leaves_nothing_out_and_the_rest_in_its_order(prompts: list[list[str]], moves: list[Move]) -> None:
+def test_a_move_keeps_the_other_parts_in_order(prompts: list[list[str]], moves: list[Move]) -> None:
     lines = [[f"{name}: {i}" for name in prompt] for i, prompt in enumerate(prompts)]
     found = moved(lines, moves)
     parts = {move.part for move in moves}

@@ -202,7 +202,7 @@ def test_the_page_walks_as_the_server_does(recorded: Recorded) -> None:
         assert json.loads(line) == msgspec.to_builtins(way(recorded.transcript, at, answers)), (at, answers)
 
 
-def test_nothing_is_told_before_its_question_is_answered(recorded: Recorded) -> None:
+def test_no_answer_is_sent_before_its_question(recorded: Recorded) -> None:
     first = next(iter(recorded.transcript.keys))
     shown = way(recorded.transcript, 10_000, {})
     assert shown.at == int(first) and shown.items[-1].index == int(first)

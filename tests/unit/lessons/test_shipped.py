@@ -204,7 +204,7 @@ def test_false_claims_are_reported_by_line(body: str, line: int, sentence: str) 
     assert sentence in found[0].sentence
 
 
-def test_a_race_that_cannot_be_run_is_told_with_its_line() -> None:
+def test_impossible_races_are_reported_by_line() -> None:
     small = BAD.replace("num_blocks = 8", "num_blocks = 1")
     found = check(parse_lesson(small + "do: race caches", Path("bad.md")), builder)
     assert [error.line for error in found] == [10] * len(STRATEGIES["caches"])
@@ -274,7 +274,7 @@ def test_a_new_lesson_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert ":25: [en] “six” is said where prompt_tokens is 5" in capsys.readouterr().out
 
 
-def test_an_answer_is_taken_once() -> None:
+def test_a_question_is_answered_once() -> None:
     lesson = parse_lesson(BAD + "do: prefill\nask: keys_read\ndo: step", Path("x.md"))
     engine = lesson_engine_of(lesson)
     course = Course(lesson, "en", engine)
@@ -297,7 +297,7 @@ def test_an_answer_is_taken_once() -> None:
     engine.close()
 
 
-def test_a_lesson_that_does_not_hold_stands_where_it_stood() -> None:
+def test_a_false_lesson_stays_at_its_checkpoint() -> None:
     """No sequence is preempted, so the question fails with its sentence each time, and no other error."""
     lesson = parse_lesson(BAD + "do: prefill\nask: victim\ndo: step", Path("x.md"))
     engine = lesson_engine_of(lesson)

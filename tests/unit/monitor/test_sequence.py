@@ -108,7 +108,7 @@ def test_with_a_buffer_that_is_long_enough_nothing_is_missing(actions: list[str]
     assert len(received) == len(model.lives[0]) + 1
 
 
-def test_a_replay_that_is_larger_than_the_bounds_is_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_replays_are_requested_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.observe.monitor.sequence.MAX_PENDING", 4)
     model, sequence, received = Model(1000), Sequence(True), list[SequenceEvent]()
     for _ in range(23):

@@ -25,7 +25,7 @@ def as_bytes(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_each_form_says_the_same(form: Form) -> None:
+def test_every_event_form_decodes_equally(form: Form) -> None:
     payload = batch(
         form,
         page_stored(form, [FIRST, SECOND], [1, 2, 3, 4], 2),
@@ -47,7 +47,7 @@ def test_each_form_says_the_same(form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", ["SEVEN", "MAPS"])
-def test_a_salt_is_told_and_is_no_adapters_name(form: Form) -> None:
+def test_salts_are_distinguished_from_adapters(form: Form) -> None:
     [stored] = decode(batch(form, page_stored(form, [FIRST, SECOND], [1, 2], 1, salt="tenant"))).events
     assert isinstance(stored, BlockStored) and stored.lora_name is None
     assert [json.loads(one.extra_keys or "") for one in stored.contents] == [{"cache_salt": "tenant"}] * 2

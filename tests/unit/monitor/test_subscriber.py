@@ -209,7 +209,7 @@ def test_a_message_that_cannot_be_read_is_a_gap_with_its_reason() -> None:
         assert breaks_of(attachment.log)[-1] == ("gap", 2, 1) and not attachment.observed.known(0).keys
 
 
-def test_more_contents_than_the_pool_has_places_are_said_and_not_kept() -> None:
+def test_contents_over_the_pool_are_reported_and_dropped() -> None:
     with Publisher() as publisher, attached(publisher) as attachment:
         hashes = [bytes([i]) for i in range(POOL + 2)]
         publisher.publish(message(stored(hashes, [0] * (SIZE * len(hashes)), SIZE)))

@@ -29,7 +29,7 @@ class Stream:
         self.sent.append(self.name)
 
 
-def test_a_first_token_is_told_before_the_streams_of_a_round() -> None:
+def test_first_tokens_are_sent_before_other_streams() -> None:
     sent: list[str] = []
     streams = Streams(urgent_sent=lambda: sent.append("-"))
     going, first, last = (Stream(name, sent) for name in ("going", "first", "last"))

@@ -42,7 +42,7 @@ def test_the_report_lists_hits_breaks_and_savings(
     assert "would save" in shown and "move what changes out of the system prompt" in shown
 
 
-def test_a_proposal_saves_what_it_says(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_proposal_saves_the_stated_tokens(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Only a clock changes: without it each turn hits all of the previous one but its last, partial block."""
     clock = next(session for session in SESSIONS if session.name == "clock")
     file.write_text("\n".join(map(json.dumps, clock.bodies)))
@@ -122,7 +122,7 @@ def test_a_proposal_shows_the_place_that_changes(tmp_path: Path, capsys: pytest.
         assert all(len(line) < 120 for line in saving["example"])
 
 
-def test_evictions_are_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evictions_are_reported(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prompts = ["a" * 400, "b" * 400, "c" * 400, "a" * 400]  # of 25 blocks
     file.write_text("\n".join(json.dumps({"input": prompt}) for prompt in prompts))
     assert main(["prompts", str(file), "--num-blocks", "60"]) == 0
@@ -166,9 +166,7 @@ def test_every_cause_limit_and_proposal_has_words() -> None:
 
 
 @pytest.mark.parametrize(("policy", "shown"), [("vllm", ", block {} of 16 tokens each"), ("sglang", "")])
-def test_a_break_is_told_with_its_block(
-    policy: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_break_names_its_block(policy: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     main(["prompts", str(EXAMPLE), "--json"])
     token = json.loads(capsys.readouterr().out)["requests"][5]["parted"]["token"]

@@ -229,7 +229,7 @@ def test_only_what_a_prompt_does_not_share_is_encoded_again(templates: dict[str,
             assert list(chain.from_iterable(request.rendered.tokens)) == templates[source].encode(prompt)
 
 
-def test_a_request_that_cannot_be_rendered_is_told_and_parts_are_counted(
+def test_unrenderable_requests_are_reported_and_counted_by_segment(
     tmp_path: Path, templates: dict[str, ChatTemplate], capsys: pytest.CaptureFixture[str]
 ) -> None:
     refusing = "{% if messages | length > 2 %}{{ raise_exception('two messages at most') }}{% endif %}" + HEAD + BODY

@@ -38,7 +38,7 @@ def test_every_operation_is_the_same() -> None:
         assert min(totals.preemptions, totals.evictions, totals.hit_tokens) > 0
 
 
-def test_ours_is_what_is_made_now(tmp_path: Path) -> None:
+def test_our_shipped_recording_is_reproducible(tmp_path: Path) -> None:
     model, path = load_model(BUNDLED), tmp_path / "again.kvtrace"
     requests = [msgspec.structs.replace(one, ignore_eos=True) for one in REQUESTS]
     ours(model, settled(CONFIG, model), requests, path)

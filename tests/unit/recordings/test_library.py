@@ -89,7 +89,7 @@ def test_a_record_whose_arrays_are_cut_off_goes_with_them(library: Library, fold
     after.close()
 
 
-def test_a_recording_that_another_server_makes_is_left_alone(library: Library, folder: Path, run: Run) -> None:
+def test_recordings_of_other_servers_are_untouched(library: Library, folder: Path, run: Run) -> None:
     recorder = library.record(run, "moon", [])
     other = Library(folder)  # the recorder holds its lock
     assert other.findings == []
@@ -131,7 +131,7 @@ def test_a_row_whose_file_is_gone_waits_for_it(folder: Path, make_trace: MakeTra
 
 
 @pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\x00" + b"\xff" * 4096])
-def test_a_damaged_index_is_put_aside_and_rebuilt(folder: Path, make_trace: MakeTrace, content: bytes) -> None:
+def test_a_damaged_index_is_moved_aside_and_rebuilt(folder: Path, make_trace: MakeTrace, content: bytes) -> None:
     make_trace(folder / "a.kvtrace")
     Library(folder).close()
     (folder / INDEX_FILE).write_bytes(content)

@@ -49,7 +49,7 @@ def test_perfect_splitting_is_never_overtaken() -> None:
     assert crossing(Prefill(service=1.0, gpus=4, speedup=4.0)) is None
 
 
-def test_a_smaller_speed_up_leaves_splitting_less() -> None:
+def test_a_smaller_speed_up_favours_stages() -> None:
     found = [crossing(Prefill(service=1.0, gpus=4, speedup=speedup)) or 0.0 for speedup in (1.5, 2.0, 3.0, 3.9)]
     assert found == sorted(found) and found[-1] < 3.9
 

@@ -215,7 +215,7 @@ def test_lookups_that_name_missing_things_are_found(
     assert finding.endswith(f"operation 0: lookup: {expected}")
 
 
-def test_a_state_that_is_wrong_as_a_whole(frames: Frames, findings: Check) -> None:
+def test_inconsistent_states_are_refused(frames: Frames, findings: Check) -> None:
     """A hit on a block with other tokens is a possible operation, but contradicts the whole."""
     from engine.trace.operations import Admit, Share
 

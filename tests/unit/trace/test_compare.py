@@ -156,7 +156,7 @@ def test_a_run_that_has_only_not_come_so_far_does_not_differ(original: Engine) -
         assert found.b.totals.unfinished == 2
 
 
-def test_a_request_that_only_one_run_has_stands_alone(original: Engine) -> None:
+def test_requests_of_only_one_run_are_unpaired(original: Engine) -> None:
     with fork(original, 5, RequestChange(prompt=[70, 71], sampling=GREEDY, request_id="more")) as other:
         found = compared(original, other)
         assert [(p.request_id, p.a is None, p.b is None) for p in found.sequences] == [

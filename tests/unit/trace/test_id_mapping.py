@@ -31,7 +31,7 @@ def test_hashes_are_names() -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(b"a", b"2"), (b"b", b"1")])
-def test_a_name_that_stands_for_something_else_differs(ours: bytes, theirs: bytes) -> None:
+def test_swapped_names_are_a_difference(ours: bytes, theirs: bytes) -> None:
     renamed = Renamed()
     renamed.pair([cache(0, b"a"), cache(1, b"b")], [cache(0, b"1"), cache(1, b"2")])
     a, b = renamed.pair([Evict(block_id=0, block_hash=ours)], [Evict(block_id=0, block_hash=theirs)])

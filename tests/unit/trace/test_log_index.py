@@ -174,7 +174,7 @@ def test_a_foreign_index_is_rejected(pressed: Path, tmp_path: Path) -> None:
             LogIndex(target, log)
 
 
-def test_a_damaged_log_is_surveyed_as_far_as_it_goes(pressed: Path, tmp_path: Path) -> None:
+def test_a_damaged_log_is_indexed_up_to_the_damage(pressed: Path, tmp_path: Path) -> None:
     with TraceReader(pressed) as log:
         frame = log.record_frame(100)
     damaged = tmp_path / "damaged.kvtrace"

@@ -38,7 +38,7 @@ def test_both_parts_count_as_one_request() -> None:
     assert request.num_cached_tokens == 0, "what was moved was computed, not found"
 
 
-def test_a_part_that_is_lost_before_it_had_tokens_is_gone_on_with() -> None:
+def test_losing_an_instance_before_tokens_continues() -> None:
     lost = record(1, 3.5, 0.0, [Lost(detail="killed")], "lost")
     again = [replace(one, timing=replace(one.timing, at=one.timing.at + 3)) for one in PREFILL]
     again[0] = replace(again[0], ops=[submit(2, "X/prefill", "kv_producer")])
@@ -48,7 +48,7 @@ def test_a_part_that_is_lost_before_it_had_tokens_is_gone_on_with() -> None:
     assert (request.finish_reason, request.ttft) == ("length", None), "of its last part; nothing came of it yet"
 
 
-def test_a_part_that_is_lost_with_tokens_ends_the_request() -> None:
+def test_losing_an_instance_after_tokens_ends_the_request() -> None:
     lost = record(1, 4.6, 0.0, [Lost(detail="killed")], "lost")
     other = record(0, 6.0, 0.0, [submit(4, "X")], "submit")
     run, requests = figures([*PREFILL, *DECODE[:4], lost, other])
@@ -66,7 +66,7 @@ def test_one_side_of_a_transfer_is_one_request() -> None:
     assert reading.figures().totals.seconds == 1.5
 
 
-def test_an_account_that_forgets_keeps_nothing_of_what_has_ended() -> None:
+def test_bounded_accounts_drop_ended_requests() -> None:
     """A server accounts for its runs for weeks."""
     account = Account(EngineClock(is_shared=True), is_shared=True, forgets=True)
     for one in numbered([*PREFILL, *DECODE]):

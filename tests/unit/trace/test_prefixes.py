@@ -124,7 +124,7 @@ def test_hashes_in_a_circle_end_it(tmp_path: Path) -> None:
     observed.log.close()
 
 
-def test_contents_are_read_when_the_tree_is_asked_for(tmp_path: Path) -> None:
+def test_prefix_contents_are_read_lazily(tmp_path: Path) -> None:
     """A follower of a run reloads its log index every few seconds, and a service has very many contents."""
     path = tmp_path / "roomy.kvtrace"
     write(path, Shape(blocks=200, requests=20, steps=40, bursts=0))

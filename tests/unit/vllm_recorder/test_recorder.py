@@ -177,7 +177,7 @@ def test_contradictions_end_the_log(tmp_path: Path) -> None:
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
-def test_a_call_that_is_made_otherwise_ends_the_log(tmp_path: Path) -> None:
+def test_an_unexpected_call_ends_the_log(tmp_path: Path) -> None:
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     recorder.tell(recorder.took, [0], surprise=True)
     assert recorder.ended and "surprise" in recorder.ended

@@ -25,7 +25,7 @@ def configs(**changes: Any) -> tuple[Any, Any]:
     return vllm, cache
 
 
-def test_the_usual_is_not_refused() -> None:
+def test_usual_configurations_are_accepted() -> None:
     refuse_unwritable(*configs())
 
 
