@@ -68,7 +68,7 @@ def test_on_a_phone_the_transport_leaves_the_window_to_the_run(
     leaves_it("#btn-step", "#btn-live", "#btn-transport-more")  # looking back, with the way to the newest record
 
 
-def test_what_a_phone_has_no_room_for_opens_with_one_tap(open_page: OpenPage) -> None:
+def test_hidden_controls_open_with_one_tap_on_phones(open_page: OpenPage) -> None:
     page = open_page("/", is_mobile=True, has_touch=True, **PHONE)
     page.click("#btn-prefill")
     shows(page, 1)

@@ -146,7 +146,7 @@ def test_a_hybrid_model_releases_what_its_windowed_layers_left_behind(
 
 @pytest.mark.parametrize("mode", ["recompute", "swap"])
 @pytest.mark.parametrize("family", ["gemma2", "gpt_oss"])
-def test_a_hybrid_model_under_pressure_says_what_it_says_alone(family: str, mode: Any) -> None:
+def test_a_hybrid_under_preemption_gives_the_same_tokens(family: str, mode: Any) -> None:
     """Greedy output equals that of single requests under shared prefixes, both kinds of preemption, chunks, and a small
     pool.
 

@@ -14,7 +14,7 @@ from tests.server.conftest import Client, wait_for
 from tests.unit.monitor.publisher import message, stored
 
 
-def test_it_is_joined_and_followed_and_recorded(tmp_path: Path) -> None:
+def test_a_monitored_server_is_joined_followed_and_recorded(tmp_path: Path) -> None:
     record = tmp_path / "seen.kvtrace"
     with attached_server(tmp_path, record) as (publisher, url):
         facts = requests.get(f"{url}/api/model").json()
@@ -68,7 +68,7 @@ def test_viewers_continue_with_the_next_log_when_one_is_long(tmp_path: Path) -> 
         ("record", {"name": "x"}),
     ],
 )
-def test_nothing_changes_it(event: str, fields: dict[str, object], tmp_path: Path) -> None:
+def test_commands_to_a_monitored_server_are_refused(event: str, fields: dict[str, object], tmp_path: Path) -> None:
     with attached_server(tmp_path) as (_, url):
         client = Client(url)
         try:

@@ -39,7 +39,7 @@ def curl(api: Api, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=90).stdout
 
 
-def test_curl_streams_and_is_told_what_is_wrong(api: Api) -> None:
+def test_curl_streams_and_gets_errors(api: Api) -> None:
     body = {"model": "bundled", "prompt": STORY, "max_tokens": 5, "temperature": 0, "stream": True}
     completions = f"{api.url}/v1/completions"
     lines = curl(api, completions, "--json", json.dumps(body | {"stream_options": {"include_usage": True}}))

@@ -25,12 +25,12 @@ def test_each_sentence_is_there_in_each_language_and_is_said() -> None:
         assert f'"{key}"' in CODE
 
 
-def test_nothing_is_said_that_is_not_there() -> None:
+def test_absent_metrics_are_not_shown() -> None:
     keys = re.findall(r'refusal\(\s*"\w+",\s*"([\w.]+)"', CODE)
     assert set(keys) == sentence.texts.keys()
 
 
-def test_it_travels_in_both() -> None:
+def test_refusals_are_sent_in_both_languages() -> None:
     error = refusal("refused", "seat.full", n=1200).as_map()["error"]
     assert error["message"] == "this class is full: it has 1200 seats"
     assert list(error["said"]) == ["zh"] and "1200" in error["said"]["zh"]

@@ -111,7 +111,7 @@ def test_each_sentence_is_there_in_each_language(known: dict[str, dict[str, str]
             assert re.search(r"[\u3400-\u9fff]", by_language["zh"]), key
 
 
-def test_a_refusal_goes_through_others_in_its_language() -> None:
+def test_nested_refusals_keep_their_language() -> None:
     inner = RequestError(sentence("request.empty"))
     outer = refuse("refused", "lesson.wrong", error=inner)
     assert outer.message == "the lesson does not hold: the prompt is empty: it needs at least one token"

@@ -41,7 +41,7 @@ def test_stored_bytes_count_a_vectors_scales(dtype: str, vector: int) -> None:
     assert stored_bytes_per_token(QWEN_72B, dtype) == 2 * 80 * 64 * vector
 
 
-def test_what_is_shown_with_its_formula_is_what_is_counted_with() -> None:
+def test_shown_bytes_per_token_equal_those_of_the_pool() -> None:
     """The number on page /scale equals that of a pool of such a model."""
     for model, dtype in product(model_presets(), ["float32", "float16", "fp8", "int8", "int4"]):
         shape = KvShape(model.num_layers, model.num_kv_heads, model.head_dim, model.v_head_dim, model.latent_dim)

@@ -85,7 +85,7 @@ def test_a_record_in_both_forms_with_its_epoch():
         ("/?epoch=1", 0, "the session is at epoch 2, not 1"),
     ],
 )
-def test_what_is_wrong_with_a_question_for_a_record(path: str, index: int, message: str):
+def test_invalid_record_requests_are_refused(path: str, index: int, message: str):
     with pytest.raises(AppError, match=message):
         api.record(here(), request_of(path), "t", index)
 

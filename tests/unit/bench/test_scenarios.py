@@ -88,7 +88,7 @@ def _wrong(**changes: object) -> str:
     return str(raised.value)
 
 
-def test_mistakes_are_told_in_one_sentence() -> None:
+def test_mistakes_are_reported_in_one_sentence() -> None:
     variants, axis = SMALL["variants"], SMALL["axis"]
     assert "there is no metric speed" in _wrong(measure=["speed"])
     assert "the baseline all is not a variant" in _wrong(baselines=["all"])
@@ -124,7 +124,7 @@ def test_a_headline_that_lists_points_and_baselines_is_one_for_each() -> None:
     }
 
 
-def test_a_file_that_is_no_scenario_says_where(tmp_path) -> None:
+def test_errors_of_scenarios_name_the_place(tmp_path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('id = "mine"\nrounds = "five"\n', encoding="utf-8")
     with pytest.raises(BenchError, match=r"mine\.toml is not a scenario: .*rounds"):

@@ -165,6 +165,6 @@ def test_read_after_release(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"fault": "read_after_release"}, {"fault": "slot_off_by_one", "prefill": 1, "decode": 1}]
 )
-def test_a_fault_goes_with_what_it_is_a_mistake_of(wrong: dict[str, Any]) -> None:
+def test_faults_refuse_settings_that_hide_them(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="fault"):
         resolve(EngineConfig(**wrong), 64)

@@ -398,7 +398,7 @@ def text_of(rule: str, why: str) -> str:
 
 
 @pytest.mark.parametrize("path", lesson_files(shipped_folder()), ids=lambda path: path.stem)
-def test_what_the_lessons_say_of_wrong_answers_is_so(path: Path) -> None:
+def test_sentences_about_wrong_answers_are_true(path: Path) -> None:
     lesson = read_lesson(path)
     found: list[str] = []
     for language in lesson.languages:
@@ -437,7 +437,7 @@ ARGUMENTS = {"position": "3", "logical": "1", "layer": "1", "head": "0"}
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: " ".join(f"{k}={v}" for k, v in one.items()) or "paged")
-def test_what_is_said_of_wrong_answers_is_so_in_any_run(settings: dict[str, Any]) -> None:
+def test_sentences_about_wrong_answers_are_true_in_any_run(settings: dict[str, Any]) -> None:
     """Every rule that the run decides is checked, up to the next step and up to the end."""
     config = EngineConfig(**{"block_size": 4, "num_blocks": 48, "enforce_eager": True, **settings})
     engine = BareLessonEngine(builder, config, "bundled")

@@ -33,14 +33,14 @@ def test_a_decode_step_writes_to_slots_of_each_groups_own_tensors() -> None:
     assert step.slot_mapping(WINDOWED).tolist() == [4 * 2 + 1, 1 * 2], "blocks 14 and 11 lie at places 4 and 1"
 
 
-def test_a_decode_step_reads_the_keys_in_sight() -> None:
+def test_a_decode_step_reads_the_visible_keys() -> None:
     """The window of 4 at position 5 begins at position 2: places 2 and 4, slots 4, 5, 8, 9."""
     step = decoding()
     assert step.decode_keys(WINDOWED).slots[0].tolist() == [4, 5, 8, 9]
     assert step.decode_keys(FULL).slots[0].tolist() == [6, 7, 0, 1, 8, 9]
 
 
-def test_kernels_get_places_and_0_for_released_blocks() -> None:
+def test_kernels_get_slot_0_for_released_blocks() -> None:
     step = decoding()
     for tables in (step.decode_tables(WINDOWED).block_tables, step.step_tables(WINDOWED).block_tables):
         assert tables.tolist() == [[0, 2, 4], [0, 1, 0]] and tables.dtype == torch.int32

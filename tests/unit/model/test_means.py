@@ -42,7 +42,7 @@ def little_memory(machine: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("lack", [no_compiler, full_disk, little_memory])
-def test_what_is_missing_is_one_sentence_and_nothing_is_begun(machine: pytest.MonkeyPatch, lack) -> None:
+def test_missing_requirements_are_one_sentence(machine: pytest.MonkeyPatch, lack) -> None:
     begun: list[object] = []
     machine.setattr(compiler_process, "CompilerProcess", begun.append)
     machine.setattr(compiler_process, "cores", lambda: 2)

@@ -78,7 +78,7 @@ def test_no_refusal_of_a_setting_is_said_in_english_alone() -> None:
     assert plain == []
 
 
-def test_a_refusal_that_puts_sentences_together_is_said_in_one_language() -> None:
+def test_combined_refusals_are_in_one_language() -> None:
     with pytest.raises(ConfigError) as found:
         resolve(
             EngineConfig(forget_policy="window", forget_budget=8, attention_window=8, fault="missing_causal_mask"), 512
