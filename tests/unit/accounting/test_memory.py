@@ -6,12 +6,7 @@ import pytest
 
 from engine.accounting.kv_shape import KvShape
 from engine.accounting.layer_bytes import kv_token
-from engine.accounting.memory import (
-    bytes_per_element,
-    kv_bytes_per_token,
-    stored_bytes_per_token,
-    stored_element,
-)
+from engine.accounting.memory import bytes_per_element, kv_bytes_per_token, stored_bytes_per_token, stored_element
 from engine.accounting.presets import model_presets
 from tests.unit.accounting.model_facts import facts
 
@@ -33,8 +28,7 @@ def test_unknown_dtype() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "vector"),
-    [("auto", 128 * 2), ("float32", 128 * 4), ("fp8", 128), ("int8", 128 + 2), ("int4", 64 + 4)],
+    ("dtype", "vector"), [("auto", 128 * 2), ("float32", 128 * 4), ("fp8", 128), ("int8", 128 + 2), ("int4", 64 + 4)]
 )
 def test_stored_bytes_count_a_vectors_scales(dtype: str, vector: int) -> None:
     """Qwen-72B has 2 * 80 layers * 64 heads vectors of 128 numbers a token."""

@@ -66,10 +66,7 @@ def test_a_python_without_vllm_is_told_in_a_sentence(model: LoadedModel, tmp_pat
 
 
 def test_equal_steps_are_counted() -> None:
-    with (
-        TraceReader(SHIPPED / "beside-ours.kvtrace") as one,
-        TraceReader(SHIPPED / "beside-vllm.kvtrace") as two,
-    ):
+    with TraceReader(SHIPPED / "beside-ours.kvtrace") as one, TraceReader(SHIPPED / "beside-vllm.kvtrace") as two:
         found = compare(one, two)
         assert equal_steps(found) == found.a.totals.num_steps == 56
     with TraceReader(SHIPPED / "beside-ours.kvtrace") as one, TraceReader(SHIPPED / "moon.kvtrace") as two:
