@@ -227,6 +227,7 @@ def test_arrays_are_the_same_written_in_c(
     family: str, dtype: Any, outputs: bool, heads: list[int] | None, budget: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Arrays written by C into the log's bytes equal those copied by tensor operations, with the same omissions."""
+    monkeypatch.setattr("engine.model.capture_layout.HUGE_PAGE", 4096)  # steps on both sides of it
     model = from_module(tiny_model(family))
     request = CaptureRequest(dtype=dtype, outputs=outputs, heads=heads, budget_bytes=budget)
     fast = mixed_schedule(Driver(model, 4, 16), SEQUENCES, request)
