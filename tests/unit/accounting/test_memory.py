@@ -6,20 +6,11 @@ import pytest
 
 from engine.accounting.kv_shape import KvShape
 from engine.accounting.layer_bytes import kv_token
-from engine.accounting.memory import bytes_per_element, kv_bytes_per_token, stored_bytes_per_token, stored_element
+from engine.accounting.memory import bytes_per_element, stored_bytes_per_token, stored_element
 from engine.accounting.presets import model_presets
 from tests.unit.accounting.model_facts import facts
 
 QWEN_72B = facts(80, 8192, 64)
-
-
-def test_grouped_queries_store_fewer_heads() -> None:
-    assert kv_bytes_per_token(facts(32, 4096, 32, kv_heads=8)) * 4 == kv_bytes_per_token(facts(32, 4096, 32))
-
-
-def test_values_of_another_width() -> None:
-    """The size is 2 layers * 4 heads * (12 + 6) * 4 bytes."""
-    assert kv_bytes_per_token(facts(2, 32, 4, head_dim=12, v_head_dim=6, dtype="float32")) == 2 * 4 * 18 * 4
 
 
 def test_unknown_dtype() -> None:
