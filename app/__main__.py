@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from app.ground.interrupts import STATUS, exit_on_interrupt
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status as `app.cli.main` says, 130 when interrupted, 1 when it cannot load."""
     exit_on_interrupt()
     from app.ground.working import working

@@ -69,23 +69,22 @@ def _check_kinds(settings: Struct) -> None:
 class EngineConfig(Struct, frozen=True, kw_only=True):
     """Settings of the cache's layout and of scheduling.
 
-    `strategy`: `paged` is the paged KV cache; `contiguous` is the same mechanism with one block of `max_model_len` per
-    sequence; `first_fit` gives each sequence one piece of adjacent blocks, as long as its prompt and max_tokens, from
-    the first hole that is large enough: what is left over between pieces is external fragmentation; `none` keeps
-    nothing between steps and recomputes every token of a sequence at every step.
+    `strategy`: `paged` is the paged KV cache. `contiguous` is the same mechanism with one block of `max_model_len`
+    slots per sequence. `first_fit` gives each sequence one piece of adjacent blocks, as long as its prompt and
+    max_tokens, from the first hole that is large enough; the gaps between pieces are external fragmentation. `none`
+    has no cache and recomputes every token of a sequence in every step.
 
-    `concat`, `dynamic` and `static` are there to be compared with: they keep K and V as transformers does
-    (engine/model/sequence_caches.py), each sequence in tensors of its own, two a layer, which grow by a token a step
-    (in the books a block of one slot for each) or have room for `max_model_len` tokens from the first on.
+    `concat`, `dynamic` and `static` exist for comparison. They store K and V as transformers does
+    (engine/model/sequence_caches.py): two tensors per sequence and layer, which grow by a token per step (counted as a
+    block of one slot per token), or have room for `max_model_len` tokens from the start.
 
     `attention_window` and `attention_sinks` are a policy over any model, after StreamingLLM (Xiao et al. 2023, arXiv
-    2309.17453): every layer's query sees the first `attention_sinks` tokens and the last `attention_window` ones,
-    itself among them, and the blocks between are released. A layer whose own sliding window is no wider keeps that.
-    With `sliding_window_pattern` n the policy exempts every n-th layer, which makes a hybrid of any model, like Gemma 3
-    (n = 6) and GPT-OSS (n = 2): layers with equal attention spans then have their own pool and block tables. Unlike in
-    the paper, positions stay absolute: keys keep the rotation that they were cached with, and the distance between a
-    query and the sinks grows with the text, where the paper numbers positions within the cache. So nothing is rotated
-    again, and a sequence ends at the model's last position.
+    2309.17453): every query sees the first `attention_sinks` tokens and the last `attention_window` ones, itself
+    included, and the blocks between are released. A layer whose own sliding window is narrower keeps it. With
+    `sliding_window_pattern` n, every n-th layer is exempt, as in Gemma 3 (n = 6) and GPT-OSS (n = 2); layers with equal
+    attention spans then have their own pool and block tables. The paper numbers positions within the cache. Here they
+    stay absolute, so keys are never rotated again, the distance between a query and the sinks grows with the text, and
+    a sequence ends at the model's last position.
     """
 
     strategy: Annotated[Strategy, Option(control=Control(group="cache", initial="paged", offered=OFFERED))] = "paged"
@@ -311,10 +310,10 @@ _FIELDS = {field.name: field for field in fields(EngineConfig)}
 class SamplingParams(Struct, frozen=True, kw_only=True):
     """Settings of sampling and of the number of outputs. temperature 0 is greedy.
 
-    The order of operations: repetition penalty, logit bias, min_tokens, temperature, top-k, top-p, min-p, then one
-    draw. Beam search keeps the `beam_width` most probable sequences instead, under the distribution after min_tokens.
+    Order of operations: repetition penalty, logit bias, min_tokens, temperature, top-k, top-p, min-p, then one draw.
+    Beam search follows the `beam_width` most probable sequences instead, under the distribution after min_tokens.
 
-    The names are vLLM's; `use_beam_search` and its fields those of its BeamSearchParams.
+    Names are those of vLLM's SamplingParams and BeamSearchParams.
     """
 
     temperature: Annotated[

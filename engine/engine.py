@@ -89,17 +89,17 @@ class Engine:
     Args:
         model: shared weights; several engines may use one model.
         config: settings; resolved against the model.
-        log_path: the trace's file; None = a temporary file that disappears with the engine.
-        capture: which arrays to record; None = none. May be set between steps.
-        connector: to keys and values outside the pool, this engine's own; None = there are none.
-        keep_log: False writes no trace at all (`log` is None): for benchmarks of the bare engine.
-        place: what its ids begin with, where several engines share a log.
-        records: gets every record and its arrays, in place of a log of its own (`log` is None).
-        new_pool: where the tensors of its pool lie; by default in this process's own memory.
+        log_path: file of the trace; None = a temporary file that is deleted with the engine.
+        capture: arrays to record; None = none. May be set between steps.
+        connector: this engine's access to keys and values outside the pool; None = none.
+        keep_log: False writes no trace (`log` is None), for benchmarks of the bare engine.
+        place: first ids, where several engines share a log.
+        records: receives every record and its arrays instead of a log (`log` is None).
+        new_pool: allocates the tensors of the pool; by default in this process's memory.
 
     Raises:
-        ConfigError: settings that cannot work with this model.
-        ModelError: with that kind of cache it would compute something else.
+        ConfigError: settings that the model does not support.
+        ModelError: the model computes other results with that kind of cache.
     """
 
     def __init__(
@@ -254,13 +254,13 @@ class Engine:
     def add_requests(self, specs: Items[RequestSpec], *, eager: bool = False) -> list[Request]:
         """Queue several requests as one record; all are accepted or none.
 
-        An engine without unfinished requests chooses here which forward pass serves until it has none again: the
-        compiled one if `model.compiled` is there by now, else the eager one. It never changes within a sequence, whose
-        logits would differ in their last bits. Each step's record says which it was (`timing.compiled`).
+        If no request is unfinished, this chooses the forward pass until that is the case again: the compiled one if
+        `model.compiled` is ready, else the eager one. It never changes within a sequence, because logits would differ
+        in their last bits. `timing.compiled` of each step's record says which one was used.
 
         Args:
-            eager: choose the eager one in any case, as `config.enforce_eager` and a fault do for the whole run. A
-                re-run does so where its log did. Without effect while a request is unfinished.
+            eager: choose the eager pass, as `config.enforce_eager` and a fault do for the whole run. A rerun sets it
+                where its log used the eager pass. No effect while a request is unfinished.
 
         Raises:
             RequestError: empty, longer than the model or the pool, or an id that is in use.
@@ -293,7 +293,7 @@ class Engine:
         return self.config.enforce_eager or self.config.fault is not None
 
     def check_requests(self, specs: Items[RequestSpec]) -> None:
-        """Raises what `add_requests` would, and queues nothing."""
+        """Raise what `add_requests` would raise, without queueing anything."""
         self._accepted(specs)
 
     def _accepted(self, specs: Items[RequestSpec]) -> list[Request]:
@@ -301,7 +301,7 @@ class Engine:
         return self._inputs.accept(specs, outputs.next_seq_id, self._num_requests, set(outputs.requests), self._stride)
 
     def abort(self, request_id: str) -> bool:
-        """Finish a request now. False when it is unknown or already finished."""
+        """Finish a request now. Returns False if it is unknown or already finished."""
         request = self._outputs.requests.get(request_id)
         if request is None:
             return False
@@ -327,7 +327,7 @@ class Engine:
         self._append_record("adjust")
 
     def choose(self, seq_id: int, token_id: int, position: int | None = None) -> None:
-        """Settle a token that is still to come (None: the next one), whatever the sampler will take there.
+        """Fix the token at a future position (None: the next one), whatever the sampler draws there.
 
         Raises:
             RequestError: the sequence is not alive or a beam, or there is no such token or position.
@@ -381,7 +381,7 @@ class Engine:
 
     @property
     def num_steps(self) -> int:
-        """Steps made since the engine began."""
+        """Number of steps so far."""
         return self._num_steps
 
     def has_unfinished(self) -> bool:
@@ -390,12 +390,12 @@ class Engine:
 
     @property
     def num_unfinished(self) -> int:
-        """Requests with a sequence that waits or runs."""
+        """Number of requests with a waiting or running sequence."""
         return len(self._outputs.requests)
 
     @property
     def queue_lengths(self) -> tuple[int, int]:
-        """Sequences that run, and that wait."""
+        """Numbers of running and of waiting sequences."""
         return len(self._scheduler.running), len(self._scheduler.waiting)
 
     @property
@@ -417,7 +417,7 @@ class Engine:
         return self._runner.kv_caches
 
     def prefill_pending(self) -> bool:
-        """Return whether some request's prompt is not computed in full yet."""
+        """Return whether the prompt of some request is not fully computed yet."""
         return any(not r.sequence.has_output for r in self._outputs.requests.values())
 
     def step(self, goes_on: bool = False) -> StepRecord:

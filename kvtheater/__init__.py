@@ -7,9 +7,8 @@
         while engine.has_unfinished():
             print(engine.step().ops)
 
-A few names and their types; what they are is in `engine`. Each is imported when it is used first, since torch and
-transformers take seconds: opened traces need neither. In a notebook an opened trace and a watched run
-show themselves. Only these names are promised to stay.
+The names are defined in `engine`. Each is imported on first use, because torch and transformers take seconds to load
+and reading a trace needs neither. A notebook displays an opened trace and a watched run. Only these names are stable.
 """
 
 from __future__ import annotations

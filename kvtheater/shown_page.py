@@ -97,16 +97,16 @@ class ShownPage:
 
 
 def show(model: str = "bundled", *, height: int = HEIGHT, **options: Any) -> ShownPage:
-    """Serve a model from a process of its own and show the page in this notebook's cell.
+    """Serve a model from a separate process and show the page in this notebook's cell.
 
-    The server listens on the loopback interface, asks for a token of its own and ends with the notebook. A second call
-    with the same model and options finds the first one's server. In Colab the page comes through Colab's proxy, in
-    JupyterLab with jupyter-server-proxy through that one, else straight from 127.0.0.1.
+    The server listens on the loopback interface, requires its own token and ends with the notebook. A second call with
+    the same model and options reuses the server. The page is served through Colab's proxy in Colab, through
+    jupyter-server-proxy in a JupyterLab that has it, and else directly from 127.0.0.1.
 
     Args:
-        model: a folder or a hub name, as of `kvtheater serve`.
-        height: of the frame, in CSS pixels.
-        options: flags of `kvtheater serve`, as `block_size=4` or `enforce_eager=True`.
+        model: folder or hub name, as for `kvtheater serve`.
+        height: height of the frame, in CSS pixels.
+        options: flags of `kvtheater serve`, for example `block_size=4` or `enforce_eager=True`.
 
     Raises:
         RuntimeError: the server does not start; one sentence.

@@ -74,15 +74,15 @@ vLLM 0.32. Every series has the labels `model_name` and `engine`. The names of c
     "Cache policies": """\
 # Cache policies
 
-Rules by which [`kvtheater prompts`](../how-to/prompts.md) plays requests through the caches of others, each with its
-source. A rule that its maker does not document is left out.
+Rules of the caches that [`kvtheater prompts`](../how-to/prompts.md) simulates, each with its source. Undocumented rules
+are left out.
 
 """,
     "Python interface": """\
 # Python interface
 
-Everything that `import kvtheater` promises. Each name is imported when it is first used, because torch takes seconds
-to load; opening a trace needs no torch. `engine` and `app` are internal.
+The stable names of `kvtheater`. Each is imported on first use, because torch takes seconds to load; opening a trace
+needs no torch. `engine` and `app` are internal.
 
 """,
 }
@@ -252,7 +252,7 @@ def socket_events() -> str:
         assert issubclass(event.message, Message)
         rows = fields_of(event.message)
         right = inspect.cleandoc(event.right.__doc__ or "").partition("\n")[0]
-        parts += [f"## {name}\n\n", f"Allowed for: {right[:1].lower()}{right[1:]}\n\n"]
+        parts += [f"## {name}\n\n", f"Allowed for {right.removeprefix('Allow ').partition('. ')[0].rstrip('.')}.\n\n"]
         parts.append(table(("field", "type", "default"), rows) if rows else "No fields.\n\n")
     return "".join(parts)
 
@@ -348,19 +348,19 @@ def _lifetime(policy: Policy) -> str:
         return "5 minutes after each use, or an hour (`ttl`)"
     if not policy.seconds:
         return "until evicted"
-    return f"{policy.seconds / 60:.0f} minutes after each use; perhaps only {policy.maybe_seconds / 60:.0f}"
+    return f"{policy.seconds / 60:.0f} minutes after each use, possibly only {policy.maybe_seconds / 60:.0f}"
 
 
 def _further(policy: Policy) -> list[str]:
     found = [f"requests of one {policy.scope} share the cache"]
     if policy.not_for:
-        found.append(f"models not played: {', '.join(f'`{word}`' for word in policy.not_for)} and their kind")
+        found.append(f"not simulated: models like {', '.join(f'`{word}`' for word in policy.not_for)}")
     if policy.breakpoints:
         found.append(
             f"only up to a `cache_control`, at most {policy.most_breakpoints}; lookups go back {policy.lookback} blocks"
         )
     if policy.slots:
-        found.append("only the prompt before, in its slot")
+        found.append("only the previous prompt of a slot is cached")
     if policy.last_token:
         found.append("the last token is always computed")
     if policy.answers:

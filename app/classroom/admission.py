@@ -1,9 +1,9 @@
 """Limits of the seats of a class, per address and for seats that are not confirmed.
 
-A seat is confirmed once it has been connected for `CONFIRM_SECONDS` without a pause. Of one address, which may be the
-NAT of a whole school, `MAX_UNCONFIRMED` seats are unconfirmed at once: for long, 300 / 20 s = 15 a second come in. An
-unconfirmed seat that is not connected gives way to the next one of its address, so that a flood of seats replaces its
-own and a class behind the same address still gets in.
+A seat is confirmed once it has been connected for `CONFIRM_SECONDS` without a pause. One address, which may be the NAT
+of a whole school, has at most `MAX_UNCONFIRMED` other seats at once, so 300 / 20 s = 15 followers per second can enter.
+A disconnected unconfirmed seat is replaced by the next one of its address: a flood of seats replaces its own, and a
+class behind the same address still gets in.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def check_submit(message: messages.Submit, sampling: SamplingParams) -> None:
 
 
 def check_model(session: Session, model: str | None) -> None:
-    """A guest's run is on the class's model, whatever others there are.
+    """Check that a guest's run is on the class's model.
 
     Raises:
         AppError: `refused`.
@@ -87,7 +87,7 @@ def check_model(session: Session, model: str | None) -> None:
 
 
 def check_configure(session: Session, config: EngineConfig) -> None:
-    """A guest's run takes no more than the class's.
+    """Check that a guest's run takes no more memory than the class's.
 
     Raises:
         AppError: `refused`.

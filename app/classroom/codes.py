@@ -41,7 +41,7 @@ class Allowance:
         self._lock = threading.Lock()
 
     def take(self) -> bool:
-        """Return whether there was one left; it is taken."""
+        """Take a token. Returns False if none is left."""
         with self._lock:
             self._fill()
             if self._left < 1:

@@ -65,7 +65,7 @@ _OF_A_CLASS = (_answers, _questions, _students)
 
 
 def database_url(given: str) -> URL:
-    """Raises ValueError: no address of a database, or of a kind that has no driver here."""
+    """Parse a database address. Raises ValueError if it is invalid or its driver is missing."""
     try:
         url = make_url(given)
         url.get_dialect()

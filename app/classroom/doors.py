@@ -14,15 +14,15 @@ from app.ground.settings import is_loopback
 
 _VIRTUAL = ("docker", "br-", "veth", "virbr", "vmnet", "vboxnet", "utun", "tun", "tap", "zt", "tailscale", "wg")
 _ANYWHERE = ("0.0.0.0", "::", "")
-_SOMEWHERE = ("10.255.255.255", 9)  # an address of a local network: nothing is sent to it
+_SOMEWHERE = ("10.255.255.255", 9)  # an address in a local network, to which nothing is sent
 
 
 def bases(opened: str, host: str) -> list[str]:
     """Return addresses at which other devices reach the server, the likeliest first, without a last slash.
 
     Args:
-        opened: address of the presenter's page. One that is not of this machine alone is how others come, too (a name
-            that a proxy has); else its port and path are.
+        opened: address of the presenter's page. If it is not a loopback address, others use it too (a proxy's name);
+            otherwise only its port and path are used.
         host: what the server listens on.
     """
     parts = urlsplit(opened)

@@ -1,7 +1,7 @@
 """Class as one HTML page: questions and answers, and below them the run that was on stage.
 
-The questions need no script and no server. The run is the page of `app/page/onefile.py`, whole, in a frame: what is
-inside a frame keeps to the rules of what is around it, so both have the run's policy.
+The questions need no script and no server. The run is the complete page of `app/page/onefile.py` in a frame. A
+frame inherits the policy of the page around it, so both have the run's policy.
 """
 
 from __future__ import annotations

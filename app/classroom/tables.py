@@ -21,7 +21,7 @@ _WORDS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "results
 
 
 def words_in(language: str) -> dict[str, str]:
-    """Key -> text, in English where there is no other."""
+    """Return key -> text, with English for missing texts."""
     return _WORDS.get(language.partition("-")[0], _WORDS["en"])
 
 

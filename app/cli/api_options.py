@@ -20,27 +20,26 @@ def add_api_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--api",
         action="store_true",
-        help="answer OpenAI's clients at /v1, from a session of their own that the page shows as API",
+        help="answer clients of OpenAI's API at /v1, in a session of their own, which the page shows as API",
     )
     group.add_argument(
         "--api-private",
         action="store_true",
-        help="no text and no token id of a request gets to the page, a log or a recording: counts, blocks and times do",
+        help="keep texts and token ids of requests out of page, logs and recordings; counts, blocks and times remain",
     )
     group.add_argument(
         "--allowed-origins",
         type=_origins,
         default=(),
         metavar="ORIGIN,…",
-        help="pages of other sites that may call the API from a browser, as https://chat.example.org (* for any); "
-        "default: none",
+        help="other sites whose pages may call the API, such as https://chat.example.org (* for any; default: none)",
     )
     group.add_argument(
         "--api-keys",
         type=Path,
         metavar="FILE",
-        help=f"a TOML file with a table for each client: [name], sha256 = the key's digest, and its own max_waiting, "
-        f"max_tokens, deadline; a single key may be in {KEY_VARIABLE} instead (default: no key is asked for)",
+        help=f"TOML file with a table [name] per client: sha256 (digest of its key), max_waiting, max_tokens and "
+        f"deadline; for a single key set {KEY_VARIABLE} instead (default: no key is required)",
     )
     default = Policy(name=ANONYMOUS)
     group.add_argument(
@@ -48,12 +47,12 @@ def add_api_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=default.max_waiting,
         metavar="N",
-        help="requests of one client that wait; the next is refused with 429 (default: %(default)s)",
+        help="maximum number of waiting requests per client; further ones are refused with 429 (default: %(default)s)",
     )
-    group.add_argument("--api-max-tokens", type=int, metavar="N", help="of an answer (default: what fits)")
     group.add_argument(
-        "--api-deadline", type=float, metavar="SECONDS", help="from a request to the end of its answer (default: none)"
+        "--api-max-tokens", type=int, metavar="N", help="maximum tokens of an answer (default: what fits)"
     )
+    group.add_argument("--api-deadline", type=float, metavar="SECONDS", help="time limit of a request (default: none)")
 
 
 def _origins(given: str) -> tuple[str, ...]:

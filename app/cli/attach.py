@@ -18,41 +18,45 @@ def add_parser(commands: Any) -> None:
         "watch the KV cache of a running vLLM or SGLang",
         "  kvtheater attach --events tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5558 \\\n"
         "                   --metrics http://127.0.0.1:8000/metrics\n"
-        "  kvtheater attach ... --record run.kvtrace   keep what is seen; replay, check and compare read it\n"
-        "  kvtheater attach ... --rank 0 --rank 1      data-parallel ranks, their ports counted from the first's\n\n"
+        "  kvtheater attach ... --record run.kvtrace   record it; replay, check and compare read the file\n"
+        "  kvtheater attach ... --rank 0 --rank 1      data-parallel ranks; each next one has the next port\n\n"
         "vLLM publishes events when it is started with --enable-prefix-caching --kv-events-config\n"
         """  '{"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": "tcp://*:5557",\n"""
         """    "replay_endpoint": "tcp://*:5558"}'\n"""
         "SGLang publishes them with --kv-events-config\n"
         """  '{"publisher": "zmq", "endpoint": "tcp://*:5557", "replay_endpoint": "tcp://*:5558"}';\n"""
-        "give --block-size, its page size, and --num-blocks, which its metrics do not say.\n",
+        "its metrics do not report --block-size (its page size) and --num-blocks: give both.\n",
     )
-    what = parser.add_argument_group("what is watched")
-    what.add_argument("--events", required=True, metavar="ADDRESS", help="where its KV cache events come from")
+    what = parser.add_argument_group("monitored server")
+    what.add_argument("--events", required=True, metavar="ADDRESS", help="address of its KV cache events")
     what.add_argument(
         "--replay",
         metavar="ADDRESS",
-        help="where missed events can be asked for again; without it they are gaps, and what came before is unknown",
+        help="address that resends missed events; without it they are gaps, and earlier contents are unknown",
     )
-    what.add_argument("--metrics", metavar="URL", help="its metrics, looked at once a second")
-    what.add_argument("--topic", default="", metavar="TEXT", help="of the events (default: all)")
+    what.add_argument("--metrics", metavar="URL", help="its metrics, read once a second")
+    what.add_argument("--topic", default="", metavar="TEXT", help="topic of the events (default: all)")
     what.add_argument(
         "--rank", type=int, action="append", metavar="N", help="data-parallel rank, may be repeated (default: 0)"
     )
-    what.add_argument("--block-size", type=int, metavar="N", help="tokens of a block (default: as the metrics say)")
-    what.add_argument("--num-blocks", type=int, metavar="N", help="of a rank's pool (default: as the metrics say)")
+    what.add_argument("--block-size", type=int, metavar="N", help="tokens per block (default: from the metrics)")
+    what.add_argument("--num-blocks", type=int, metavar="N", help="blocks of a rank's pool (default: from the metrics)")
     what.add_argument(
-        "--wait", type=float, default=60.0, metavar="SECONDS", help="for the metrics to answer (default: %(default)s)"
+        "--wait",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long to wait for the metrics (default: %(default)s)",
     )
-    what.add_argument("--record", type=Path, metavar="FILE", help="write the log there, as a .kvtrace")
+    what.add_argument("--record", type=Path, metavar="FILE", help="write the log to this .kvtrace file")
     what.add_argument(
         "--max-log-mib",
         type=int,
         default=1024,
         metavar="N",
-        help="MiB of a log; then the next begins with what is known, recorded as FILE-2, FILE-3, ... (default: 1024)",
+        help="size at which a new log begins, with the known contents, as FILE-2, FILE-3, ... (default: 1024)",
     )
-    what.add_argument("--keep", type=int, metavar="N", help="of recorded logs the last N stay (default: all)")
+    what.add_argument("--keep", type=int, metavar="N", help="keep the last N recorded logs (default: all)")
     add_server_options(parser)
     parser.set_defaults(run=run)
 

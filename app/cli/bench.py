@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
     bench = add_command(
         commands,
         "bench",
-        "measure the engine, and others beside it",
+        "run benchmarks of this engine and of others",
         "  kvtheater bench list\n"
         "  kvtheater bench run block-size --rounds 3\n"
         "  kvtheater bench run --all\n"
@@ -49,21 +49,25 @@ def _add_run(what: Any) -> None:
         "  kvtheater bench run my-scenario.toml --out records/ --trace\n"
         "  kvtheater bench run --all\n",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a scenario's id, or a file that ends in .toml")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="id of a scenario, or a .toml file")
     parser.add_argument("--all", action="store_true", help="every shipped scenario")
-    parser.add_argument("--rounds", type=int, metavar="N", help="instead of the scenario's own number")
-    parser.add_argument("--seed", type=int, metavar="N", help="instead of the scenario's own")
-    parser.add_argument("--only", metavar="IDS", help="these variants alone, separated by commas")
+    parser.add_argument("--rounds", type=int, metavar="N", help="number of rounds (default: the scenario's)")
+    parser.add_argument("--seed", type=int, metavar="N", help="random seed (default: the scenario's)")
+    parser.add_argument("--only", metavar="IDS", help="run only these variants, separated by commas")
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FOLDER",
-        help="where the records go (default: bench-results; in a checkout, for scenarios as they are shipped, "
+        help="folder for the records (default: bench-results; in a checkout, for unchanged shipped scenarios, "
         "engine/bench/results)",
     )
-    parser.add_argument("--trace", action="store_true", help="keep a .kvtrace of each variant at each point")
+    parser.add_argument("--trace", action="store_true", help="write a .kvtrace of each variant at each point")
     parser.add_argument(
-        "--wait-quiet", type=float, default=60, metavar="SECONDS", help="wait at most so long for a quiet machine"
+        "--wait-quiet",
+        type=float,
+        default=60,
+        metavar="SECONDS",
+        help="maximum wait for a quiet machine (default: %(default)s)",
     )
     parser.set_defaults(run=run_run)
 
@@ -78,8 +82,8 @@ def _add_compare(what: Any) -> None:
     )
     parser.add_argument("before", type=Path, metavar="A")
     parser.add_argument("after", type=Path, metavar="B")
-    parser.add_argument("--threshold", type=float, metavar="SHARE", help="how much worse is too much (default: 0.1)")
-    parser.add_argument("--counts", action="store_true", help="compare only what no clock has measured")
+    parser.add_argument("--threshold", type=float, metavar="SHARE", help="change that counts as worse (default: 0.1)")
+    parser.add_argument("--counts", action="store_true", help="compare only counts, not times")
     parser.set_defaults(run=run_compare)
 
 
@@ -93,15 +97,15 @@ def _add_report(what: Any) -> None:
         "  kvtheater bench report --into docs/benchmarks.md\n",
     )
     parser.add_argument(
-        "path", nargs="?", type=Path, metavar="PATH", help="a record or a folder (default: the shipped)"
+        "path", nargs="?", type=Path, metavar="PATH", help="a record or a folder of records (default: the shipped ones)"
     )
-    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="(default: en)")
-    parser.add_argument("--summary", action="store_true", help="the headlines alone")
+    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language (default: en)")
+    parser.add_argument("--summary", action="store_true", help="print only the headlines")
     parser.add_argument(
         "--into",
         type=Path,
         metavar="FILE",
-        help="write the table between the marks of this Markdown file anew: the leading headlines, or all of them",
+        help="replace the table between the marks of this Markdown file",
     )
     parser.set_defaults(run=run_report)
 
@@ -133,7 +137,7 @@ def run_run(arguments: argparse.Namespace) -> int:
     sound = True
     for scenario in scenarios:
         if arguments.all and (why := refusal(scenario)) is not None:
-            say(f"{scenario.id} is left out: {why.en}", to=sys.stderr)
+            say(f"{scenario.id} is skipped: {why.en}", to=sys.stderr)
             continue
         for reading in _readings(scenario):
             say(reading)
@@ -151,7 +155,7 @@ def run_run(arguments: argparse.Namespace) -> int:
             try:
                 record = runner.run()
             except Cancelled:
-                say(f"kvtheater: {scenario.id} was stopped before its first round was over", to=sys.stderr)
+                say(f"kvtheater: {scenario.id} was stopped before its first round ended", to=sys.stderr)
                 return 130
             except (BenchError, ValueError) as error:  # ModelError is a ValueError
                 raise UserError(str(error)) from error
@@ -190,7 +194,7 @@ def _tell_problems(record: Record) -> bool:
     """Print the caveats of the figures. Returns whether all outputs were as expected."""
     where = record.environment
     if not where.quiet or (where.busy_cpus or 0) > 0.1:
-        say(f"the machine was not quiet: others used {where.busy_cpus} CPUs on average", to=sys.stderr)
+        say(f"the machine was not quiet: other programs used {where.busy_cpus} CPUs on average", to=sys.stderr)
     sound = True
     for point in record.points:
         if point.failed:

@@ -24,21 +24,21 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "beside",
-        "serve the same requests with our engine and with vLLM; exit status 1 when an operation differs",
+        "run the same requests with this engine and with vLLM; exit status 1 if an operation differs",
         "  kvtheater beside requests.jsonl --python vllm-env/bin/python --num-blocks 24 --block-size 32 -o both\n"
         "  kvtheater replay both            both runs in the page; Compare shows them side by side\n\n"
         """a line of the file: {"prompt": "Once upon a time", "max_tokens": 40}, and where it matters "priority",\n"""
         """  "at_step" (it comes before that step), "ignore_eos", "request_id"; a prompt may be token ids\n"""
         "on a GPU each of the two takes half of the memory unless --gpu-memory-utilization says otherwise\n",
     )
-    parser.add_argument("requests", type=Path, metavar="REQUESTS", help="a file of JSON lines")
+    parser.add_argument("requests", type=Path, metavar="REQUESTS", help="file of requests as JSON lines")
     parser.add_argument(
-        "--python", type=Path, required=True, metavar="PATH", help="of the environment that vLLM is installed in"
+        "--python", type=Path, required=True, metavar="PATH", help="interpreter of the environment that has vLLM"
     )
-    parser.add_argument("--out", "-o", type=Path, required=True, metavar="DIR", help=f"for {OURS} and {THEIRS}")
+    parser.add_argument("--out", "-o", type=Path, required=True, metavar="DIR", help=f"folder for {OURS} and {THEIRS}")
     parser.add_argument("--model", default="bundled", help="folder or hub name (default: the bundled model)")
     parser.add_argument("--force", action="store_true", help="overwrite the traces in --out")
-    parser.add_argument("--json", action="store_true", help="what came of it as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_model_options(parser)
     add_engine_options(parser)
     parser.set_defaults(run=run, gpu_memory_utilization=0.5)  # two engines may share a GPU
@@ -87,7 +87,7 @@ def equal_steps(found: Comparison) -> int:
 def _print(found: Comparison, answer: Answer, folder: Path) -> None:
     steps, total = equal_steps(found), found.a.totals.num_steps
     if found.first_op is None:
-        say(f"all {total} steps are equal: who runs, in which blocks, what hits, what is evicted, who has to go")
+        say(f"all {total} steps are equal: scheduling, blocks, hits, evictions and preemptions")
     else:
         say(f"{steps} of {total} steps are equal; then", *_difference_lines(found.first_op, answer))
     if found.first_token is not None:
@@ -97,7 +97,7 @@ def _print(found: Comparison, answer: Answer, folder: Path) -> None:
     say("", f"{'':<16} {'ours':>10} {f'vLLM {answer.vllm}':>12}")
     for name in COUNTED:
         say(f"{name:<16} {getattr(found.a.totals, name):>10,} {getattr(found.b.totals, name):>12,}")
-    say("", f"kvtheater replay {folder} shows both; Compare has them side by side")
+    say("", f"kvtheater replay {folder} opens both; Compare shows them side by side")
 
 
 def _difference_lines(first: OpDifference, answer: Answer) -> list[str]:

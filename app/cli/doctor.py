@@ -25,14 +25,14 @@ def add_parser(commands: Any) -> None:
         "show what a bug report needs: versions, machine, compilers, folders, ports",
         "  kvtheater doctor\n  kvtheater doctor --json\n",
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the facts. The home folder is shown as ~, and its name nowhere."""
     if sys.stderr.isatty():
-        say("looking at this machine; importing torch and opening the bundled model takes seconds", to=sys.stderr)
+        say("inspecting this machine; importing torch and loading the bundled model takes seconds", to=sys.stderr)
     found = {name: _gathered(gather) for name, gather in PARTS.items()}
     if arguments.json:
         say_json(_without_home(found))

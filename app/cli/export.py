@@ -23,11 +23,11 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("file", type=Path, nargs="?", metavar="FILE")
     parser.add_argument("--site", type=Path, metavar="DIR", help="write a folder with the page and its recordings")
-    parser.add_argument("--url", default="", metavar="URL", help="of the site, for the picture in previews of links")
+    parser.add_argument("--url", default="", metavar="URL", help="address of the site, for link previews")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="OUT", help="the HTML file (default: FILE with .html at its end)"
+        "-o", "--output", type=Path, metavar="OUT", help="the HTML file (default: FILE with the suffix .html)"
     )
-    parser.add_argument("--force", action="store_true", help="overwrite the file, or replace the site that is there")
+    parser.add_argument("--force", action="store_true", help="overwrite the file or the site")
     parser.set_defaults(run=run)
 
 

@@ -36,9 +36,9 @@ def add_parser(commands: Any) -> None:
         "  kvtheater generate '床前明月光，' --use-beam-search --beam-width 4 --n 2 --max-tokens 12\n"
         "  kvtheater generate 'Once upon a time' --record run.kvtrace && kvtheater trace show run.kvtrace\n",
     )
-    parser.add_argument("prompt", metavar="PROMPT")
+    parser.add_argument("prompt", metavar="PROMPT", help="the text to continue")
     parser.add_argument("--model", default="bundled", help="folder, GGUF file or hub name (default: the bundled model)")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="write the trace of the run, tensors included")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write a trace of the run, with its arrays")
     parser.add_argument("--force", action="store_true", help="overwrite the file given to --record")
     add_sampling_options(parser)
     add_model_options(parser)
@@ -116,7 +116,7 @@ def _generate(engine: EngineLike, max_tokens: int, num_sequences: int) -> None:
     sys.stdout.flush()
     seconds = time.perf_counter() - started
     if sys.stderr.isatty():
-        say(f"{tokens} tokens in {seconds:.1f} s, {tokens / max(seconds, 1e-9):.1f} a second", to=sys.stderr)
+        say(f"{tokens} tokens in {seconds:.1f} s, {tokens / max(seconds, 1e-9):.1f} per second", to=sys.stderr)
 
 
 class DiskFull(Exception):

@@ -25,8 +25,14 @@ def add_parser(commands: Any) -> None:
         "show a model's facts, its KV bytes per token, versions and device",
         "  kvtheater info\n  kvtheater info Qwen/Qwen3-0.6B --json\n  kvtheater info ./model.gguf\n",
     )
-    parser.add_argument("model", nargs="?", default="bundled", metavar="MODEL", help="(default: the bundled model)")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument(
+        "model",
+        nargs="?",
+        default="bundled",
+        metavar="MODEL",
+        help="folder, GGUF file or hub name (default: bundled)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
     add_model_options(parser)
     parser.set_defaults(run=run)
 

@@ -35,8 +35,7 @@ def add_ray_option(group: Any) -> None:
     group.add_argument(
         "--ray-address",
         metavar="ADDRESS",
-        help="with --instances ray: the Ray cluster that they are actors of, as ray://HOST:10001 (default: one that is "
-        "begun on this machine)",
+        help="Ray cluster of --instances ray, for example ray://HOST:10001 (default: a new one on this machine)",
     )
 
 

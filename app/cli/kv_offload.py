@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 def add_kv_offload_options(parser: argparse.ArgumentParser) -> None:
     """`--kv-offload-cpu` and `--kv-offload-disk`."""
-    group = parser.add_argument_group("kv offload", "full blocks are kept outside the pool too, shared by all runs")
-    group.add_argument("--kv-offload-cpu", metavar="SIZE", help="CPU memory for them, as 1GiB (default: none)")
+    group = parser.add_argument_group("kv offload", "store full blocks outside the pool too, shared by all runs")
+    group.add_argument("--kv-offload-cpu", metavar="SIZE", help="CPU memory for blocks, as 1GiB (default: none)")
     group.add_argument(
         "--kv-offload-disk",
         metavar="DIR:SIZE",
-        help="a folder for them that survives restarts, and several servers may share, and what it may hold, as "
-        "kv-blocks:10GiB; who can read it can find out what was asked (default: none)",
+        help="folder for blocks and its maximum size, for example kv-blocks:10GiB; it survives restarts, and several "
+        "servers may share it; anyone who can read it can infer the prompts (default: none)",
     )
 
 

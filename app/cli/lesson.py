@@ -67,22 +67,22 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "lesson",
-        "list, check, begin and take along lessons",
+        "list, check, write, export and record lessons",
         "  kvtheater lesson list\n"
         "  kvtheater lesson check my-lessons/first.md\n"
         "  kvtheater lesson new my-lessons/first.md\n"
-        "  kvtheater serve --lessons my-lessons     they are read again while you write\n"
-        "  kvtheater lesson export pages -o pages.html    one file, for who has no server\n"
-        "  kvtheater lesson record -o recorded && kvtheater replay --lessons recorded    no model, answers held back\n",
+        "  kvtheater serve --lessons my-lessons     files are read again while you write\n"
+        "  kvtheater lesson export pages -o pages.html    one HTML file that needs no server\n"
+        "  kvtheater lesson record -o recorded && kvtheater replay --lessons recorded    without a model\n",
     )
     actions = parser.add_subparsers(title="what to do", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="the lessons that come with the program, and those of a folder")
-    listing.add_argument("--lessons", type=Path, metavar="DIR", help="a folder of your own")
+    listing = actions.add_parser("list", help="list the shipped lessons, and those of a folder")
+    listing.add_argument("--lessons", type=Path, metavar="DIR", help="folder of your own lessons")
     listing.set_defaults(run=run_list)
-    checking = actions.add_parser("check", help="play lessons on their model; say what does not hold, line by line")
+    checking = actions.add_parser("check", help="play lessons on their model and report errors by line")
     checking.add_argument("file", nargs="*", type=Path, metavar="FILE", help="files or folders (default: all shipped)")
     checking.set_defaults(run=run_check)
-    making = actions.add_parser("new", help="a small lesson that holds, to go on from")
+    making = actions.add_parser("new", help="write a small lesson that passes the check")
     making.add_argument("file", type=Path, metavar="FILE", help="the Markdown file to write")
     making.set_defaults(run=run_new)
     add_parsers(actions)
@@ -128,7 +128,7 @@ def run_new(arguments: argparse.Namespace) -> int:
         raise UserError(f"{path} exists already; choose another name") from None
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
-    say(f"{path}: look at it with kvtheater serve --lessons {path.parent}, check it with kvtheater lesson check {path}")
+    say(f"{path}: show it with kvtheater serve --lessons {path.parent}, check it with kvtheater lesson check {path}")
     return 0
 
 
@@ -164,7 +164,7 @@ def _check_one(path: Path) -> int:
         say(f"{path}:{wrong.line}: {wrong.sentence}")
     if not found:
         more = f", and {minutes_more(lesson):.0f} more if there is time" if lesson.num_optional else ""
-        say(f"{path}: holds, in {', '.join(lesson.languages)}; it takes about {minutes(lesson):.0f} min{more}")
+        say(f"{path}: valid in {', '.join(lesson.languages)}; takes about {minutes(lesson):.0f} min{more}")
     return 1 if found else 0
 
 

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 
 def add_parsers(actions: Any) -> None:
-    exporting = actions.add_parser("export", help="a lesson as one HTML file, with its recorded run and its questions")
-    exporting.add_argument("lesson", metavar="NAME|FILE", help="a shipped lesson, as `list` has it, or a file")
+    exporting = actions.add_parser(
+        "export", help="write a lesson as one HTML file, with its recorded run and its questions"
+    )
+    exporting.add_argument("lesson", metavar="NAME|FILE", help="name of a shipped lesson, or a file")
     exporting.add_argument("-o", "--out", type=Path, metavar="OUT", help="the HTML file (default: NAME.html)")
-    exporting.add_argument("--language", metavar="CODE", help="one language only (default: all that it has)")
+    exporting.add_argument("--language", metavar="CODE", help="write one language only (default: all)")
     exporting.add_argument("--force", action="store_true", help="overwrite the file")
     exporting.set_defaults(run=run_export)
-    recording = actions.add_parser("record", help="lessons for kvtheater replay --lessons, which has no model")
+    recording = actions.add_parser("record", help="record lessons for kvtheater replay --lessons, which needs no model")
     recording.add_argument(
         "lesson", nargs="*", metavar="NAME|FILE", help="lessons, or folders of them (default: all shipped)"
     )

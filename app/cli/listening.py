@@ -39,38 +39,42 @@ def add_server_options(parser: argparse.ArgumentParser, default_host: str | None
     """
     group = parser.add_argument_group("server")
     group.add_argument("--host", default=default_host, help="address to listen on (default: 127.0.0.1)")
-    group.add_argument("--port", type=int, help="0 for any free one (default: 8765, or the next that is free)")
+    group.add_argument("--port", type=int, help="port, 0 for any free one (default: 8765, or the next free one)")
     group.add_argument(
         "--data-dir",
         type=Path,
         metavar="DIR",
-        help=f"recordings are kept in it (default: {data_dir()})".replace("%", "%%"),
+        help=f"folder of recordings (default: {data_dir()})".replace("%", "%%"),
     )
     group.add_argument(
         "--root-path",
         type=_root_path,
         default="",
         metavar="PATH",
-        help="path below which a proxy shows the server, as /kv (default: what the proxy sends as X-Forwarded-Prefix)",
+        help="path of the server behind a proxy, for example /kv (default: the header X-Forwarded-Prefix)",
     )
     group.add_argument(
         "--allowed-hosts",
         type=_names,
         default=(),
         metavar="NAME,…",
-        help="names by which clients may reach the server beside its own, as host.docker.internal (* for any: then a "
-        "page of another site can reach it by DNS rebinding)",
+        help="further host names of the server, for example host.docker.internal (* for any, which lets pages of other "
+        "sites reach the server by DNS rebinding)",
     )
     defaults = ServerSettings()
     group.add_argument(
-        "--max-recordings", type=int, default=defaults.max_recordings, metavar="N", help="kept (default: %(default)s)"
+        "--max-recordings",
+        type=int,
+        default=defaults.max_recordings,
+        metavar="N",
+        help="maximum number of recordings (default: %(default)s)",
     )
     group.add_argument(
         "--max-library-mib",
         type=int,
         default=defaults.max_library_bytes // MIB,
         metavar="N",
-        help="MiB of all that are kept (default: %(default)s)",
+        help="maximum size of all recordings together (default: %(default)s)",
     )
     group.add_argument("--open", action="store_true", help="open the page in a browser")
     return group
@@ -205,7 +209,7 @@ def serve_until_stopped(
     if is_class:
         say(_about_phones(settings, listener.port), flush=True)
     elif settings.token:
-        say("anyone who has this address can use the server: it holds the token", flush=True)
+        say("anyone who has this address can use the server: it contains the token", flush=True)
     answering(stop)
     if opened:
         webbrowser.open(address)
@@ -226,7 +230,7 @@ def _close_aloud(app: Flask, listener: Listener) -> None:
     open_now, viewers = counted(len(sessions.all()), "session"), counted(sessions.num_viewers, "viewer")
     say(f"stopping: closing {open_now} with {viewers}; once more to stop at once", flush=True)
     left = listener.close()
-    say(f"stopped; {counted(left, 'session')} ended in the middle of a step" if left else "stopped", flush=True)
+    say(f"stopped; {counted(left, 'session')} ended during a step" if left else "stopped", flush=True)
 
 
 def _about_phones(settings: ServerSettings, port: int) -> str:

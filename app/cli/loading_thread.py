@@ -132,12 +132,12 @@ class LoadingThread:
         )
         config = self._settings.config_of(served.name)
         if not model.device.has_own_memory and config.gpu_memory_utilization != EngineConfig().gpu_memory_utilization:
-            say("gpu_memory_utilization is of a GPU's memory: here the pool follows from the model", flush=True)
+            say("gpu_memory_utilization applies to a GPU; here the model determines the pool's size", flush=True)
         if model.default_sampling and self._settings.api is not None:
             text = ", ".join(f"{name} {value:g}" for name, value in model.default_sampling.items())
-            say(f"requests that leave it open are sampled with {text}, from its generation_config.json", flush=True)
+            say(f"default sampling, from its generation_config.json: {text}", flush=True)
         if model.stored:
-            say(f"its weights: {model.stored}", flush=True)
+            say(f"weights: {model.stored}", flush=True)
         say(cache_by_layer(model.facts, model.kv_bytes_per_token), flush=True)
         if without := not_served(model.facts, model.dropped):
             say(without, flush=True)
@@ -146,7 +146,7 @@ class LoadingThread:
             say(f"{text}: no prefix caching, no compiled pass, no CUDA graphs", flush=True)
         if is_compiled and not (config.enforce_eager or config.forgetting):
             if model.only_eager:
-                say(f"it is served eagerly, not compiled: {model.only_eager}", flush=True)
+                say(f"served by the eager pass, not compiled: {model.only_eager}", flush=True)
                 return
             self._compiled.add(model)
             served.compiled("under_way")

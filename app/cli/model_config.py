@@ -23,8 +23,8 @@ def add_model_config_option(group: Any) -> None:
         "--model-config",
         type=Path,
         metavar="FILE",
-        help="a TOML file with a table for each model that has settings of its own: [name], and options of the engine "
-        "as in block_size = 8; what it does not name is as on the command line",
+        help="TOML file with a table [NAME] of engine options per model, for example block_size = 8; other options are "
+        "those of the command line",
     )
 
 

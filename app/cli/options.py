@@ -104,10 +104,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dtype",
         default="auto",
-        help="auto, float32, float16 or bfloat16; on the CPU also bfloat16-weights, int8-weights or int4-weights, "
-        "which are half, a quarter or a seventh of float32's bytes, and computed with in float32 (default: auto)",
+        help="dtype of the model: auto, float32, float16 or bfloat16; on the CPU also bfloat16-weights, int8-weights "
+        "or int4-weights: a half, a quarter or a seventh of float32's bytes, computed in float32 (default: auto)",
     )
-    group.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
+    group.add_argument("--device", default="auto", help="where to compute: auto, cpu or cuda (default: auto)")
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:

@@ -37,38 +37,47 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "prompts",
-        "explain why prompts missed a prefix cache: where they part, the cause and the cost; exit status 1 if one does",
+        "explain why prompts missed a prefix cache: where they diverge, cause and cost; exit status 1 if one diverges",
         "  kvtheater prompts session.jsonl\n"
         "  kvtheater prompts traffic.har --policy anthropic --request 12\n"
         "  kvtheater prompts session.jsonl --tokenizer Qwen/Qwen3-0.6B --html report.html\n"
         "  kvtheater prompts session.jsonl --num-blocks 4096 --json\n",
     )
     parser.add_argument(
-        "file", metavar="FILE", type=Path, help="request bodies, HAR, claude-tap, tracetap, LiteLLM or OpenTelemetry"
+        "file",
+        metavar="FILE",
+        type=Path,
+        help="request bodies, or a file of HAR, claude-tap, tracetap, LiteLLM or OpenTelemetry",
     )
-    parser.add_argument("--policy", choices=list(policies()), default="vllm", help="whose cache (default: vllm)")
     parser.add_argument(
-        "--num-blocks", type=int, metavar="N", help="of 16 tokens in vLLM's cache (default: nothing is evicted)"
+        "--policy", choices=list(policies()), default="vllm", help="rules of this cache (default: vllm)"
+    )
+    parser.add_argument(
+        "--num-blocks", type=int, metavar="N", help="vLLM's pool, blocks of 16 tokens (default: unlimited)"
     )
     parser.add_argument(
         "--tokenizer",
         metavar="[NAME=]MODEL",
-        help="a hub name, a folder or a GGUF file, and what the report calls it; its chat template, if it has one, "
-        "renders the requests (default: the bundled model's, whose counts differ)",
+        help="tokenizer (hub name, folder or GGUF file) and its name in the report; its chat template renders the "
+        "requests (default: the bundled model's, whose counts differ)",
     )
-    parser.add_argument("--request", type=int, metavar="N", help="show all of this request, counted from 1")
-    parser.add_argument("--price", type=float, metavar="P", help="of a million tokens that are computed")
+    parser.add_argument("--request", type=int, metavar="N", help="print everything about this request, counted from 1")
+    parser.add_argument("--price", type=float, metavar="P", help="price of a million computed tokens")
     parser.add_argument(
-        "--cached-price", type=float, metavar="P", default=0.0, help="of a million that hit (default: 0)"
+        "--cached-price", type=float, metavar="P", default=0.0, help="price of a million cached ones (default: 0)"
     )
-    parser.add_argument("--model", metavar="ID", help="with --gpu: seconds of prefill; IDs as of kvtheater simulate")
-    parser.add_argument("--gpu", metavar="ID", help="with --model: the card that computes")
-    parser.add_argument("--private", action="store_true", help="lengths and places, no texts")
-    parser.add_argument("--lang", choices=languages(), default="en", help="of the HTML file (default: en)")
-    parser.add_argument("--name", help="what the report calls the file (default: its name)")
+    parser.add_argument(
+        "--model",
+        metavar="ID",
+        help="with --gpu: print seconds of prefill of this model (IDs: kvtheater simulate --help)",
+    )
+    parser.add_argument("--gpu", metavar="ID", help="with --model: GPU that computes")
+    parser.add_argument("--private", action="store_true", help="print lengths and places, no texts")
+    parser.add_argument("--lang", choices=languages(), default="en", help="language of the HTML file (default: en)")
+    parser.add_argument("--name", help="name of the file in the report (default: its own)")
     output = parser.add_mutually_exclusive_group()
-    output.add_argument("--json", action="store_true", help="as JSON")
-    output.add_argument("--html", type=Path, metavar="FILE", help="as one HTML file; -: on standard output")
+    output.add_argument("--json", action="store_true", help="print JSON")
+    output.add_argument("--html", type=Path, metavar="FILE", help="write one HTML file (-: to standard output)")
     parser.set_defaults(run=run)
 
 
@@ -203,7 +212,7 @@ def _print_report(
     for fault, count in file.unread.most_common():
         say(f"  not read: {count} × {fault}")
     if file.is_private:
-        say("  texts are hashed: what is counted as tokens are characters")
+        say("  texts are hashed: counts are in characters, not tokens")
     if how:
         say(f"  {how}")
     sessions = len({verdict.session for verdict in verdicts})
@@ -278,7 +287,7 @@ def _print_request(verdict: Verdict, policy: str) -> None:
         from engine.prompts.policies import policies
 
         block = words("en").block(parted.token, policies()[policy])
-        say(f"  parts from request {(verdict.closest or 0) + 1} at token {parted.token:,}{block}: {_break(verdict)}")
+        say(f"  diverges from request {(verdict.closest or 0) + 1} at token {parted.token:,}{block}: {_break(verdict)}")
         say(f"    {parted.earlier_path}: {parted.earlier_text!r}", f"    {parted.path}: {parted.text!r}")
     for span in verdict.spans:
         say(f"  {span.num_tokens:>9,}  {words('en')(f'fate.{span.fate}'):<28} {span.path}")

@@ -30,29 +30,29 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "proxy",
-        "pass requests on to another server's API, and write them down for later analysis",
+        "forward requests to another server's API and record them",
         "  kvtheater proxy --upstream https://api.anthropic.com\n"
         "  ANTHROPIC_BASE_URL=http://127.0.0.1:8765 claude\n"
         "\n"
         "  kvtheater proxy --upstream http://127.0.0.1:8000 --private -o traffic.jsonl\n"
         "  OPENAI_BASE_URL=http://127.0.0.1:8765/v1 my-agent\n"
         "\n"
-        "requests and answers pass byte for byte; keys are neither kept nor written; it listens on this machine only\n",
+        "requests and answers pass byte for byte; keys are not stored; the proxy listens on this machine only\n",
     )
     parser.add_argument("--upstream", required=True, metavar="URL", help="the server that answers: http(s)://HOST/PATH")
-    parser.add_argument("--port", type=int, help="0 for any free one (default: 8765, or the next that is free)")
+    parser.add_argument("--port", type=int, help="port, 0 for any free one (default: 8765, or the next free one)")
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("traffic.jsonl"), metavar="FILE",
-        help="a line is appended for each request to a model: path, time, request, usage (default: %(default)s)",
+        help="file; each request to a model appends a line: path, time, request, usage (default: %(default)s)",
     )  # fmt: skip
     storage = parser.add_mutually_exclusive_group()
     storage.add_argument(
         "--keep-bodies",
         action="store_true",
-        help="write whole bodies; by default what looks like a secret is left out, and who asks, and pictures",
+        help="write whole bodies; by default without pictures, user ids and what looks like a secret",
     )
     storage.add_argument(
-        "--private", action="store_true", help="write no text: roles, and hash and length of everything else"
+        "--private", action="store_true", help="write no texts: roles, and the hash and length of other values"
     )
     parser.set_defaults(run=run, host="127.0.0.1")
 

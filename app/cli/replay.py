@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
         "  kvtheater replay --lessons recorded/    lessons too, recorded by kvtheater lesson record\n",
     )
     parser.add_argument("paths", nargs="*", type=Path, metavar="FILE|DIR", help=f"{SUFFIX} files, or folders of them")
-    parser.add_argument("--lessons", type=Path, metavar="DIR", help="recorded lessons (kvtheater lesson record)")
+    parser.add_argument("--lessons", type=Path, metavar="DIR", help="folder written by kvtheater lesson record")
     add_server_options(parser)
     parser.set_defaults(run=run)
 

@@ -29,27 +29,27 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "serve",
-        "serve a model's KV cache to browsers",
+        "serve models and the page that shows their KV caches",
         "  kvtheater serve\n"
         "  kvtheater serve Qwen/Qwen3-0.6B --dtype bfloat16 --num-blocks 256\n"
-        "  kvtheater serve ./model.gguf          weights of a GGUF file, expanded; owner/name:Q8_0 is one of the hub\n"
-        "  kvtheater serve bundled ./my-model    two models: the page chooses, each run is on one\n"
-        "  kvtheater serve bundled ./my-model --model-config FILE  each with settings of its own\n"
-        "  kvtheater serve --api                 answer OpenAI's clients at /v1, and show what comes of it\n"
-        "  kvtheater serve --prefill 1 --decode 1  prompts on one instance, what follows on another\n"
-        "  kvtheater serve --class               for a class: phones join by a QR code on the page\n"
+        "  kvtheater serve ./model.gguf          a GGUF file; owner/name:Q8_0 is one of the hub\n"
+        "  kvtheater serve bundled ./my-model    two models, chosen for each run on the page\n"
+        "  kvtheater serve bundled ./my-model --model-config FILE  with settings per model\n"
+        "  kvtheater serve --api                 answer OpenAI's clients at /v1\n"
+        "  kvtheater serve --prefill 1 --decode 1  prompts on one instance, decoding on another\n"
+        "  kvtheater serve --class               a class: phones join by a QR code on the page\n"
         "  kvtheater serve --class --message-queue redis://localhost\n"
-        "                                        for a class on several processes: see kvtheater worker\n"
-        "  kvtheater serve --traffic traffic.jsonl  at /prompts/traffic: what an agent's prompts do, live\n"
-        "  kvtheater serve --host 0.0.0.0        for others in the network, who need the printed token\n",
+        "                                        a class on several processes (kvtheater worker)\n"
+        "  kvtheater serve --traffic traffic.jsonl  analyze an agent's prompts live at /prompts/traffic\n"
+        "  kvtheater serve --host 0.0.0.0        for other machines, which need the printed token\n",
     )
     parser.add_argument(
         "model",
         nargs="*",
         default=[BUNDLED],
         metavar="MODEL",
-        help="folders, GGUF files or hub names; the first is what runs are on that name none, the others are read when "
-        "they are first asked for (default: the bundled model)",
+        help="folders, GGUF files or hub names; the first is the default model of runs, the others are loaded on first "
+        "use (default: the bundled model)",
     )
     server = add_server_options(parser, default_host=None)
     add_observing_options(server)
@@ -57,13 +57,12 @@ def add_parser(commands: Any) -> None:
         "--class",
         dest="is_class",
         action="store_true",
-        help="teach: listen on every address unless --host names one, and open the page at the start of a class",
+        help="serve a class: listen on every address unless --host names one, and open the page with a new class",
     )
     server.add_argument(
         "--class-store",
         metavar="URL",
-        help="database of the classes that a teacher asks to keep, as SQLAlchemy has it (default: a file in the data "
-        "folder, made when the first is kept)",
+        help="SQLAlchemy address of the database for classes that a teacher keeps (default: a file in the data folder)",
     )
     add_api_options(parser)
     add_kv_offload_options(parser)
@@ -71,41 +70,43 @@ def add_parser(commands: Any) -> None:
     server.add_argument(
         "--message-queue",
         metavar="URL",
-        help="a Redis, redis://HOST:PORT/DATABASE, by which web workers (kvtheater worker) hold the sockets of many "
-        "followers; whoever can reach it can read and say everything",
+        help="Redis that connects web workers (kvtheater worker), as redis://HOST:PORT/DATABASE; anyone who can reach "
+        "it can read and send messages",
     )
     server.add_argument(
-        "--max-theaters", type=int, default=ServerSettings().max_theaters, metavar="N", help="(default: %(default)s)"
+        "--max-theaters",
+        type=int,
+        default=ServerSettings().max_theaters,
+        metavar="N",
+        help="maximum number of live runs (default: %(default)s)",
     )
     server.add_argument(
         "--max-model-mib",
         type=int,
         metavar="N",
-        help="MiB that the weights of all models may take at once; to stay below, those on which nothing runs are let "
-        "go, but for the first (default: half of the device's memory)",
+        help="maximum size of all weights together; models without a run, except the first, are unloaded to stay below "
+        "it (default: half of the device's memory)",
     )
-    parser.add_argument(
-        "--lessons", type=Path, metavar="DIR", help="a folder of your own lessons (kvtheater lesson new)"
-    )
+    parser.add_argument("--lessons", type=Path, metavar="DIR", help="folder of your own lessons (kvtheater lesson new)")
     parser.add_argument(
         "--presets",
         type=Path,
         metavar="FILE",
-        help="your own models, GPUs, links and layer times for the page /scale, as TOML (also read: DATA_DIR/presets)",
+        help="TOML file of your own models, GPUs, links and layer times for /scale (also read: DATA_DIR/presets)",
     )
     parser.add_argument(
         "--tokenizer",
         action="append",
         default=[],
         metavar="NAME=MODEL",
-        help="a folder, a GGUF file or a hub name by whose tokenizer the page /prompts counts too, and its name there; "
-        "repeated for more (always there: those of the served models and of the bundled one)",
+        help="further tokenizer of the page /prompts: its name there, and a folder, a GGUF file or a hub name; may be "
+        "repeated (always offered: the tokenizers of the served models and of the bundled one)",
     )
     parser.add_argument(
         "--traffic",
         type=Path,
         metavar="FILE",
-        help="a file of requests, as kvtheater proxy writes it, that the page /prompts/traffic follows while it grows",
+        help="file of kvtheater proxy that the page /prompts/traffic follows while it grows",
     )
     add_model_options(parser)
     add_model_config_option(parser)

@@ -59,35 +59,38 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "requests", type=Path, metavar="FILE",
-        help="requests of a service: JSON lines as Mooncake or Bailian, CSV as Azure's LLM traces or BurstGPT, "
-        "ShareGPT's JSON",
+        help="requests: JSON lines of Mooncake or Bailian, CSV of Azure's LLM traces or BurstGPT, JSON of ShareGPT",
     )  # fmt: skip
-    what = parser.add_argument_group("what is simulated")
+    what = parser.add_argument_group("simulated model")
     timed = presets()
     models, gpus = (sorted(one.id for one in of) for of in (timed.timed_models, timed.timed_gpus))
-    what.add_argument("--model", metavar="ID", help=f"with --gpu: {', '.join(models)}, or one of your own")
-    what.add_argument("--gpu", metavar="ID", help=f"whose layers were timed: {', '.join(gpus)}, or one of your own")
-    what.add_argument("--presets", type=Path, metavar="FILE", help="your own models, GPUs and [[layer]] times, as TOML")
-    what.add_argument("--data-dir", type=Path, metavar="DIR", help="a server's, whose presets/*.toml are read too")
+    what.add_argument("--model", metavar="ID", help=f"model, with --gpu: {', '.join(models)}, or one of your own")
+    what.add_argument("--gpu", metavar="ID", help=f"GPU with layer times: {', '.join(gpus)}, or one of your own")
+    what.add_argument("--presets", type=Path, metavar="FILE", help="TOML file of models, GPUs and [[layer]] times")
+    what.add_argument("--data-dir", type=Path, metavar="DIR", help="read presets/*.toml of this folder too")
     what.add_argument("--tp", type=int, default=1, metavar="N", help="GPUs that split each layer (default: 1)")
     what.add_argument(
         "--like", type=Path, metavar="TRACE",
-        help="the model, the settings and the step times of a recorded run, in place of --model and --gpu",
+        help="use model, settings and step times of a recorded run instead of --model and --gpu",
     )  # fmt: skip
-    what.add_argument("--link-gb-per-second", type=float, metavar="X", help="between instances (default: at once)")
+    what.add_argument("--link-gb-per-second", type=float, metavar="X", help="between instances (default: instant)")
     load = parser.add_argument_group("load")
-    load.add_argument("--trace-format", choices=list(FORMATS), help="of FILE (default: as its first line says)")
     load.add_argument(
-        "--tokenizer", metavar="MODEL", help="of ShareGPT's texts: a hub name or folder (default: the bundled model's)"
-    )  # fmt: skip
-    load.add_argument("--scale", type=int, default=1, metavar="N", help="divide all lengths by it (default: 1)")
-    load.add_argument("--stretch", type=float, default=1.0, metavar="X", help="of the time between (default: 1)")
+        "--trace-format", choices=list(FORMATS), help="format of FILE (default: recognized by its first line)"
+    )
     load.add_argument(
-        "--num-requests", type=int, default=MAX_REQUESTS, metavar="N", help="the first ones that fit (default: all)"
+        "--tokenizer", metavar="MODEL", help="tokenizer of ShareGPT's texts (default: the bundled one)"
     )  # fmt: skip
-    parser.add_argument("--record", type=Path, metavar="OUT", help="write the run as a trace, for kvtheater replay")
+    load.add_argument("--scale", type=int, default=1, metavar="N", help="divide all lengths by N (default: 1)")
+    load.add_argument(
+        "--stretch", type=float, default=1.0, metavar="X", help="multiply arrival times by X (default: 1)"
+    )
+    load.add_argument(
+        "--num-requests", type=int, default=MAX_REQUESTS, metavar="N", help="the first N that fit (default: all)"
+    )  # fmt: skip
+    parser.add_argument("--record", type=Path, metavar="OUT", help="write the run as a trace for kvtheater replay")
     parser.add_argument("--force", action="store_true", help="overwrite the file given to --record")
-    parser.add_argument("--json", action="store_true", help="the figures as JSON")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     add_sweep_options(parser)
     add_engine_options(parser)
     parser.set_defaults(run=run, parser=parser)
@@ -110,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(found)
         if record:
-            say(f"kvtheater replay {record} shows it")
+            say(f"show it with kvtheater replay {record}")
     return 0
 
 

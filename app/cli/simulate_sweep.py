@@ -39,19 +39,19 @@ class Swept(NamedTuple):
 
 def add_sweep_options(parser: argparse.ArgumentParser) -> None:
     """--sweep and where its points are simulated."""
-    group = parser.add_argument_group("many at once")
+    group = parser.add_argument_group("sweep")
     group.add_argument(
         "--sweep", action="append", default=[], metavar="OPTION=V,V,...",
-        help="simulate with each of these values of an option (on, off for one without a value); with several, each "
-        "combination; a line for each",
+        help="simulate with each value of an option (on, off for a flag without a value) and print a line for each; "
+        "repeated: each combination",
     )  # fmt: skip
     group.add_argument(
-        "--processes", type=int, metavar="N", help="points that are simulated at once (default: one for each processor)"
+        "--processes", type=int, metavar="N", help="points simulated in parallel (default: one per processor)"
     )  # fmt: skip
     group.add_argument(
         "--ray", nargs="?", const="local", metavar="ADDRESS",
-        help="simulate on a Ray cluster, or on one begun here (pip install 'kvtheater[ray]'); files must have the same "
-        "path on each machine",
+        help="simulate on this Ray cluster or a new one (pip install 'kvtheater[ray]'); files need the same path on "
+        "each machine",
     )  # fmt: skip
 
 

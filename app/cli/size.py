@@ -24,12 +24,17 @@ from engine.accounting.weights import WEIGHT_DTYPES
 from engine.trace.messages.words import seconds_text
 
 COUNTS = {
-    "batch": 1, "context": 2048, "shared-prefix": 0, "block-size": 16, "tp": 1,
-    "encoder-tokens": Load().encoder_tokens, "max-num-batched-tokens": Load().max_num_batched_tokens,
-    "reserve-bytes": Load().reserve_bytes,
+    "batch": (1, "requests"), "context": (2048, "tokens per request"), "shared-prefix": (0, "of these, shared by all"),
+    "block-size": (16, "tokens per block"), "tp": (1, "GPUs that split each layer"),
+    "encoder-tokens": (Load().encoder_tokens, "tokens that an encoder reads, in models that have one"),
+    "max-num-batched-tokens": (Load().max_num_batched_tokens, "tokens per step"),
+    "reserve-bytes": (Load().reserve_bytes, "memory left free"),
 }  # fmt: skip
 MAX_MODEL_LEN = 8192
-RATES = {"arrivals": Load().arrivals, "gpu-memory-utilization": Load().utilization}
+RATES = {
+    "arrivals": (Load().arrivals, "requests per second"),
+    "gpu-memory-utilization": (Load().utilization, "share of the GPU's memory to use"),
+}
 NAMES = {"tp": "tensor_parallel", "gpu_memory_utilization": "utilization"}  # of the endpoint, where they are unlike
 PRINTED = ("model", "load", "sizes", "moved", "mistakes", "gpus", "links")
 
@@ -38,7 +43,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "size",
-        "what a model costs under a load, and which GPU holds it",
+        "compute the memory of a model under a load, and which GPUs hold it",
         "  kvtheater size llama-3.1-8b --batch 16 --context 4096\n"
         "  kvtheater size llama-3.1-70b --tp 4 --gpu h100-80gb --explain\n"
         "  kvtheater size ./my-model/config.json --kv-dtype fp8\n"
@@ -47,25 +52,30 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="a preset, as gpt-3, a config.json or its folder, a GGUF file, or a hub name",
+        help="a preset such as gpt-3, a config.json or its folder, a GGUF file, or a hub name",
     )
-    parser.add_argument("--gpu", metavar="ID", help="only this GPU (default: all)")
-    parser.add_argument("--link", metavar="ID", help="moving a request's cache over this link (default: none)")
-    for name, count in COUNTS.items():
-        parser.add_argument(f"--{name}", type=int, default=count, metavar="N", help=f"(default: {count})")
+    parser.add_argument("--gpu", metavar="ID", help="show only this GPU (default: all)")
     parser.add_argument(
-        "--max-model-len", type=int, metavar="N", help=f"(default: {MAX_MODEL_LEN}, or the context where it is longer)"
+        "--link", metavar="ID", help="show the transfer of a request's cache over this link (default: none)"
     )
-    for name, rate in RATES.items():
-        parser.add_argument(f"--{name}", type=float, default=rate, metavar="X", help=f"(default: {rate:g})")
+    for name, (count, meaning) in COUNTS.items():
+        parser.add_argument(f"--{name}", type=int, default=count, metavar="N", help=f"{meaning} (default: {count})")
+    parser.add_argument(
+        "--max-model-len",
+        type=int,
+        metavar="N",
+        help=f"longest sequence (default: {MAX_MODEL_LEN}, or the context if it is longer)",
+    )
+    for name, (rate, meaning) in RATES.items():
+        parser.add_argument(f"--{name}", type=float, default=rate, metavar="X", help=f"{meaning} (default: {rate:g})")
     parser.add_argument("--kv-dtype", choices=KV_DTYPES, default=AUTO, help="(default: the checkpoint's, or float16)")
     parser.add_argument(
         "--dtype", choices=WEIGHT_DTYPES, default="shipped", help="of the weights (default: the checkpoint's)"
     )
-    parser.add_argument("--presets", type=Path, metavar="FILE", help="your own models, GPUs and links, as a TOML file")
-    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="a server's, whose presets/*.toml are read too")
-    parser.add_argument("--explain", action="store_true", help="each number with its formula, and what is often said")
-    parser.add_argument("--json", action="store_true", help="as JSON, with the source of each figure")
+    parser.add_argument("--presets", type=Path, metavar="FILE", help="TOML file of your own models, GPUs and links")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="read presets/*.toml of this folder too")
+    parser.add_argument("--explain", action="store_true", help="print the formula of each number, and common mistakes")
+    parser.add_argument("--json", action="store_true", help="print JSON, with the source of each figure")
     parser.set_defaults(run=run)
 
 

@@ -20,13 +20,13 @@ FILES = (".jinja", ".jinja2", ".j2", ".gguf")  # suffixes of files; a hub name m
 
 def add_parser(commands: Any) -> None:
     template = add_command(
-        commands, "template", "look into a chat template", "  kvtheater template check Qwen/Qwen3-0.6B\n"
+        commands, "template", "inspect a chat template", "  kvtheater template check Qwen/Qwen3-0.6B\n"
     )
     what = template.add_subparsers(title="commands", metavar="COMMAND", required=True)
     parser = add_command(
         what,
         "check",
-        "check whether a chat template only appends, turn by turn; exit status 1 where it does not",
+        "check whether a chat template is append-only, turn by turn; exit status 1 if it is not",
         "  kvtheater template check Qwen/Qwen3-0.6B\n"
         "  kvtheater template check chat_template.jinja --turns 20\n"
         "  kvtheater template check ./my-model --json\n",
@@ -35,9 +35,13 @@ def add_parser(commands: Any) -> None:
         "template", metavar="MODEL|FILE", help="a hub name, a folder with a tokenizer, a GGUF file, or a Jinja file"
     )
     parser.add_argument(
-        "--turns", type=int, default=DEFAULT_TURNS, metavar="N", help=f"of each conversation (default: {DEFAULT_TURNS})"
+        "--turns",
+        type=int,
+        default=DEFAULT_TURNS,
+        metavar="N",
+        help=f"turns of each conversation (default: {DEFAULT_TURNS})",
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
@@ -78,6 +82,6 @@ def _tell(outcome: Outcome) -> None:
     say(f"      after turn {first.turn}, {where}, at token {first.token}; {outcome.num_breaks} breaks in all")
     say(f"        cached    {first.cached!r}", f"        rendered  {first.rendered!r}")
     if outcome.by_client:
-        say("      it is the client that sends back less than it got")
+        say("      the client sends back less than it received")
     if outcome.avoided_by:
         say(f"      avoided by {outcome.avoided_by}")

@@ -20,18 +20,22 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "top",
-        "a server's KV cache in a terminal, by its metrics",
+        "show a server's KV cache in the terminal, from its metrics",
         "  kvtheater top                              this machine's kvtheater serve, on port 8765\n"
         "  kvtheater top http://127.0.0.1:8000        a vLLM\n"
-        "  kvtheater top --once                       one look, for a script\n",
+        "  kvtheater top --once                       one sample, for a script\n",
     )
     parser.add_argument(
-        "url", nargs="?", default="http://127.0.0.1:8765", metavar="URL", help="of the server (default: %(default)s)"
+        "url",
+        nargs="?",
+        default="http://127.0.0.1:8765",
+        metavar="URL",
+        help="address of the server (default: %(default)s)",
     )
     parser.add_argument(
-        "--interval", type=float, default=1.0, metavar="SECONDS", help="between two looks (default: %(default)s)"
+        "--interval", type=float, default=1.0, metavar="SECONDS", help="time between two samples (default: %(default)s)"
     )
-    parser.add_argument("--once", action="store_true", help="look once and end")
+    parser.add_argument("--once", action="store_true", help="print one sample and end")
     parser.set_defaults(run=run)
 
 

@@ -19,19 +19,19 @@ from engine.trace.records import StepRecord
 
 
 def add_parser(commands: Any) -> None:
-    trace = add_command(commands, "trace", "look into a recorded run", "  kvtheater trace show run.kvtrace\n")
+    trace = add_command(commands, "trace", "inspect a recorded run", "  kvtheater trace show run.kvtrace\n")
     what = trace.add_subparsers(title="commands", metavar="COMMAND", required=True)
     parser = add_command(
         what,
         "show",
-        "show a trace's header and records; exit status 1 when the file is damaged",
+        "show a trace's header and records; exit status 1 if the file is damaged",
         "  kvtheater trace show run.kvtrace\n"
         "  kvtheater trace show run.kvtrace --record 12\n"
         "  kvtheater trace show run.kvtrace --json | jq .kind\n",
     )
     parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("--record", type=int, metavar="I", help="one record in full, counted from 0")
-    parser.add_argument("--json", action="store_true", help="records as JSON, one a line (the header first)")
+    parser.add_argument("--record", type=int, metavar="I", help="print this record in full, counted from 0")
+    parser.add_argument("--json", action="store_true", help="print records as JSON lines, the header first")
     parser.set_defaults(run=run)
     trace_compare.add_parser(what)
     trace_explain.add_parser(what)
@@ -96,7 +96,7 @@ def _print_table(reader: TraceReader) -> None:
     if header.observed is not None:
         return _print_observed(reader)
     if header.watched is not None:
-        say(f"watched  {header.watched.source}, from inside; its block {header.watched.first_block_id} is 0 here")
+        say(f"watched  {header.watched.source}, from inside; its block {header.watched.first_block_id} is block 0 here")
         say(f"unknown  {', '.join(header.watched.unknown)}")
     say(f"model    {header.model.name} ({header.model.num_layers} layers, {header.model.dtype})")
     say(
@@ -106,7 +106,7 @@ def _print_table(reader: TraceReader) -> None:
     say(f"machine  {machine.device}, {machine.processor}")
     say(f"records  {len(reader)}")
     if len(reader):
-        say("", f"{'record':>6}  {'step':>5}  {'blocks held':>11}  what happened")
+        say("", f"{'record':>6}  {'step':>5}  {'blocks held':>11}  operations")
     for index in range(len(reader)):
         record = reader.record(index)
         held = f"{record.memory.blocks_held}/{record.memory.num_blocks}"
@@ -122,7 +122,7 @@ def _print_observed(reader: TraceReader) -> None:
     say(f"unknown  {', '.join(header.observed.unknown)}")
     say(f"records  {len(reader)}")
     if len(reader):
-        say("", f"{'record':>6}  {'known cached':>12}  what it said")
+        say("", f"{'record':>6}  {'known cached':>12}  messages")
     for index in range(len(reader)):
         record = reader.record(index)
         seen, parts = record.seen, [_summary(record)]

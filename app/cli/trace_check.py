@@ -23,7 +23,7 @@ def add_parser(what: Any) -> None:
         "  kvtheater trace check run.kvtrace\n  kvtheater trace check --limit 100 traces/*.kvtrace\n",
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--limit", type=int, default=20, metavar="N", help="findings shown of a file (default: 20)")
+    parser.add_argument("--limit", type=int, default=20, metavar="N", help="findings printed per file (default: 20)")
     parser.set_defaults(run=run)
 
 

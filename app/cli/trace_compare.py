@@ -37,7 +37,7 @@ def add_parser(what: Any) -> None:
     )
     parser.add_argument("a", type=Path, metavar="A")
     parser.add_argument("b", type=Path, metavar="B")
-    parser.add_argument("--json", action="store_true", help="the whole comparison as JSON")
+    parser.add_argument("--json", action="store_true", help="print the whole comparison as JSON")
     parser.set_defaults(run=run)
 
 
@@ -72,15 +72,15 @@ def _print_monitored(found: Comparison, arguments: argparse.Namespace) -> None:
 def _print(found: Comparison, a: Path, b: Path) -> None:
     say(f"A  {a}", f"B  {b}")
     if not found.same_model:
-        say("the models are not the same")
+        say("the models differ")
     if not found.same_machine:
-        say("the machines are not the same: seconds tell of them too")
+        say("the machines differ, so times also depend on them")
     for setting in found.settings:
         say(f"{setting.name}: A {setting.a}, B {setting.b}")
     say("", *_op_difference(found.first_op))
     first = found.first_token
     if first is None:
-        say("first token that differs: none, as far as both runs have come")
+        say("first token that differs: none, as far as both runs go")
     else:
         say(
             f"first token that differs: request {first.request_id}, position {first.position}: "

@@ -52,15 +52,15 @@ def add_parser(what: Any) -> None:
         "  kvtheater trace explain run.kvtrace --json | jq .slowest\n",
     )
     parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("--request", metavar="ID", help="the story of one request, by id or by number")
+    parser.add_argument("--request", metavar="ID", help="print the story of one request, by id or number")
     parser.add_argument(
         "--goodput",
         type=_slo,
         metavar="SLO",
-        help=f"requests that met their objectives: milliseconds as in ttft:250,tpot:100, or {', '.join(APPLICATIONS)}",
+        help=f"print requests that met objectives: milliseconds as in ttft:250,tpot:100, or {', '.join(APPLICATIONS)}",
     )
-    parser.add_argument("--lang", choices=languages(), default="en", help="the language it is told in (default: en)")
-    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser.add_argument("--lang", choices=languages(), default="en", help="language (default: en)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 

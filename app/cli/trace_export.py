@@ -28,9 +28,9 @@ def add_parser(what: Any) -> None:
         "  kvtheater trace export run.kvtrace --to kv-events -o run.jsonl     readable; any other name: msgpack\n",
     )
     parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("--to", required=True, choices=FORMATS, help="what to write")
+    parser.add_argument("--to", required=True, choices=FORMATS, help="format")
     parser.add_argument(
-        "-o", "--output", required=True, type=Path, metavar="OUT", help="file, or folder of the tables (csv, parquet)"
+        "-o", "--output", required=True, type=Path, metavar="OUT", help="file, or folder for the tables (csv, parquet)"
     )
     parser.add_argument("--force", action="store_true", help="overwrite")
     parser.set_defaults(run=run)

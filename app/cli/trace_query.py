@@ -27,22 +27,26 @@ def add_parser(what: Any) -> None:
     parser = add_command(
         what,
         "query",
-        "ask a whole log: evicted and needed again, preempted twice, worth pinning, or your own SQL",
-        "  kvtheater trace query run.kvtrace                                   the questions that are saved\n"
+        "query a whole log: a prepared question, such as blocks evicted and computed again, or your own SQL",
+        "  kvtheater trace query run.kvtrace                                   list the prepared questions\n"
         "  kvtheater trace query run.kvtrace preempted_twice\n"
         '  kvtheater trace query run.kvtrace --sql "SELECT type, count(*) FROM events GROUP BY type"\n'
         "  kvtheater trace query run.kvtrace slowest_steps --json | jq .rows\n",
     )
     parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("question", nargs="?", choices=list(questions()), metavar="QUESTION", help="a saved one")
+    parser.add_argument(
+        "question", nargs="?", choices=list(questions()), metavar="QUESTION", help="a prepared question"
+    )
     parser.add_argument(
         "--sql",
-        help="one of your own, over the tables steps, events, requests and contents; of a monitored server messages, "
+        help="your own query over the tables steps, events, requests and contents; for a monitored server messages, "
         "events, metrics and contents",
     )
-    parser.add_argument("--limit", type=int, default=MAX_ROWS, metavar="N", help="rows (default: %(default)s)")
-    parser.add_argument("--lang", choices=languages(), default="en", help="of the list (default: en)")
-    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser.add_argument(
+        "--limit", type=int, default=MAX_ROWS, metavar="N", help="at most N rows (default: %(default)s)"
+    )
+    parser.add_argument("--lang", choices=languages(), default="en", help="language of the list (default: en)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
@@ -125,7 +129,7 @@ def _say_json(answer: Answer) -> None:
 
 def _print(answer: Answer) -> None:
     if not answer.rows:
-        say("nothing")
+        say("no rows")
         return
     rows = [[*map(_text, row[:-1]), _text(row[-1], None)] for row in answer.rows]
     numbers = [all(isinstance(row[i], int | float | None) for row in answer.rows) for i in range(len(answer.columns))]
@@ -134,7 +138,7 @@ def _print(answer: Answer) -> None:
         cells = zip(row, widths, numbers, strict=True)
         say("  ".join(cell.rjust(width) if number else cell.ljust(width) for cell, width, number in cells).rstrip())
     if answer.is_cut:
-        say(f"… and more; --limit is {len(rows)}")
+        say(f"… more rows; --limit is {len(rows)}")
 
 
 def _text(value: Any, widest: int | None = WIDEST) -> str:

@@ -14,9 +14,9 @@ from engine.simulate.what_if import WhatIf, what_if
 
 ROWS = [  # what is said, and the figure
     ("blocks", "num_blocks"), ("steps", "steps"), ("tokens computed", "computed_tokens"),
-    ("  computed again", "recomputed_tokens"), ("prompt tokens asked of the cache", "asked_tokens"),
+    ("  computed again", "recomputed_tokens"), ("prompt tokens looked up", "asked_tokens"),
     ("  hit", "hit_tokens"), ("preemptions", "preemptions"), ("evictions", "evictions"),
-    ("  computed again later", "evicted_again"), ("steps in which the first had no room", "steps_without_room"),
+    ("  computed again later", "evicted_again"), ("steps without room for the next", "steps_without_room"),
     ("steps to the first token, p50", "ttft_steps_p50"), ("steps to the first token, p99", "ttft_steps_p99"),
     ("sequences finished", "finished"), ("requests refused", "refused"),
 ]  # fmt: skip
@@ -27,14 +27,14 @@ def add_parser(what: Any) -> None:
     parser = add_command(
         what,
         "what-if",
-        "what twice the pool would have saved: scheduler and cache once more on the log's requests, without a model",
+        "replay a log's requests with another pool size, through scheduler and cache without a model",
         "  kvtheater trace what-if run.kvtrace\n"
         "  kvtheater trace what-if run.kvtrace --times 0.5\n"
         "  kvtheater trace what-if run.kvtrace --json | jq .other.preemptions\n",
     )
     parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("--times", type=float, default=2.0, metavar="X", help="blocks over the log's (default: 2)")
-    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser.add_argument("--times", type=float, default=2.0, metavar="X", help="factor of the pool size (default: 2)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
@@ -65,11 +65,11 @@ def _print(found: WhatIf) -> None:
         say(f"{text:<38}" + "".join(f"{_text(value):>14}" for value in values) + f"{change:>14}")
     say("")
     if found.differs_in is None:
-        say(f"Replayed with the log's own pool, all {found.num_records:,} records decide the same.")
+        say(f"Replayed with the log's own pool, all {found.num_records:,} records have the same decisions.")
     else:
-        say(f"Replayed with the log's own pool, record {found.differs_in} is the first that decides otherwise.")
-    say("A request comes after as many steps as in the log, and says what it said there; nothing is computed.")
-    say("One that goes on from an answer comes as many steps after that answer has ended.")
+        say(f"Replayed with the log's own pool, record {found.differs_in} is the first with another decision.")
+    say("Each request arrives after as many steps as in the log and samples the same tokens; nothing is computed.")
+    say("A request that continues an answer arrives as many steps after the end of that answer.")
 
 
 def _text(value: float | None) -> str:

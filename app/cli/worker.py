@@ -18,22 +18,22 @@ def add_parser(commands: Any) -> None:
         commands,
         "worker",
         "hold the sockets of a large class, for a server on the same message queue",
-        "  redis-server --save '' &                                   it needs to keep nothing\n"
+        "  redis-server --save '' &                                   without persistence\n"
         "  kvtheater serve --class --message-queue redis://localhost\n"
         "  kvtheater worker --message-queue redis://localhost --port 8801\n"
         "  kvtheater worker --message-queue redis://localhost --port 8802\n"
         "\n"
-        "nginx in front sends each browser to the same worker: examples/nginx.conf of the project is one that does\n",
+        "put a proxy in front that sends a browser to the same worker each time: examples/nginx.conf is an example\n",
     )
     parser.add_argument(
-        "--message-queue", required=True, metavar="URL", help="the server's: redis://HOST:PORT/DATABASE"
+        "--message-queue", required=True, metavar="URL", help="Redis of the server, as redis://HOST:PORT/DATABASE"
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, help="0 for any free one (default: 8765, or the next that is free)")
+    parser.add_argument("--port", type=int, help="port, 0 for any free one (default: 8765, or the next free one)")
     parser.add_argument(
         "--server",
         metavar="URL",
-        help="where the server answers HTTP (default: as it says, which is right on its own machine)",
+        help="HTTP address of the server (default: the one that it reports, which is valid on its own machine)",
     )
     parser.set_defaults(run=run)
 

@@ -50,17 +50,17 @@ def _each(*values: str) -> tuple[tuple[str, ...], ...]:
     return tuple((value,) for value in values)
 
 
-RUNNING = _gauge("vllm:num_requests_running", "Sequences that run.")
-WAITING = _gauge("vllm:num_requests_waiting", "Sequences that wait to be scheduled, the preempted ones included.")
+RUNNING = _gauge("vllm:num_requests_running", "Running sequences.")
+WAITING = _gauge("vllm:num_requests_waiting", "Waiting sequences, preempted ones included.")
 WAITING_BY_REASON = _gauge(
     "vllm:num_requests_waiting_by_reason",
-    "The same by reason: capacity = for room or a place; deferred = for something passing: nothing here does.",
+    "The same by reason: capacity = no free blocks or too many running sequences; deferred = always 0 here.",
     ("reason",),
     _each("capacity", "deferred"),
 )
 SLEEP_STATE = _gauge(
     "vllm:engine_sleep_state",
-    "awake is 1, the others 0: a model that was let go is read again when it is asked for.",
+    "1 for the current state, 0 for the others; an unloaded model is loaded again on demand.",
     ("sleep_state",),
     _each(*AWAKE),
 )
@@ -70,10 +70,11 @@ KV_TOKEN_USAGE = _gauge(
     "Share of the slots that hold the K and V of a token of some sequence, 0 to 1.",
 )
 KV_USAGE_WITH_CACHED = _gauge(
-    "kvtheater:kv_cache_usage_with_cached_perc", "Share of the blocks held, or free with content that a prompt may hit."
+    "kvtheater:kv_cache_usage_with_cached_perc",
+    "Share of the blocks that are held, or free with content that a prompt may hit.",
 )
 CACHE_CONFIG = "vllm:cache_config_info"
-CACHE_CONFIG_HELP = "Settings of the KV cache, as labels; a series for each setting that a present run has."
+CACHE_CONFIG_HELP = "Settings of the KV cache as labels; a series for each combination in present runs."
 
 PROMPT_TOKENS = _counter("vllm:prompt_tokens", "Prompt tokens of requests that were prefilled, cached ones included.")
 BY_SOURCE = _counter(
@@ -92,124 +93,126 @@ CACHED_BY_SOURCE = _counter(
 )
 RECOMPUTED = _counter(
     "vllm:prompt_tokens_recomputed",
-    "As vLLM counted it: 1 for a prompt of which all but the last token was cached.",
+    "As vLLM counted it before 0.32: 1 for a prompt of which all but the last token were cached.",
 )
-GENERATION_TOKENS = _counter("vllm:generation_tokens", "Tokens that were sampled.")
-SUCCESS = _counter("vllm:request_success", "Sequences that finished.", ("finished_reason",), _each(*FINISHED))
+GENERATION_TOKENS = _counter("vllm:generation_tokens", "Sampled tokens.")
+SUCCESS = _counter("vllm:request_success", "Finished sequences.", ("finished_reason",), _each(*FINISHED))
 FLOPS = _counter("vllm:estimated_flops_per_gpu", "Floating point operations of all steps, by formula.")
-READ_BYTES = _counter("vllm:estimated_read_bytes_per_gpu", "Weights and KV cache that the steps read, by formula.")
-WRITE_BYTES = _counter("vllm:estimated_write_bytes_per_gpu", "KV cache that the steps wrote, by formula.")
+READ_BYTES = _counter(
+    "vllm:estimated_read_bytes_per_gpu", "Bytes of weights and KV cache that the steps read, by formula."
+)
+WRITE_BYTES = _counter("vllm:estimated_write_bytes_per_gpu", "Bytes of KV cache that the steps wrote, by formula.")
 NUM_PREEMPTIONS = _counter("vllm:num_preemptions", "Preemptions.")
-QUERIES = _counter("vllm:prefix_cache_queries", "Tokens for which the prefix cache was asked, at first admissions.")
+QUERIES = _counter("vllm:prefix_cache_queries", "Tokens looked up in the prefix cache, at first admissions.")
 HITS = _counter("vllm:prefix_cache_hits", "Of these, tokens that were cached.")
 EXTERNAL_QUERIES = _counter(
     "vllm:external_prefix_cache_queries",
-    "Tokens that the pool did not have at first admissions, where the store outside it was asked.",
+    "Tokens looked up in the store outside the pool, at first admissions.",
 )
-EXTERNAL_HITS = _counter("vllm:external_prefix_cache_hits", "Of these, tokens that were loaded from there.")
+EXTERNAL_HITS = _counter("vllm:external_prefix_cache_hits", "Of these, tokens that were loaded.")
 EXTERNAL_LOOKUPS = _counter(
     "kvtheater:external_prefix_cache_lookups",
-    "The same lookups by verdict: compute = it was there, and computing it again was faster.",
+    "The same lookups by verdict: compute = found, but computing was faster.",
     ("verdict",),
     _each(*get_args(ExternalVerdict)),
 )
 EXTERNAL_BYTES = _counter(
     "kvtheater:external_bytes",
-    "Bytes of blocks stored outside the pool and loaded from there, by tier.",
+    "Bytes of blocks stored outside the pool and loaded from it, by tier.",
     ("direction", "medium"),
     tuple((direction, medium) for direction in ("store", "load") for medium in get_args(Medium)),
 )
 PREEMPTIONS = _counter(
     "kvtheater:preemptions",
-    "Preemptions by why this sequence was chosen and what became of its blocks.",
+    "Preemptions by the reason for the victim and by mode.",
     ("reason", "mode"),
     tuple((reason, mode) for reason in get_args(PreemptReason) for mode in get_args(PreemptionMode)),
 )
 DRAFTS = _counter("vllm:spec_decode_num_drafts", "Proposals of draft tokens that were verified.")
 DRAFT_TOKENS = _counter("vllm:spec_decode_num_draft_tokens", "Draft tokens that were verified.")
 ACCEPTED_TOKENS = _counter("vllm:spec_decode_num_accepted_tokens", "Draft tokens that were accepted.")
-LOST_TOKENS = _counter("kvtheater:preempted_tokens", "Computed tokens whose blocks a preemption threw away at once.")
+LOST_TOKENS = _counter("kvtheater:preempted_tokens", "Computed tokens that preemptions discarded.")
 RECOMPUTED_TOKENS = _counter(
-    "kvtheater:recomputed_tokens", "Tokens computed again after preemptions, also since their blocks were evicted."
+    "kvtheater:recomputed_tokens", "Tokens computed again after preemptions, evicted ones included."
 )
-EVICTIONS = _counter("kvtheater:evictions", "Blocks whose content left the prefix cache.")
+EVICTIONS = _counter("kvtheater:evictions", "Blocks evicted from the prefix cache.")
 MISSES = _counter(
     "kvtheater:prefix_cache_misses",
-    "Lookups at first admissions that could have hit more, by why the hits ended where they did.",
+    "Lookups at first admissions that hit less than possible, by reason.",
     ("reason",),
     _each(*get_args(LookupReason)),
 )
-COPIES = _counter("kvtheater:blocks_copied", "Blocks copied before a write because others held them too.")
+COPIES = _counter("kvtheater:blocks_copied", "Blocks copied before a write because they were shared.")
 SWAPPED = _counter(
-    "kvtheater:swapped_bytes", "Bytes moved to the CPU store and back.", ("direction",), _each("out", "in")
+    "kvtheater:swapped_bytes", "Bytes swapped to CPU memory and back.", ("direction",), _each("out", "in")
 )
-TRANSFERRED = _counter("kvtheater:transferred_bytes", "Bytes of keys and values moved from instance to instance.")
+TRANSFERRED = _counter("kvtheater:transferred_bytes", "Bytes of keys and values transferred between instances.")
 FAILED_TRANSFERS = _counter(
     "kvtheater:failed_transfers",
-    "Keys and values of another instance that did not come, by why.",
+    "Failed transfers of keys and values between instances, by reason.",
     ("reason",),
     _each(*get_args(TransferFault)),
 )
 
 TTFT = _histogram(
     "vllm:time_to_first_token_seconds",
-    "From the arrival to the end of the step that sampled the first token.",
+    "Time from arrival to the end of the step that sampled the first token.",
     b.TIME_TO_FIRST_TOKEN,
 )
-ITL = _histogram("vllm:inter_token_latency_seconds", "From one token of a sequence to its next.", b.INTER_TOKEN_LATENCY)
+ITL = _histogram("vllm:inter_token_latency_seconds", "Time between two tokens of a sequence.", b.INTER_TOKEN_LATENCY)
 TPOT = _histogram(
     "vllm:request_time_per_output_token_seconds",
-    "Of each finished sequence of two tokens or more: (last token - first token) / (tokens - 1).",
+    "(Last token - first token) / (tokens - 1), for finished sequences of two tokens or more.",
     b.INTER_TOKEN_LATENCY,
 )
-E2E = _histogram("vllm:e2e_request_latency_seconds", "From the arrival to the end.", b.REQUEST_LATENCY)
+E2E = _histogram("vllm:e2e_request_latency_seconds", "Time from arrival to the end.", b.REQUEST_LATENCY)
 QUEUE = _histogram(
-    "vllm:request_queue_time_seconds", "From the engine's queue to the step that admitted it.", b.REQUEST_LATENCY
+    "vllm:request_queue_time_seconds", "Time from the engine's queue to the step that admitted it.", b.REQUEST_LATENCY
 )
 PREFILL = _histogram(
     "vllm:request_prefill_time_seconds",
-    "From that step's beginning to the first token, or to the end of the prompt where another instance goes on.",
+    "Time from the start of that step to the first token, or to the end of the prompt on a prefill instance.",
     b.REQUEST_LATENCY,
 )
-DECODE = _histogram("vllm:request_decode_time_seconds", "From the first token to the last.", b.REQUEST_LATENCY)
-INFERENCE = _histogram("vllm:request_inference_time_seconds", "Prefill and decode together.", b.REQUEST_LATENCY)
+DECODE = _histogram("vllm:request_decode_time_seconds", "Time from the first token to the last.", b.REQUEST_LATENCY)
+INFERENCE = _histogram("vllm:request_inference_time_seconds", "Time of prefill and decode together.", b.REQUEST_LATENCY)
 REQUEST_PROMPT = _histogram("vllm:request_prompt_tokens", "Prompt tokens of a finished sequence.", TOKENS)
-REQUEST_GENERATION = _histogram(
-    "vllm:request_generation_tokens", "Tokens that a finished sequence has sampled.", TOKENS
-)
+REQUEST_GENERATION = _histogram("vllm:request_generation_tokens", "Sampled tokens of a finished sequence.", TOKENS)
 REQUEST_COMPUTED = _histogram(
-    "vllm:request_prefill_kv_computed_tokens", "Of its prompt, tokens whose K and V were computed, not found.", TOKENS
+    "vllm:request_prefill_kv_computed_tokens",
+    "Computed prompt tokens of a finished sequence, cached ones left out.",
+    TOKENS,
 )
 REQUEST_PREEMPTIONS = _histogram(
-    "vllm:request_num_preemptions", "How often a finished sequence was preempted.", b.REQUEST_PREEMPTIONS
+    "vllm:request_num_preemptions", "Preemptions of a finished sequence.", b.REQUEST_PREEMPTIONS
 )
-ITERATION_TOKENS = _histogram("vllm:iteration_tokens_total", "Tokens that a step computed.", b.ITERATION_TOKENS)
+ITERATION_TOKENS = _histogram("vllm:iteration_tokens_total", "Tokens computed in a step.", b.ITERATION_TOKENS)
 MAX_GENERATION = _histogram(
     "vllm:request_max_num_generation_tokens", "Tokens of the longest output of a finished request.", TOKENS
 )
 REQUEST_N = _histogram("vllm:request_params_n", "The n of a finished request.", b.REQUEST_N)
 REQUEST_MAX_TOKENS = _histogram("vllm:request_params_max_tokens", "The max_tokens of a finished sequence.", TOKENS)
 LIFETIME = _histogram(
-    "vllm:kv_block_lifetime_seconds", "Of each evicted block: since its allocation.", b.KV_BLOCK_RESIDENCY
+    "vllm:kv_block_lifetime_seconds", "Time from a block's allocation to its eviction.", b.KV_BLOCK_RESIDENCY
 )
 IDLE = _histogram(
     "vllm:kv_block_idle_before_evict_seconds",
-    "Of each evicted block: since its allocation or its last hit.",
+    "Time from a block's allocation or last hit to its eviction.",
     b.KV_BLOCK_RESIDENCY,
 )
 REUSE_GAP = _histogram(
     "vllm:kv_block_reuse_gap_seconds",
-    "Of each evicted block: between one hit and the next, of the last four.",
+    "Times between the last four hits of an evicted block.",
     b.KV_BLOCK_RESIDENCY,
 )
 TRANSFER_TIME = _histogram(
     "kvtheater:transfer_time_seconds",
-    "Of each request whose keys and values came from another instance: how long they were moved.",
+    "Duration of the transfer, for requests whose keys and values came from another instance.",
     b.REQUEST_LATENCY,
 )
 WAITED = _histogram(
     "kvtheater:request_lane_time_seconds",
-    "From the arrival to the engine's queue: among its client's other requests.",
+    "Time from arrival to the engine's queue, in the queue of its client.",
     b.REQUEST_LATENCY,
 )
 

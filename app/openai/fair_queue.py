@@ -1,6 +1,6 @@
 """Round-robin queue of requests in front of an engine: one queue per client, served in turn.
 
-A thousand requests of one client wait in its queue, so the single request of another client is next but one.
+A client with a thousand requests waits in its own queue, so another client's request is served at the next turn.
 """
 
 from __future__ import annotations

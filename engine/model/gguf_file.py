@@ -86,8 +86,8 @@ def gguf_header(file: BinaryIO) -> GgufHeader:
     alignment, end, tensors = ALIGNMENT, 0, []
     for _ in range(num_fields):
         name, value = reader.text(), reader.value(reader.number("I"))
-        if name == b"general.alignment":
-            alignment = int(value)
+        if name == b"general.alignment" and value is not None:
+            alignment = value
     for _ in range(num_tensors):
         reader.text()
         num_weights = math.prod(reader.number() for _ in range(reader.number("I")))

@@ -50,11 +50,10 @@ def load_model(
 
     `name_or_path`: the name of a model that comes with the program ("bundled", also None; `shipped.SHIPPED`), a
     folder, a GGUF file, or a hub name.
-    `dtype`: "auto" is float32 on the CPU and the checkpoint's own on a GPU. Of `WEIGHTS`: float32 on the CPU, with
-    weights that are rounded; "auto" keeps them in bfloat16 where that rounds nothing. `device`: "auto" is a GPU if
-    there is one.
-    `telling` is called with the stage that begins, one of `LOADING_STAGES`.
-    Only weights in safetensors and GGUF are read and no code of the model's repository is run.
+    `dtype`: "auto" is float32 on the CPU, with weights in bfloat16 where that rounds nothing, and the checkpoint's
+    dtype on a GPU. One of `WEIGHTS` computes in float32 on the CPU with rounded weights. `device`: "auto" is a GPU if
+    there is one. `telling` is called with each of `LOADING_STAGES` as it begins. Only weights in safetensors and GGUF
+    are read, and no code of the model's repository is run.
 
     Raises:
         ModelError: no such model, an unsupported family, an unknown dtype, or no such device.
@@ -125,12 +124,12 @@ def from_module(
 ) -> LoadedModel:
     """Prepare a transformers model in memory. It is changed in place: attention, frozen weights, CPU layout.
 
-    `tokenizer` is a transformers tokenizer, a `Tokenizer`, or None. `weights` is what linear layers are rounded to, and
-    None what loses nothing. `dtypes` that its matrices may have: with several, it computes in float32.
+    `tokenizer`: a transformers tokenizer, a `Tokenizer`, or None. `weights`: dtype that linear layers are rounded to;
+    None: without loss. `dtypes`: those that its matrices may have; with several it computes in float32.
 
     Raises:
-        ModelError: an unsupported family, one that computes something else here than by itself, or one whose layers
-            cannot be rounded.
+        ModelError: an unsupported family, one whose paged results differ from its own, or one whose layers cannot be
+            rounded.
     """
     refuse_unsupported(type(module), module.config)
     attention.register()

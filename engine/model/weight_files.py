@@ -65,4 +65,5 @@ def _safetensors_bytes(file: BinaryIO) -> int:
         raise struct.error("it ends within its header")
     tensors = json.loads(header)
     tensors.pop("__metadata__", None)
-    return 8 + length + max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0)
+    data: int = max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0)
+    return 8 + length + data

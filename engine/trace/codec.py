@@ -99,7 +99,7 @@ def encode_pieces(value: Any) -> Pieces:
     return [first, *(piece for pair in zip(uncopied, others, strict=True) for piece in pair)]
 
 
-def decode(payload: bytes | bytearray, kind: type[T]) -> T:
+def decode(payload: Piece, kind: type[T]) -> T:
     """Decode the msgpack `payload` as a `kind`; check the type of every field.
 
     Raises:
@@ -181,7 +181,7 @@ def check_payload(found: Frame, payload: bytes) -> bytes:
 class Encoded:
     """Value that is already encoded as msgpack."""
 
-    def __init__(self, encoded: bytearray) -> None:
+    def __init__(self, encoded: Piece) -> None:
         self.encoded = encoded
 
 

@@ -40,7 +40,7 @@ def pieces(full: list[int], others: list[int]) -> list[bytes]:
 class EncodedLayers(codec.Encoded, Sequence[LayerCapture]):
     """Encoded layers of a step; items are read as `LayerCapture` copies."""
 
-    def __init__(self, encoded: bytearray, length: int) -> None:
+    def __init__(self, encoded: codec.Piece, length: int) -> None:
         """`length`: number of layers."""
         super().__init__(encoded)
         self._length = length

@@ -151,7 +151,7 @@ class TraceReader:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another log lies at the path: the file was replaced or written anew. False if there is none."""
+        """Whether the path now holds another log. False if it holds none."""
         own = os.fstat(self._file.fileno())
         try:
             is_same = bool(self.header_bytes) and os.path.samestat(own, os.stat(self.path or ""))

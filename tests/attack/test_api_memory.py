@@ -62,7 +62,7 @@ def test_a_huge_field_is_refused_and_nothing_of_it_stays(api: Api, kind: str) ->
     wait_for(lambda: resident() - before < 384 * MIB, f"{(resident() - before) // MIB} MiB more; less", 60)
 
 
-def test_what_waits_holds_so_much_of_one_client_and_of_all() -> None:
+def test_waiting_requests_are_bounded_per_client_and_in_total() -> None:
     held = Held()
     first = [held.take("one", MAX_OF_ONE // 4) for _ in range(4)]
     with pytest.raises(ApiError) as refused:

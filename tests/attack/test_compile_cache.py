@@ -36,7 +36,7 @@ def test_an_entry_is_found_again_by_its_key_alone(tmp_path: Path) -> None:
     assert [path.suffix for path in sorted(entry.folder.iterdir())] == [".so", ".json"], "and nothing that is pickled"
 
 
-def test_the_later_one_of_two_for_the_same_key_serves(tmp_path: Path) -> None:
+def test_the_later_of_two_entries_is_used(tmp_path: Path) -> None:
     kept(tmp_path, content=b"damaged somehow")
     assert (kept(tmp_path).folder / "a.so").read_bytes() == b"machine code"
 
@@ -120,7 +120,7 @@ def test_an_entry_that_is_not_as_it_was_written_is_never_used(
     assert find("torch 1") is None
 
 
-def test_those_unused_for_longest_go(tmp_path: Path) -> None:
+def test_the_least_recently_used_entries_are_deleted(tmp_path: Path) -> None:
     for number in range(MOST):
         os.utime(kept(tmp_path, f"torch {number}").folder, (number, number))
     assert find("torch 0"), "used now"
@@ -129,7 +129,7 @@ def test_those_unused_for_longest_go(tmp_path: Path) -> None:
     assert find("torch 1") is None
 
 
-def test_where_nothing_can_be_kept_nothing_is_found(tmp_path: Path, cache_home: Path) -> None:
+def test_nothing_is_found_without_a_usable_cache_folder(tmp_path: Path, cache_home: Path) -> None:
     (cache_home / "kvtheater").mkdir(mode=0o777)
     (cache_home / "kvtheater").chmod(0o777)
     (tmp_path / "made").write_bytes(b"machine code")

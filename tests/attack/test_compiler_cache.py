@@ -123,7 +123,7 @@ def test_folders_that_the_user_chose_are_left(cache_home: Path, monkeypatch: pyt
     assert os.environ["TRITON_CACHE_DIR"] == str(triton)
 
 
-def test_code_for_other_instructions_lies_elsewhere(cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_is_cached_per_instruction_set(cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code compiled on one machine is not loaded on another with other instructions: a shared home, or torch limited
     below AVX-512.
     """

@@ -89,7 +89,7 @@ def locked(folder: Path) -> Iterator[Callable[[], sqlite3.Connection]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the file system takes such names on Linux only")
-def test_a_name_that_is_no_text_keeps_nothing_from_starting(make_server, data, folder, client):
+def test_a_name_that_is_no_text_does_not_prevent_the_start(make_server, data, folder, client):
     source = Path(os.fsdecode(bytes(folder) + b"/\xff\xfe run.kvtrace"))
     folder.mkdir(parents=True, exist_ok=True)
     theater = client.do("create")["theater"]
@@ -172,9 +172,7 @@ def a_folder(path: Path) -> None:
 @pytest.mark.parametrize(
     "fault", [overwritten, emptied, Path.unlink, without_its_table, with_another_table], ids=lambda f: f.__name__
 )
-def test_an_index_that_is_lost_under_the_server_is_made_again_from_what_it_knows(
-    make_server, data, server, client, folder, fault: Fault
-):
+def test_a_deleted_index_is_rebuilt_while_serving(make_server, data, server, client, folder, fault: Fault):
     recorded(client, "first", ["kept"])
     theater = client.do("create")["theater"]
     client.do("record", theater=theater, name="second", tags=["too"])
@@ -191,7 +189,7 @@ def test_an_index_that_is_lost_under_the_server_is_made_again_from_what_it_knows
     assert {r["name"]: r["tags"] for r in own(again)} == {**expected, "third": []}
 
 
-def test_what_lies_where_the_index_belongs_is_said_and_heals(server, client, folder):
+def test_a_foreign_file_at_the_index_is_reported_and_recovered_from(server, client, folder):
     recorded(client, "first", ["kept"])
     a_folder(folder / INDEX_FILE)
     assert [r["tags"] for r in own(server)] == [["kept"]]
@@ -217,7 +215,7 @@ def test_a_clock_that_is_no_number_costs_no_tag(make_server, data, server, clien
         assert entry["summary"]["duration"] == 0 and "timing.at" in entry["summary"]["damage"]
 
 
-def test_a_folder_that_goes_takes_nothing_else_along(server, client, folder, tmp_path):
+def test_a_vanished_folder_affects_nothing_else(server, client, folder, tmp_path):
     first = recorded(client, "first", ["kept"])
     theater = client.do("create")["theater"]
     client.do("record", theater=theater, name="second")

@@ -83,13 +83,13 @@ def test_each_is_checked_in_bounded_memory(files: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, trace in TRACES.items() if trace.refused == "would copy"])
-def test_what_is_refused_is_refused_by_all_that_read_it(name: str, files: dict[str, Path]) -> None:
+def test_every_reader_refuses_contradictory_traces(name: str, files: dict[str, Path]) -> None:
     with TraceReader(files[name]) as reader, pytest.raises(TraceStateError):
         reader.state_at(len(reader) - 1)
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_whatever_reads_it_ends(name: str, files: dict[str, Path]) -> None:
+def test_every_reader_terminates(name: str, files: dict[str, Path]) -> None:
     """Each reader returns or raises one of its two errors. It shares this process's memory, so only its time is
     bounded.
     """

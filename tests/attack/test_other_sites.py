@@ -36,7 +36,7 @@ def test_a_link_elsewhere_leads_to_nothing_but_pages(server, path):
 
 
 @pytest.mark.parametrize("change", [{"Sec-Fetch-Dest": "iframe"}, {"Sec-Fetch-Mode": "no-cors"}])
-def test_a_page_elsewhere_does_not_hold_ours(server, change):
+def test_other_sites_cannot_frame_the_page(server, change):
     answer = requests.get(server.url + "/", headers={"Sec-Fetch-Site": "cross-site", **A_LINK, **change})
     assert answer.status_code == 403
     posted = requests.post(server.url + "/", headers={"Sec-Fetch-Site": "cross-site", **A_LINK})

@@ -27,7 +27,7 @@ class Sends:
     def received(self, transfer: str, wanted: object, num_bytes: int) -> None: ...
 
 
-def test_a_read_that_would_take_hours_is_given_up() -> None:
+def test_reads_over_a_slow_link_time_out() -> None:
     waits: list[float] = []
     link = ThrottledLink(LocalLink({"a": Sends()}), 1e-3, waits.append, lambda: 0.0)
     with pytest.raises(TransferError, match=r"1000000 bytes need 1e\+09 s on this link") as late:

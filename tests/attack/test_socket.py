@@ -264,7 +264,7 @@ def test_bodies_that_never_come_hold_no_thread(attacked: Callable[..., AttackedS
         is_well(server)
 
 
-def test_one_connection_too_many_waits_for_its_turn(attacked: Callable[..., AttackedServer]) -> None:
+def test_connections_over_the_limit_wait(attacked: Callable[..., AttackedServer]) -> None:
     server = attacked(connections=3)
     guests = [websocket.create_connection(f"ws://127.0.0.1:{server.port}{ADDRESS}", timeout=20) for _ in range(3)]
     waiting = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)

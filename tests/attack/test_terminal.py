@@ -47,7 +47,7 @@ def test_nothing_that_a_terminal_obeys_is_printed(
 
 @pytest.mark.parametrize("name", [name for name, trace in TRACES.items() if trace.make.__name__ != "<lambda>"])
 @pytest.mark.parametrize("command", [["show"], ["show", "--record", "0"], ["explain"], ["compare"]], ids=" ".join)
-def test_whatever_a_file_holds_there_is_no_stack_trace(
+def test_no_file_causes_a_stack_trace(
     name: str, command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "a.kvtrace"

@@ -60,7 +60,7 @@ def test_a_theater_whose_thread_fails_is_closed_with_the_reason_and_gives_its_pl
     wait_for(lambda: gc.collect() >= 0 and not server.model.engines)  # no reference is left: their pools are free
 
 
-def test_a_thread_that_fails_before_it_is_on_stage_leaves_nothing_there(make_server, monkeypatch):
+def test_a_session_that_fails_early_is_removed(make_server, monkeypatch):
     server = make_server(max_theaters=1)
     client = server.client()
     with monkeypatch.context() as broken:

@@ -91,9 +91,7 @@ def test_a_file_that_was_just_renamed_is_one_file(tmp_path: Path) -> None:
                 room.claim("rec-3.part", 0)
 
 
-def test_an_upload_that_fails_gives_its_room_back(
-    make_server: Callable[..., Server], tmp_path: Path, trace: bytes
-) -> None:
+def test_a_failed_upload_frees_its_space(make_server: Callable[..., Server], tmp_path: Path, trace: bytes) -> None:
     server = make_server(data_dir=tmp_path, max_recordings=1, max_library_bytes=len(trace))
     for _ in range(3):
         assert upload(server, b"x" * len(trace)).status_code == 400

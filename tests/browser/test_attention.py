@@ -141,7 +141,7 @@ HOLD_THE_FIRST = """() => import('/static/js/net/client.js').then(({ Client }) =
 })"""
 
 
-def test_a_comparison_that_comes_late_does_not_take_the_place_of_the_next(open_page: OpenPage) -> None:
+def test_a_late_comparison_does_not_replace_the_next(open_page: OpenPage) -> None:
     page = open_page("/?layer=2")
     prefill(page)
     step(page)

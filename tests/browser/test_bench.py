@@ -182,7 +182,7 @@ def test_a_point_tells_its_interval_and_a_record_of_another_machine_shares_the_c
     expect(page.locator(".bench-lost, .bench-differences")).to_have_count(0)
 
 
-def test_what_is_no_record_says_why_and_names_in_one_are_text_not_markup(open_bench: OpenBench) -> None:
+def test_invalid_records_are_refused_and_names_are_escaped(open_bench: OpenBench) -> None:
     page = open_bench("?scenario=guard")
     for name, text, says in (
         ("x.json", "{", "is not JSON"),

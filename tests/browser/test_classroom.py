@@ -121,7 +121,7 @@ def test_a_follower_of_a_lesson_asks_for_no_list_of_lessons(wall: Page, follow: 
     assert not [url for url in requests if url.endswith("/api/lessons")]
 
 
-def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Follow) -> None:
+def test_followers_look_around_run_labs_and_drive(wall: Page, follow: Follow) -> None:
     """The presenter may hold everyone, and take back the control given to a page or to a phone as remote."""
     page = follow(width=1280, height=800, has_touch=False)
     step(wall, 2)
@@ -253,7 +253,7 @@ def test_a_follower_in_another_view_has_the_lessons_question_too(wall: Page, com
 
 
 @pytest.mark.parametrize("view_mode", ["intro", "present", "workspace", "lesson"])
-def test_what_is_refused_is_said_where_nothing_covers_it(wall: Page, come_in: Follow, view_mode: str) -> None:
+def test_refusals_are_shown_uncovered(wall: Page, come_in: Follow, view_mode: str) -> None:
     for page in (come_in(), come_in(width=1280, height=720, has_touch=False)):
         page.evaluate(ROAM)
         page.evaluate(f"{SETTINGS}.then(({{ settings }}) => {{ settings.viewMode.value = '{view_mode}' }})")
@@ -569,9 +569,7 @@ NOTE_TOASTS = """() => {
 NOTED = "[...new Set(toasts.map((one) => one.innerText))]"
 
 
-def test_a_follower_of_a_stopped_server_is_told_so_and_then_that_the_class_is_over(
-    open_page: OpenPage, tmp_path: Path
-) -> None:
+def test_followers_see_a_stopped_server_and_the_end_of_the_class(open_page: OpenPage, tmp_path: Path) -> None:
     server = Mortal(TOKENS[0], tmp_path)
     try:
         wall = teach(open_page, f"{server.url}/?token={TOKENS[0]}")
@@ -796,7 +794,7 @@ def test_next_shows_the_engines_operations_where_everybody_is_the_allocator(wall
     expect(notes).not_to_contain_text("Everybody is the allocator")
 
 
-def test_what_a_phone_has_put_aside_covers_no_button(wall: Page, follow: Follow) -> None:
+def test_a_minimized_question_covers_no_button(wall: Page, follow: Follow) -> None:
     phone = follow()
     phone.evaluate(ROAM)
     ask(wall)

@@ -191,7 +191,7 @@ def test_a_fork_is_made_and_left_with_the_keyboard_alone(open_page: OpenPage) ->
     assert in_address(page)["theater"] == in_address(page)["run_b"]
 
 
-def test_of_many_sequences_those_that_part_are_seen_and_the_rest_is_one_line(open_page: OpenPage) -> None:
+def test_only_diverging_sequences_are_listed(open_page: OpenPage) -> None:
     page = open_page("/?max_tokens=6&ignore_eos=1&n=6&temperature=1.2&seed=3", width=390, height=844)
     perform(page, 1)
     page.click("#tab-detail")

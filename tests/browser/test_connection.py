@@ -130,7 +130,7 @@ def mortal() -> Iterator[Mortal]:
     server.kill()
 
 
-def test_a_server_that_comes_back_with_another_token_is_said_to_ask_for_it(open_page: OpenPage, mortal: Mortal) -> None:
+def test_a_changed_token_is_reported(open_page: OpenPage, mortal: Mortal) -> None:
     """The log stays visible; opening the new address in the same browser reconnects the page."""
     mortal.kill()
     mortal.token = "the-first-of-two-tokens"

@@ -92,7 +92,7 @@ TALL = """() => {
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
-def test_what_is_taller_than_its_region_stays_in_it(open_page: OpenPage, width: int, height: int) -> None:
+def test_tall_panels_scroll_within_their_region(open_page: OpenPage, width: int, height: int) -> None:
     """A panel with too many rows is scrolled; nothing is painted over the transport."""
     page = open_page("/?lang=en", width=width, height=height)
     prefill(page)

@@ -91,7 +91,7 @@ def test_an_svg_has_text_as_text_tensors_as_images_and_says_which_record_it_show
     assert not [e for e in pool.iter(f"{SVG}image") if float(e.attrib["width"]) > 20], "a table has no tensors"
 
 
-def test_what_is_painted_is_as_sharp_as_the_png(open_page: OpenPage) -> None:
+def test_exported_canvases_have_double_resolution(open_page: OpenPage) -> None:
     """Canvases in a picture have two pixels for each CSS pixel, also on a screen that has one, and one again
     afterwards.
     """

@@ -18,7 +18,7 @@ IN_SIGHT = """(selector) => {
 POEM = "春江潮水连海平，海上明月共潮生。"  # 16 tokens
 
 
-def test_a_gone_key_says_why_and_is_kept_in_a_fork(open_page: OpenPage) -> None:
+def test_a_forgotten_key_explains_itself_and_can_be_kept(open_page: OpenPage) -> None:
     page = open_page("/?temperature=0&detail_large=1", height=1400)
     expect(page.locator("#detail-forgetting")).to_have_count(0)  # nothing is forgotten yet
     page.select_option("#forget-policy", "tova")
@@ -57,7 +57,7 @@ def test_a_gone_key_says_why_and_is_kept_in_a_fork(open_page: OpenPage) -> None:
     expect(row.locator(".forgetting-cell[data-gone=true]")).to_have_count(0)
 
 
-def test_a_finished_sequence_says_so_in_place_of_zeros(open_page: OpenPage) -> None:
+def test_a_finished_sequence_is_shown_as_finished(open_page: OpenPage) -> None:
     page = open_page("/?forget_policy=tova&forget_budget=8&max_tokens=2&ignore_eos=1&detail=forgetting")
     prefill(page, POEM)
     memory = page.locator("#forgetting-memory")

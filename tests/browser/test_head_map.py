@@ -51,7 +51,7 @@ def shown(page: Page) -> list[int]:
     return found
 
 
-def test_one_map_of_all_heads_says_what_each_looks_at(open_page: OpenPage, large: Path) -> None:
+def test_the_head_map_shows_what_each_head_attends_to(open_page: OpenPage, large: Path) -> None:
     page = open_with_axe(open_page, "/?detail=attention")
     drop_recording(page, large)
     kinds = page.locator(".map-kind")

@@ -109,7 +109,7 @@ ON_A_PHONE = ("btn-present", "btn-export", "btn-help", "position")
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_what_escape_closes_gives_the_focus_back(open_page: OpenPage, width: int) -> None:
+def test_escape_restores_the_focus(open_page: OpenPage, width: int) -> None:
     page = open_page(width=width, height=844)
     page.click("#btn-prefill")
     shows(page, 1)

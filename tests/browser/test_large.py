@@ -132,7 +132,7 @@ def test_any_record_is_the_logs_and_strip_pool_and_prefix_tree_answer(open_page,
     expect(page.locator("#large-record")).to_have_value(wanted)
 
 
-def test_its_requests_are_sorted_chosen_and_opened(open_page, served, log):
+def test_requests_are_sorted_selected_and_opened(open_page, served, log):
     """Rows are those of the log index; the link has order and filter; arrow keys move between requests."""
     with TraceReader(log) as reader:
         make(reader, log.with_suffix(".survey"))
@@ -196,7 +196,7 @@ def test_its_requests_are_sorted_chosen_and_opened(open_page, served, log):
     )
 
 
-def test_questions_are_asked_of_a_log_of_any_length_and_one_comes_to_another_and_back(open_page, served, log):
+def test_queries_work_on_logs_of_any_length(open_page, served, log):
     """The tables are built while the page waits; a record in an answer is a link to that record."""
     page = opened(open_page, served)
     ask = page.locator("#ask-log")
@@ -222,7 +222,7 @@ def test_questions_are_asked_of_a_log_of_any_length_and_one_comes_to_another_and
     expect(page.locator("#large-pool")).to_be_visible()
 
 
-def test_of_a_watched_server_nothing_is_made_up(open_page, served):
+def test_unknown_values_of_a_monitored_server_are_not_invented(open_page, served):
     page = open_page(f"{served}/?recording=rec-observed", connection="replay", until="#large-pool")
     expect(page.locator(".monitor-unknowns")).to_contain_text("Who holds a block")
     ranks = page.locator(".monitor-rank")
@@ -245,9 +245,7 @@ def test_of_a_watched_server_nothing_is_made_up(open_page, served):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_it_can_be_read_by_everybody_and_so_can_another_pool_and_requests_by_class(
-    open_page, served, log, width, scheme
-):
+def test_large_logs_are_accessible(open_page, served, log, width, scheme):
     page = opened(open_page, served, width=width, height=844, color_scheme=scheme, bypass_csp=True)
     page.locator(".large-table summary").click()
     page.add_script_tag(path=str(AXE))

@@ -58,7 +58,7 @@ def test_the_stage_has_the_run_that_the_lesson_has_come_to(open_page: OpenPage, 
 
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (1280, 800)])
-def test_a_prompt_that_has_just_come_is_seen_from_its_first_token(open_page: OpenPage, width: int, height: int) -> None:
+def test_a_new_prompt_is_shown_from_its_first_token(open_page: OpenPage, width: int, height: int) -> None:
     """No token is hidden while the token row has empty space, so the subject of the question is visible."""
     page = open_page("/?distance=learn&lesson=not-yet", until="#lesson-go", width=width, height=height)
     page.click("#lesson-go")

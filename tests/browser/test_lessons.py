@@ -148,7 +148,7 @@ def test_nothing_blocks_a_learner(open_page: OpenPage, width: int, height: int, 
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (360, 640), (1280, 800)])
-def test_what_is_new_is_read_from_its_beginning(open_page: OpenPage, width: int, height: int) -> None:
+def test_a_new_item_is_shown_from_its_beginning(open_page: OpenPage, width: int, height: int) -> None:
     """The beginning is visible even if the item is higher than the window, and has the keyboard focus."""
     page = open_lesson(open_page, width=width, height=height)
     for _ in range(12):
@@ -169,7 +169,7 @@ def test_what_is_new_is_read_from_its_beginning(open_page: OpenPage, width: int,
         assert page.evaluate("document.activeElement !== document.body")
 
 
-def test_what_only_makes_the_run_ready_takes_the_steps_after_it_along(open_page: OpenPage) -> None:
+def test_setup_actions_include_the_following_steps(open_page: OpenPage) -> None:
     page = open_lesson(open_page, "/?distance=learn&lesson=who-runs")
     unsurely_to(page, ".lesson-section:nth-of-type(2) #lesson-go")
     expect(page.locator("#lesson-go")).to_contain_text("Restart")
@@ -198,7 +198,7 @@ def test_on_paper_a_lesson_is_read_with_its_figure_and_nothing_to_press(open_pag
     assert page.evaluate("getComputedStyle(document.querySelector('.question')).breakInside") == "avoid"
 
 
-def test_what_was_learned_is_told_at_the_end_beside_what_one_knew_before(open_page: OpenPage) -> None:
+def test_the_last_card_compares_results_before_and_after(open_page: OpenPage) -> None:
     page = open_lesson(open_page, "/?distance=learn&lesson=before")
     answer_all(page, None)
     expect(page.locator(".gain tbody tr")).to_have_count(5)
@@ -253,7 +253,7 @@ def test_lanes_race_in_the_figure_when_the_questions_are_answered(open_page: Ope
     expect(page.locator("#btn-step")).to_be_hidden()
 
 
-def test_what_no_later_lesson_asked_is_asked_once_more_on_its_own_run(open_page: OpenPage) -> None:
+def test_wrong_answers_are_reviewed_on_their_own_run(open_page: OpenPage) -> None:
     page = open_page("/?distance=learn", until=".path-card")
     expect(page.locator("#path-again")).to_have_count(0)
     page.evaluate(
@@ -432,9 +432,7 @@ def test_the_allocators_desk_covers_nothing(open_page: OpenPage) -> None:
     assert chip and min(chip["width"], chip["height"]) >= 40
 
 
-def test_a_lesson_that_comes_late_does_not_take_the_place_of_the_one_that_is_wanted_by_now(
-    open_page: OpenPage,
-) -> None:
+def test_a_lesson_that_comes_late_does_not_take_the_place_of_the_one_that_is_wanted_by_now(open_page: OpenPage) -> None:
     page = open_lesson(open_page)
     two = """async () => {
       const { settings } = await import('/static/js/state/settings.js');
@@ -453,7 +451,7 @@ def test_a_lesson_that_comes_late_does_not_take_the_place_of_the_one_that_is_wan
     )
 
 
-def test_what_was_not_right_comes_back_two_lessons_later(open_page: OpenPage) -> None:
+def test_wrong_answers_are_asked_again_two_lessons_later(open_page: OpenPage) -> None:
     page = open_lesson(open_page, "/?distance=learn&lesson=computed-twice")
     question = ".question[data-over=false]"
     while stands_at(page, question, "#lesson-go:enabled") != question:

@@ -178,7 +178,7 @@ def test_from_a_dropped_file_one_comes_back_to_the_live_run(open_page: OpenPage)
     assert in_address(page)["theater"] == live
 
 
-def test_what_is_no_trace_is_refused_in_a_sentence_and_the_run_stays(open_page: OpenPage) -> None:
+def test_a_dropped_file_that_is_no_trace_is_refused(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     drop(page, b"hello", "hello.kvtrace")
@@ -206,7 +206,7 @@ def test_a_recording_that_contradicts_itself_is_shown_as_far_as_it_goes(open_pag
     assert page.evaluate("document.documentElement.dataset.numRecords") == "5"
 
 
-def test_a_list_that_cannot_be_fetched_says_so_and_is_fetched_again(open_page: OpenPage) -> None:
+def test_a_failed_list_is_reported_and_retried(open_page: OpenPage) -> None:
     page = open_page()
     page.route("**/api/recordings", lambda route: route.abort())
     page.click("#detail-library")

@@ -58,9 +58,7 @@ def opened(open_page: OpenPage, url: str, **options: Any) -> Page:
     return open_page(url, until="#connection, #intro, #model-way", **options)
 
 
-def test_everything_is_there_before_the_model_and_goes_on_live_without_a_reload(
-    open_page: OpenPage, held: CommandedServer
-) -> None:
+def test_the_page_works_before_the_model_is_loaded(open_page: OpenPage, held: CommandedServer) -> None:
     page = opened(open_page, held.url)
     held.say("weights")
     way = page.locator("#model-way")

@@ -67,7 +67,7 @@ def test_with_the_keyboard_and_a_scene_is_played_again_on_the_other_model(open_p
     is_on(page, MQA)
 
 
-def test_a_model_that_the_server_does_not_have_is_said_and_the_first_takes_its_place(open_page: OpenPage) -> None:
+def test_an_unknown_model_in_a_link_falls_back_to_the_first(open_page: OpenPage) -> None:
     page = open_page("/?model=of-another-server")
     is_on(page, "bundled")
     expect(page.locator(".toast")).to_contain_text("this server has no model 'of-another-server'")
@@ -136,7 +136,7 @@ def slow() -> Iterator[CommandedServer]:
     server.end()
 
 
-def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, slow: CommandedServer) -> None:
+def test_slow_loading_is_reported(open_page: OpenPage, slow: CommandedServer) -> None:
     """The model is opened by a link, or chosen beside the current run; a model that fails to load leaves the run
     unchanged.
     """

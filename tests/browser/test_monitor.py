@@ -63,14 +63,8 @@ def test_the_page_follows_it_and_offers_nothing_that_would_change_it(
         ),
     ],
 )
-def test_it_says_why_nothing_hits_what_a_prompt_has_and_what_a_cleared_cache_leaves_open(
-    open_page: OpenPage,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    locale: str,
-    why: str,
-    hit: str,
-    gone: str,
+def test_the_monitor_explains_misses(
+    open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locale: str, why: str, hit: str, gone: str
 ) -> None:
     monkeypatch.setattr(attachment, "LOOK_SECONDS", 0.05)
     with (
@@ -91,7 +85,7 @@ def test_it_says_why_nothing_hits_what_a_prompt_has_and_what_a_cleared_cache_lea
         expect(panel.locator(".monitor-since")).to_contain_text(gone)
 
 
-def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
+def test_the_monitor_explains_long_logs_too(
     open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The texts for a record are the same in windows; new reports, gaps and restarts appear too."""

@@ -63,7 +63,7 @@ def test_the_demo_run_is_under_three_megabytes(demo: Path) -> None:
     assert 500_000 < demo.stat().st_size < MOST
 
 
-def test_it_opens_steps_back_and_a_link_to_a_step_works(demo: Path, open_file: OpenPage) -> None:
+def test_an_exported_page_opens_and_steps(demo: Path, open_file: OpenPage) -> None:
     page = open_file(demo)
     invitation = page.locator("#stage-play")
     expect(invitation).to_be_visible()  # at its telling record: no preemption, no hit, so a decode step
@@ -113,7 +113,7 @@ def test_language_and_theme_change_in_it(demo: Path, open_file: OpenPage) -> Non
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != paper
 
 
-def test_what_needs_a_server_says_so_and_asks_for_nothing(demo: Path, open_file: OpenPage) -> None:
+def test_an_exported_page_sends_no_requests(demo: Path, open_file: OpenPage) -> None:
     page = open_file(demo, "?step=40")
     painted(page, 40)
     expect(page.locator("#btn-step")).to_have_count(0)

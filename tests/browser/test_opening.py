@@ -53,7 +53,7 @@ def test_the_arrows_walk_through_its_parts_in_the_readers_language(
     expect(page.locator("#opening")).to_have_attribute("data-beat", "serve")
 
 
-def test_it_plays_by_itself_and_can_be_paused(open_page: OpenPage) -> None:
+def test_the_opening_plays_and_pauses(open_page: OpenPage) -> None:
     page = open_page(opening=True, motion=True)
     ready(page)
     time = page.locator("#opening-time")
@@ -72,7 +72,7 @@ TIMES = """Promise.all(['opening_panel', 'paint_race', 'time'].map((name) =>
   })"""
 
 
-def test_what_is_said_of_the_race_is_what_its_counters_say(open_page: OpenPage) -> None:
+def test_the_text_of_the_race_matches_its_counters(open_page: OpenPage) -> None:
     """The text agrees with the counters at each moment and at the end of the whole text."""
     page = open_page(opening=True, motion=True)
     ready(page)
@@ -265,7 +265,7 @@ def step(page: Page) -> None:
     expect(page.locator("#intro")).not_to_have_attribute("data-records", records)
 
 
-def test_its_words_are_in_sight_and_large_enough_for_a_thumb(open_page: OpenPage) -> None:
+def test_words_of_the_opening_are_visible_and_large_enough(open_page: OpenPage) -> None:
     page = open_page(opening=True)
     to_the_fan(page)
     for width, height in ((390, 844), (844, 390), (768, 1024), (1280, 720)):

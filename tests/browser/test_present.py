@@ -17,7 +17,7 @@ def in_the_room(open_page: OpenPage, **options: int | str) -> Page:
 
 
 @pytest.mark.parametrize(("width", "height", "scale"), [(1280, 720, 1.0), (1920, 1080, 1.5)])
-def test_everything_is_in_sight_and_in_proportion(open_page: OpenPage, width: int, height: int, scale: float) -> None:
+def test_the_projector_view_fits_the_screen(open_page: OpenPage, width: int, height: int, scale: float) -> None:
     page = in_the_room(open_page, width=width, height=height)
     for _ in range(3):
         page.keyboard.press("PageDown")

@@ -13,7 +13,7 @@ def link(page: Page, kind: str) -> str:
     return page.locator(f'{PANEL} [data-kind="{kind}"]').first.inner_text()
 
 
-def test_a_key_tells_its_way_in_the_link_too_and_the_score_comes_back(open_page: OpenPage) -> None:
+def test_a_keys_provenance_is_in_the_link(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     step(page)

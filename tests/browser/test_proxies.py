@@ -32,7 +32,7 @@ def test_below_a_path_every_address_of_every_page_is_below_it(open_page: OpenPag
         assert page.evaluate("getComputedStyle(document.querySelector('h1')).fontFamily") != ""
 
 
-def test_where_websockets_are_swallowed_the_page_polls_after_one_try(open_page: OpenPage, live_server: str) -> None:
+def test_the_page_polls_if_websockets_hang(open_page: OpenPage, live_server: str) -> None:
     with proxied(live_server, websockets="swallow") as address:
         page = open_page(f"{address}/?max_tokens=4&ignore_eos=1", connection="live")
         expect(page.locator("#connection")).to_contain_text("by polling")
@@ -65,7 +65,7 @@ def test_without_javascript_the_page_says_so_in_both_languages(browser: Browser,
     context.close()
 
 
-def test_where_websockets_are_refused_the_page_polls(browser: Browser, live_server: str) -> None:
+def test_the_page_polls_if_websockets_are_refused(browser: Browser, live_server: str) -> None:
     context = browser.new_context()
     context.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")
     context.add_init_script(REFUSING)

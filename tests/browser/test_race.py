@@ -212,7 +212,7 @@ def test_a_lost_connection_ends_the_race_in_a_sentence(open_page: OpenPage) -> N
         (390, 844, "zh-CN", "strategies"),
     ],
 )
-def test_everything_is_seen_at_once_and_no_serious_violation(
+def test_the_race_is_visible_and_accessible(
     open_page: OpenPage, width: int, height: int, locale: str, lanes: str
 ) -> None:
     phone = width < 720

@@ -242,7 +242,7 @@ def test_a_server_without_a_model_sends_what_has_been_answered(server: str, open
     expect(page.locator("html")).to_have_attribute("data-num-records", "0")
 
 
-def test_what_cannot_be_played_is_said_in_the_readers_language(open_at: OpenAt) -> None:
+def test_unplayable_lessons_are_explained_in_the_readers_language(open_at: OpenAt) -> None:
     listener = Listener(create_app(Models(ModelEntry(None)), ServerSettings()), bind("127.0.0.1", 0))
     page = open_at(f"http://127.0.0.1:{listener.port}/", "?distance=learn&lang=zh")
     expect(page.locator("#path-pages")).to_be_disabled()

@@ -12,7 +12,7 @@ PLACES = """() => [...document.querySelectorAll(
     return [e.className.baseVal ?? e.className, r.left, r.top, r.width, r.height].join(' '); })"""
 
 
-def test_a_replay_stands_where_the_live_run_stood(open_page: OpenPage) -> None:
+def test_a_replay_opens_at_the_live_runs_record(open_page: OpenPage) -> None:
     live = open_page("/?max_tokens=12&ignore_eos=1&n=2&temperature=1&seed=5")
     live.click("#btn-prefill")
     expect(live.locator("html")).to_have_attribute("data-painted", "1")

@@ -231,9 +231,7 @@ def test_a_run_without_arrays_gives_its_room_to_requests(open_page: OpenPage, ma
     assert detail["y"] >= stage["y"] + stage["height"] - 1  # nothing stands over anything
 
 
-def test_of_forty_lanes_those_stand_there_that_are_alive_and_the_chosen_one_stays(
-    open_page: OpenPage, many: Path
-) -> None:
+def test_only_live_lanes_and_the_selected_one_are_shown(open_page: OpenPage, many: Path) -> None:
     page = open_page("/?detail=scheduler")
     drop_recording(page, many)
     lanes = page.locator(".tracks-scroll")

@@ -45,7 +45,7 @@ def page(browser: Browser, live_server: str) -> Page:
     return page
 
 
-def test_what_is_often_said_and_where_figures_stand_is_beside_the_number(page: Page) -> None:
+def test_numbers_show_common_mistakes_and_sources(page: Page) -> None:
     token = page.locator('#scale-sizes [data-number="kv_token"]')
     token.locator("summary").click()
     expect(token.locator("[data-with-numbers]")).to_contain_text("2 · 80 · 8 · (128 · 0.5 + 4)")
@@ -81,7 +81,7 @@ def test_a_configuration_that_is_chosen_is_computed_and_let_go_again(page: Page)
     page.close()
 
 
-def test_what_is_no_configuration_is_said_in_the_language_that_is_read(page: Page) -> None:
+def test_invalid_configurations_are_refused_in_the_readers_language(page: Page) -> None:
     page.locator(".scale-config summary").click()
     page.fill("#scale-config-text", "{}")
     page.locator("#scale-config-text").blur()

@@ -33,7 +33,7 @@ def test_an_empty_run_says_what_tracks_will_show(open_page: OpenPage) -> None:
     expect(page.locator(".scheduler")).to_contain_text("Each prompt gets a track here")
 
 
-def test_decisions_are_told_with_their_numbers(open_page: OpenPage) -> None:
+def test_decisions_are_described_with_numbers(open_page: OpenPage) -> None:
     page = open_page("/?detail=scheduler")
     prefill(page)
     decisions = page.locator(".decision-list")

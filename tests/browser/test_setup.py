@@ -161,7 +161,7 @@ def test_settings_at_once_while_the_log_is_empty_and_on_demand_after(open_page: 
     expect(page.locator("#sentence")).to_contain_text("The prefix cache is off")
 
 
-def test_what_is_being_typed_stays_when_its_field_is_drawn_anew(open_page: OpenPage) -> None:
+def test_typed_text_survives_a_redraw_of_its_field(open_page: OpenPage) -> None:
     page = open_page()
     open_settings(page, "scheduler")
     page.locator("#max-num-seqs").select_text()
@@ -361,7 +361,7 @@ def test_a_number_out_of_range_is_never_taken_and_its_bounds_are_said(open_page:
     assert "top_p=0.5" in page.url
 
 
-def test_what_the_server_refuses_of_settings_is_said_in_the_pages_language(open_page: OpenPage) -> None:
+def test_refused_settings_are_explained_in_the_pages_language(open_page: OpenPage) -> None:
     page = open_page("/", locale="zh-CN")
     open_settings(page, "sampling")
     commit(page, "#n", "2")

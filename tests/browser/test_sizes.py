@@ -68,7 +68,7 @@ def test_on_a_phone_the_transport_leaves_the_window_to_the_run(
     leaves_it("#btn-step", "#btn-live", "#btn-transport-more")  # looking back, with the way to the newest record
 
 
-def test_what_a_phone_has_no_room_for_opens_with_one_tap(open_page: OpenPage) -> None:
+def test_hidden_controls_open_with_one_tap_on_phones(open_page: OpenPage) -> None:
     page = open_page("/", is_mobile=True, has_touch=True, **PHONE)
     page.click("#btn-prefill")
     shows(page, 1)
@@ -145,8 +145,7 @@ def test_a_tablet_shows_stage_and_pool_together(open_page: OpenPage, locale: str
 
 
 @pytest.mark.parametrize(
-    ("locale", "sizes"),
-    [("en-US", [(1280, 640), (1280, 720), (1100, 700)]), ("zh-CN", [(1280, 720), (1280, 800)])],
+    ("locale", "sizes"), [("en-US", [(1280, 640), (1280, 720), (1100, 700)]), ("zh-CN", [(1280, 720), (1280, 800)])]
 )
 def test_no_two_texts_are_printed_over_each_other(
     open_page: OpenPage, locale: str, sizes: list[tuple[int, int]]

@@ -74,7 +74,7 @@ def test_a_recording_has_one_play_button_and_starts_over_at_its_end(open_page: O
     expect(page.locator("#btn-play")).to_be_visible()
 
 
-def test_what_is_played_is_what_is_looked_at(open_page: OpenPage) -> None:
+def test_playback_follows_the_level_of_detail(open_page: OpenPage) -> None:
     """Playback goes through sub-steps if a sub-step is open."""
     page = open_page("/?speed=2", motion=True)
     prefill(page)

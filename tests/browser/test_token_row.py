@@ -279,7 +279,7 @@ def test_nothing_of_the_stage_shifts_while_steps_come(open_page: OpenPage) -> No
     assert page.locator('.token[data-position="3"]').evaluate("(e) => [e.style.left, e.style.width]") == x
 
 
-def test_a_strip_that_is_built_anew_is_scrolled_as_its_columns_are_drawn(open_page: OpenPage) -> None:
+def test_a_rebuilt_token_row_keeps_its_scroll_position(open_page: OpenPage) -> None:
     """Another distance has another token row; there too the newest token is below the newest column."""
     page = open_page("/?recording=rec-moon&step=20&distance=bench", connection="replay", width=1280, height=720)
     page.wait_for_selector(".token")

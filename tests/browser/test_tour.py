@@ -74,7 +74,7 @@ def test_the_learner_does_each_stop_and_it_never_comes_again(open_page: OpenPage
     expect(page.locator("#tour")).to_have_count(0)
 
 
-def test_its_first_head_reads_widely(open_page: OpenPage) -> None:
+def test_the_tours_first_head_attends_widely(open_page: OpenPage) -> None:
     """No weight of the shown row is close to one, and several are visible, as the sentence says."""
     page = open_page(tour=True)
     for _ in range(8):
@@ -161,7 +161,7 @@ def test_a_notice_covers_no_button_of_the_card(open_page: OpenPage, width: int, 
         page.click("#tour-next")
 
 
-def test_it_is_lesson_nought_and_kept_as_one(open_page: OpenPage) -> None:
+def test_the_tour_resumes_like_a_lesson(open_page: OpenPage) -> None:
     """The tour resumes where it was left, by link and from the list, and ends with a link to lesson 1."""
     page = open_page("/?lesson=tour", tour=True)
     at(page, "ask", False)

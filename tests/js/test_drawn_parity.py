@@ -59,7 +59,7 @@ def drawn(model: LoadedModel, path: Path, **settings: Any) -> tuple[dict[str, An
         ("gemma4_text", {"num_blocks": 22}, Preempt),
     ],
 )
-def test_what_is_drawn_is_what_one_pass_gives(
+def test_drawn_arrays_equal_those_of_one_pass(
     family: str, settings: dict[str, Any], happens: type[Op], tmp_path: Path
 ) -> None:
     """Latents expand to keys and values of every head; layers of Gemma 4 have heads of their own."""

@@ -214,7 +214,7 @@ def reserved(header: Header, state: State) -> tuple[int, int]:
     return len(running) * each, sum(min(s.num_prompt_tokens + s.max_tokens, each) for s in running)
 
 
-def test_what_other_reservations_would_have_cost(log: TraceReader) -> None:
+def test_contiguous_reservations_are_computed(log: TraceReader) -> None:
     for index, found in enumerate(page(log.path)["records"]):
         if found["reserved"] is None:
             has_states = any(group.state_bytes for group in log.header.block_groups)

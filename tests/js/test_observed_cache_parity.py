@@ -78,7 +78,7 @@ def by_size(tree: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", [None, *range(4)])
-def test_it_is_said_alike_at_every_record(seed: int | None, tmp_path: Path) -> None:
+def test_both_readers_explain_every_record_equally(seed: int | None, tmp_path: Path) -> None:
     path = ROOT / "tests/golden/observed.kvtrace" if seed is None else tmp_path / "chance.kvtrace"
     if seed is not None:
         chance_log(path, seed)

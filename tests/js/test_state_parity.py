@@ -42,7 +42,7 @@ def test_the_browsers_state_equals_pythons_where_several_instances_write_one_log
 
 @pytest.mark.parametrize("kept", [0, 2])
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_both_forget_the_same_finished_sequences(path: Path, kept: int, tmp_path: Path) -> None:
+def test_both_readers_drop_the_same_finished_sequences(path: Path, kept: int, tmp_path: Path) -> None:
     """Both readers forget the same sequences when the header limits the finished ones."""
     same_states(forgetting(path, tmp_path / "run.kvtrace", kept))
 
@@ -66,7 +66,7 @@ def test_the_browsers_state_equals_pythons_after_every_record_of_a_golden_trace(
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_a_golden_trace_still_says_what_its_writer_measured(path: Path) -> None:
+def test_golden_traces_keep_their_figures(path: Path) -> None:
     """Each record has the cache manager's own figures, which folding the operations must reproduce."""
     with TraceReader(path) as reader:
         assert reader.damage is None and len(reader) > 0

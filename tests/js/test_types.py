@@ -49,7 +49,7 @@ def test_a_field_that_a_record_does_not_have_is_an_error(tmp_path: Path) -> None
     assert "Property 'block_id' does not exist on type 'Allocate'" in error
 
 
-def test_what_the_oldest_supported_browsers_lack_is_an_error(tmp_path: Path) -> None:
+def test_features_missing_in_old_browsers_are_type_errors(tmp_path: Path) -> None:
     """Iterator helpers came with Safari 18.4; "lib" in jsconfig.json is what older ones have."""
     (tmp_path / "page.js").write_text("export const odd = [1, 2].keys().filter((index) => index % 2);\n")
     (tmp_path / "jsconfig.json").write_text(

@@ -139,7 +139,7 @@ UNSCALED = {**ALL_FULL, "no_rope_layers": [1, 1, 0], "attn_temperature_tuning": 
         ("doge", {"keep_window_size": 64}, "makes an attention mask of its own"),
     ],
 )  # fmt: skip
-def test_what_a_setting_changes(model_type: str, settings: dict[str, Any], reason: str | None) -> None:
+def test_every_attention_setting_is_honoured(model_type: str, settings: dict[str, Any], reason: str | None) -> None:
     """Settings include shared keys and values, bidirectional attention, scaled queries, and decoders."""
     why = served_or_refused(causal_model(causal_config(model_type, **settings)))
     assert (why is None) if reason is None else (why is not None and reason in why), why

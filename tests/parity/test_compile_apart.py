@@ -16,9 +16,9 @@ import pytest
 from engine.model import compiled
 from engine.model.compile_apart import compile_apart
 from engine.model.compiled import compile_and_keep, compile_model
-from engine.model.light_name import LIGHT
 from engine.model.loaded import Opened
 from engine.model.loader import from_module
+from engine.model.own_process import OWN_PROCESS
 from engine.model.shipped import shipped_model
 from tests.tiny_models import tiny_model
 
@@ -54,12 +54,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    return {**os.environ, LIGHT: "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return {**os.environ, OWN_PROCESS: "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
-def test_what_another_process_compiled_serves(folder: Path, tmp_path: Path) -> None:
+def test_code_compiled_in_another_process_is_used(folder: Path, tmp_path: Path) -> None:
     """Compilation begins before the model is open here, and the child process builds the library for one token."""
     command = [sys.executable, "-c", COMPILES, str(folder)]
     done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=True, timeout=600)
@@ -68,7 +68,7 @@ def test_what_another_process_compiled_serves(folder: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_it_ends_with_the_process_that_waits_for_it(folder: Path, tmp_path: Path) -> None:
+def test_the_compiling_process_ends_with_its_parent(folder: Path, tmp_path: Path) -> None:
     task = {"name": str(folder), "dtype": "auto", "num_threads": 1}
     with subprocess.Popen(COMMAND, env=environment(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.communicate(json.dumps(task).encode() + b"\n", timeout=60)  # and the input ends
@@ -78,7 +78,7 @@ def test_it_ends_with_the_process_that_waits_for_it(folder: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_what_it_had_made_goes_with_it(folder: Path, tmp_path: Path) -> None:
+def test_stopping_a_compilation_removes_its_files(folder: Path, tmp_path: Path) -> None:
     """Stopping a server during compilation leaves neither a partial library in the temporary folder nor a process."""
     (tmp_path / "tmp").mkdir()
     task = {"name": str(folder), "dtype": "auto", "is_shared": True}
@@ -107,7 +107,7 @@ def test_what_it_had_made_goes_with_it(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_a_model_that_fails_to_load_is_reported(tmp_path: Path) -> None:
     task = {"name": "/nowhere/at/all", "dtype": "auto", "num_threads": 1}
     with subprocess.Popen(COMMAND, env=environment(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdin is not None and other.stdout is not None
@@ -117,21 +117,19 @@ def test_a_model_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
     assert other.returncode == 1 and "there is no folder /nowhere/at/all" in output
 
 
-def test_a_process_that_is_not_this_programs_compiles_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_programs_compile_in_their_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(subprocess, "Popen", never)
-    monkeypatch.delenv(LIGHT, raising=False)
+    monkeypatch.delenv(OWN_PROCESS, raising=False)
     model = SimpleNamespace(opened=Opened("bundled", "auto", None))
     assert not compile_apart(model)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
-def test_where_no_child_made_the_library_of_one_token_it_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_library_for_one_token_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     waited: list[bool] = []
     model = from_module(tiny_model("llama", num_hidden_layers=1))

@@ -84,7 +84,7 @@ def test_a_library_has_every_function_that_torch_looks_up(kept_once: Path) -> No
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("harm", ["a byte of the code", "weights exchanged"])
-def test_what_is_damaged_or_computes_something_else_is_compiled_again(
+def test_damaged_or_wrong_code_is_compiled_again(
     kept_once: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, harm: str
 ) -> None:
     model = from_module(tiny_model("llama", seed=3, **TWO_LAYERS))
@@ -129,7 +129,7 @@ def test_the_key_holds_what_decides_the_code_and_no_weights(monkeypatch: pytest.
     assert forward_key(model, ALL) not in (None, same), "what a module holds beside tensors is traced too"
 
 
-def test_code_that_only_this_process_knows_is_not_kept() -> None:
+def test_process_local_code_is_not_cached() -> None:
     model = from_module(tiny_model("llama"))
     hook = model.module.model.layers[0].register_forward_hook(lambda *_: None)
     assert forward_key(model, ALL) is None

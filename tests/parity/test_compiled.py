@@ -40,10 +40,7 @@ from engine.trace.records import StepRecord
 from tests.parity.harness import TOLERANCE, Driver, mixed_schedule, random_prompt
 from tests.tiny_models import VOCAB_SIZE, tiny_model
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")]
 SEQUENCES = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
 FAMILIES = ["bundled", "gemma2"]  # a Llama, grouped heads; the second with sliding windows and softcaps
 # one of each kind
@@ -152,7 +149,7 @@ def test_layers_attend_without_python(
     assert in_every_layer == 4 * len(results) * model.facts.num_layers and in_python == 0
 
 
-def test_a_pass_says_what_time_it_took(compile_once: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_contain_the_time_of_a_pass(compile_once: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
     """Times are those of the clock and of the computing thread, from the first layer to the last."""
     model, forward = compile_once("gemma2")
     found: list[tuple[float, float]] = []
@@ -200,7 +197,7 @@ def storages_of_attention(monkeypatch: pytest.MonkeyPatch) -> list[torch.Untyped
 
 
 @pytest.mark.parametrize("request_for", [None, CaptureRequest(outputs=True)])
-def test_what_c_does_not_read_python_attends_to(
+def test_unsupported_stores_fall_back_to_python(
     request_for: CaptureRequest | None, compile_once: Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store of another dtype gives the same result as without C; no tensor passed to Python outlives its step;
@@ -339,7 +336,7 @@ def test_a_failed_compilation_leaves_the_eager_path(
     assert len(outputs[0]) == 6 and not any(record.timing.compiled for record in records)
 
 
-def test_what_computes_something_else_is_not_taken(
+def test_wrong_compiled_code_is_rejected(
     compile_once: Compiled, without_libraries: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The eager path continues to serve if the compiler's code is wrong, for one token or for several."""

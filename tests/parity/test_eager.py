@@ -84,7 +84,7 @@ def test_more_sequences_than_rows_of_the_slot_table() -> None:
             assert (logits - expected[seq]).abs().max() <= TOLERANCE
 
 
-def test_without_slices_that_sample_there_are_no_logits() -> None:
+def test_chunks_without_samples_return_no_logits() -> None:
     driver = Driver(from_module(tiny_model("llama")), 4, 16)
     result = driver.step([driver.slice(0, random_prompt(6, VOCAB_SIZE, 0), 6, samples=False)])
     assert result.logits.shape == (0, VOCAB_SIZE)

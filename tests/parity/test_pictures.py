@@ -78,7 +78,7 @@ def saved(name: str, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_text_is_served_and_nothing_else_kept(name: str, tmp_path: Path) -> None:
+def test_only_the_text_model_is_loaded(name: str, tmp_path: Path) -> None:
     whole = saved(name, tmp_path)
     sequences = {seq: random_prompt(length, 100, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
     with torch.inference_mode():

@@ -53,7 +53,7 @@ def swapped(path: str, make: Callable[[nn.Module], nn.Module], family: str = "ll
     return module
 
 
-def test_the_schedule_is_what_it_says() -> None:
+def test_the_test_schedule_covers_its_cases() -> None:
     """The schedule has every token once and in order, two chunks of one sequence beside a third one, and separate
     scattered blocks.
     """
@@ -67,21 +67,21 @@ def test_the_schedule_is_what_it_says() -> None:
     assert sorted(blocks) == list(range(len(blocks))) and blocks != sorted(blocks)
 
 
-def test_a_healthy_model_says_how_near_it_is() -> None:
+def test_the_check_of_a_healthy_model_reports_its_distance() -> None:
     model = from_module(tiny_model("llama"))
     assert 0 <= model.differences["auto"].share < 1e-5
     assert model.check_seconds > 0
 
 
 @pytest.mark.parametrize("share", [0.01, 1.0])
-def test_what_hangs_on_the_company_is_refused(share: float) -> None:
+def test_results_that_depend_on_the_batch_are_refused(share: float) -> None:
     """A product that mixes in 1 % of the row's mean in one layer is refused."""
     module = swapped("model.layers.2.mlp.down_proj", lambda inner: InCompany(inner, share))
     with pytest.raises(ModelError, match=r"packed over a paged KV cache than by itself: its logits differ"):
         from_module(module)
 
 
-def test_what_counts_its_place_is_refused_however_far_off_it_shows() -> None:
+def test_results_that_depend_on_the_batch_position_are_refused() -> None:
     module = swapped("model.layers.1.self_attn.k_proj", lambda inner: ByPlace(inner, 0.1, False))
     with pytest.raises(ModelError, match=r"counts a token's place in the packed row .*\(layer 1\)"):
         from_module(module)
@@ -133,7 +133,7 @@ def test_an_engine_asks_for_its_kind_of_cache() -> None:
         ({"alibi": 0.5}, "hands its attention alibi"),
     ],
 )
-def test_the_attention_function_takes_nothing_that_it_does_not_know(keywords: dict[str, Any], reason: str) -> None:
+def test_attention_refuses_unknown_arguments(keywords: dict[str, Any], reason: str) -> None:
     layer = nn.Module()
     layer.layer_idx = 0  # type: ignore[assignment]
     q, k = torch.zeros(1, 4, 3, 8), torch.zeros(1, 2, 3, 8)
@@ -144,7 +144,7 @@ def test_the_attention_function_takes_nothing_that_it_does_not_know(keywords: di
             paged_attention(layer, q, k, k, **{**harmless, **keywords})
 
 
-def test_what_is_compared() -> None:
+def test_the_check_compares_centred_rows() -> None:
     """Rows have spread 5 (3-4-5 triangle without the mean); one logit is off by a tenth: 0.1 / 5."""
     wanted = torch.tensor([[3.0, -3.0, 4.0, -4.0], [3.0, -3.0, 4.0, -4.0], [3.0, -3.0, 4.0, -4.0]]) / 2**0.5
     off = wanted.clone()
@@ -154,7 +154,7 @@ def test_what_is_compared() -> None:
     assert not compare_logits([wanted * float("nan")], [wanted], torch.float32).is_rounding
 
 
-def test_tokens_that_a_configuration_names_are_left_out() -> None:
+def test_special_tokens_of_a_configuration_are_not_drawn() -> None:
     module = tiny_model("llama")
     module.config.image_token_id = 7
     named = {0, 1, 2, 7}

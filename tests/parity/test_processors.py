@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction sets are those of x86-64")
 @pytest.mark.parametrize("processor", PROCESSORS)
-def test_shipped_recordings_come_again_and_fork(processor: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shipped_recordings_rerun_and_fork(processor: str, capsys: pytest.CaptureFixture[str]) -> None:
     if settings := PROCESSORS[processor]:  # that torch reads when it is imported
         done = subprocess.run(
             [sys.executable, "-m", "tests.parity.rerun_shipped"],

@@ -42,7 +42,7 @@ def test_a_packed_step_computes_what_the_module_does(model_type: str) -> None:
 
 
 @pytest.mark.parametrize("model_type", sorted(REFUSED))
-def test_what_cannot_be_served_is_refused_in_a_sentence(model_type: str) -> None:
+def test_unsupported_hybrids_are_refused(model_type: str) -> None:
     module = hybrid_model(model_type)
     with pytest.raises(ModelError, match=REFUSED[model_type][1]) as caught:
         from_module(module)

@@ -23,11 +23,7 @@ from engine.trace.operations import RELEASED
 from tests.parity.harness import Blocks
 
 NUM_HEADS, SHAPE = 4, LayerShape(2, 8, 8)
-STEPS = {
-    "decode": [(9, 1), (0, 1), (22, 1)],
-    "prefill": [(0, 7), (0, 2)],
-    "mixed": [(9, 1), (6, 5), (0, 3), (17, 1)],
-}
+STEPS = {"decode": [(9, 1), (0, 1), (22, 1)], "prefill": [(0, 7), (0, 2)], "mixed": [(9, 1), (6, 5), (0, 3), (17, 1)]}
 
 
 class Flash:
@@ -150,7 +146,7 @@ def test_released_blocks_are_never_named(flash: Flash) -> None:
 
 
 @pytest.mark.parametrize("why", ["softcap", "sinks", "policy", "float32", "quantized", "widths"])
-def test_what_the_kernel_does_not_know_goes_elsewhere(flash: Flash, why: str) -> None:
+def test_unsupported_shapes_use_another_kernel(flash: Flash, why: str) -> None:
     dtype = torch.float32 if why == "float32" else torch.bfloat16
     shape = LayerShape(2, 8, 6) if why == "widths" else SHAPE
     store = stored(dtype, 4, shape)
@@ -166,7 +162,7 @@ def test_what_the_kernel_does_not_know_goes_elsewhere(flash: Flash, why: str) ->
 
 
 @pytest.mark.parametrize("how", ["refuses", "broken"])
-def test_a_build_that_cannot_is_not_asked_again(flash: Flash, how: str) -> None:
+def test_a_failed_build_is_not_retried(flash: Flash, how: str) -> None:
     """A refusal or wrong keys are detected on a small step, before any answer depends on it."""
     setattr(flash, how, True)
     store, batch = stored(torch.bfloat16, 4), packed("mixed", 4)

@@ -146,7 +146,7 @@ def test_a_hybrid_model_releases_what_its_windowed_layers_left_behind(
 
 @pytest.mark.parametrize("mode", ["recompute", "swap"])
 @pytest.mark.parametrize("family", ["gemma2", "gpt_oss"])
-def test_a_hybrid_model_under_pressure_says_what_it_says_alone(family: str, mode: Any) -> None:
+def test_a_hybrid_under_preemption_gives_the_same_tokens(family: str, mode: Any) -> None:
     """Greedy output equals that of single requests under shared prefixes, both kinds of preemption, chunks, and a small
     pool.
 
@@ -219,14 +219,7 @@ def test_a_request_longer_than_the_pool_fits_when_every_layer_has_a_window() -> 
 
 @pytest.mark.parametrize(
     ("family", "window", "sinks"),
-    [
-        ("llama", 6, None),
-        ("llama", 6, 3),
-        ("llama", 1, 4),
-        ("llama", 60, 2),
-        ("gpt2", 5, 2),
-        ("mistral", 4, 2),
-    ],
+    [("llama", 6, None), ("llama", 6, 3), ("llama", 1, 4), ("llama", 60, 2), ("gpt2", 5, 2), ("mistral", 4, 2)],
 )
 @pytest.mark.parametrize(("block_size", "budget"), [(2, 512), (4, 6)])
 def test_the_policy_against_a_dense_mask(

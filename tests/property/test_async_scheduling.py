@@ -130,7 +130,7 @@ def test_a_record_is_written_between_the_next_step_and_its_tokens(
         ]
 
 
-def test_what_comes_between_two_steps_is_written_after_the_first(noted: Noted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_between_steps_are_logged_in_order(noted: Noted, monkeypatch: pytest.MonkeyPatch) -> None:
     """The events are an abort, a request, a failed step, `rest`, and the end."""
     with Engine(tiny_llama(), CONFIG) as engine:
         note(engine, noted.events, monkeypatch)
@@ -178,7 +178,7 @@ def test_a_disk_that_is_full_ends_the_log_and_nothing_is_written_twice(
         assert len(log_of(engine)) == 1 and not engine.has_unfinished()
 
 
-def test_on_the_cpu_nothing_is_held_back() -> None:
+def test_records_are_not_deferred_on_a_cpu() -> None:
     with Engine(tiny_llama(), CONFIG) as engine:
         engine.add_request(PROMPTS[0], SamplingParams(max_tokens=3, ignore_eos=True))
         engine.step(goes_on=True)

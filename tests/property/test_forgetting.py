@@ -242,7 +242,7 @@ def test_aborts_and_failed_steps_leave_a_sound_log(seed: int, tmp_path: Path) ->
     assert not list(check(path))
 
 
-def test_a_run_again_is_the_same_and_a_kept_token_stays(tmp_path: Path) -> None:
+def test_a_rerun_is_equal_and_pinned_tokens_stay(tmp_path: Path) -> None:
     prompts, config = prompts_of(random.Random(3)), replace(BASE, forget_policy="tova")
     path, forked = tmp_path / "first.kvtrace", tmp_path / "forked.kvtrace"
     with Engine(tiny_llama(), config, log_path=path) as engine:
@@ -289,7 +289,7 @@ def test_the_full_cache_says_what_it_would_given_the_same_text(sampling: Samplin
             assert all(o.full is None or o.full.divergence < 1e-9 for o in record.outputs)
 
 
-def test_what_cannot_be_kept_is_refused() -> None:
+def test_impossible_pins_are_refused() -> None:
     with Engine(tiny_llama(), replace(BASE, forget_policy="tova", forget_budget=4)) as engine:
         engine.add_request(list(range(20, 40)), GREEDY)
         engine.step()
@@ -317,7 +317,7 @@ def test_what_cannot_be_kept_is_refused() -> None:
         ({"forget_policy": None}, "forget_budget means something only beside forget_policy"),
     ],
 )
-def test_what_does_not_go_with_it_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_features_that_conflict_with_forgetting_are_refused(settings: dict[str, Any], message: str) -> None:
     from engine.setup.resolve import resolve
 
     with pytest.raises(ConfigError, match=message):

@@ -20,7 +20,7 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def test_whatever_meets_whatever_else_logs_are_sound_and_tokens_right() -> None:
+def test_random_combinations_give_sound_logs_and_right_tokens() -> None:
     counts: Counter[str] = Counter()
     for seed in SEEDS:
         counts += run_round(seed)

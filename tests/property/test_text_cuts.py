@@ -102,7 +102,7 @@ def test_tokens_from_a_cut_on_are_those_of_the_whole_text(name: str, parts: list
 
 
 @pytest.mark.parametrize("name", ["bundled", "bytes", *EXPRESSIONS, "o200k NFC"])
-def test_what_goes_on_is_encoded_from_near_its_end(name: str) -> None:
+def test_continued_texts_are_encoded_from_near_their_end(name: str) -> None:
     tokenizer = tokenizers()[name]
     text = "the river's moon isn't low, 1234 boats went by\n" * 20
     tokens = tokens_of(tokenizer.encode(text, add_special_tokens=False))

@@ -84,7 +84,7 @@ def test_each_request_is_a_line(logged: Logged) -> None:
     assert spring["path"] == "/春"
 
 
-def test_an_endpoint_adds_what_it_knows_and_no_more(logged: Logged) -> None:
+def test_api_requests_log_additional_fields(logged: Logged) -> None:
     requests.post(f"{logged.url}/v1/told", headers={"Authorization": "Bearer sk-secret"})
     requests.get(f"{logged.url}/api/health")
     served, plain = logged.wait_for_lines(2)
@@ -95,7 +95,7 @@ def test_an_endpoint_adds_what_it_knows_and_no_more(logged: Logged) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_request_to_a_model_says_whose_it_was_and_its_tokens(tmp_path: Path, stream: bool) -> None:
+def test_model_requests_are_logged_with_client_and_tokens(tmp_path: Path, stream: bool) -> None:
     key = "sk-grader-secret"
     api = ApiSettings(keys={digest(key): Policy(name="grader")})
     server = Logged(tmp_path / "access.jsonl", api=api)
@@ -147,7 +147,7 @@ def test_a_request_that_could_not_be_read_has_no_method_and_no_path(logged: Logg
     assert (bad["method"], bad["path"], bad["status"]) == (None, None, 400)
 
 
-def test_a_client_that_leaves_is_said_to_have_left(logged: Logged) -> None:
+def test_disconnects_are_logged(logged: Logged) -> None:
     """The client closes without reading: the response is longer than the system's send buffer."""
     with socket.create_connection(("127.0.0.1", logged.port)) as raw:
         raw.sendall(b"GET /vendor/plotly.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -157,7 +157,7 @@ def test_a_client_that_leaves_is_said_to_have_left(logged: Logged) -> None:
     assert (line["status"], line["gone"]) == (200, True)
 
 
-def test_a_client_that_leaves_a_stream_is_said_to_have_left(tmp_path: Path) -> None:
+def test_disconnects_from_streams_are_logged(tmp_path: Path) -> None:
     """The departure is noticed although nothing is sent."""
     server = Logged(tmp_path / "access.jsonl", api=ApiSettings())
     server.model.step_seconds = 0.02
@@ -199,7 +199,7 @@ def test_a_web_socket_is_one_line_when_it_ends(logged: Logged) -> None:
     assert line["path"] == "/socket.io/"
 
 
-def test_what_is_logged_last_is_there_after_the_end(logged: Logged) -> None:
+def test_closing_writes_the_last_lines(logged: Logged) -> None:
     for _ in range(50):
         requests.get(f"{logged.url}/api/health")
     logged.close()
@@ -244,7 +244,7 @@ def test_a_blocked_file_delays_no_request_and_lost_lines_are_counted(monkeypatch
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
-def test_a_full_disk_is_said_once_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_is_reported_once_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     log = AccessLog.open("/dev/full")
     for i in range(3):
         noted(log, f"/{i}")

@@ -118,7 +118,7 @@ def test_nothing_outside_the_folder_is_a_file_of_the_page(server, path):
     connection.close()
 
 
-def test_a_part_of_a_file_can_be_asked_for(server):
+def test_byte_ranges_of_a_file_are_served(server):
     whole = (static_dir() / "preview.png").read_bytes()
     part = requests.get(f"{server.url}/static/preview.png", headers={"Range": "bytes=10-19"})
     assert part.status_code == 206 and part.content == whole[10:20]
@@ -126,7 +126,7 @@ def test_a_part_of_a_file_can_be_asked_for(server):
     assert head.status_code == 200 and not head.content and int(head.headers["Content-Length"]) == len(whole)
 
 
-def test_one_connection_brings_many_files_and_whatever_else(server):
+def test_one_connection_serves_many_requests(server):
     """Every response is complete and leaves the connection open."""
     host, port = server.url.removeprefix("http://").split(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=10)

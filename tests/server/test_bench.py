@@ -93,7 +93,7 @@ def test_a_trace_opens_on_the_stage_at_the_step_that_its_point_is_about(make_ser
     assert (at(""), at("?step=1"), at("?step=7"), at("?step=700")) == ("2", "1", "7", None)
 
 
-def test_a_record_is_sent_as_it_lies_in_its_file(make_server, kept):
+def test_records_are_sent_as_the_bytes_of_the_file(make_server, kept):
     url = make_server(data_dir=kept).url
     answer = requests.get(f"{url}/api/bench/records/shipped-guard")
     assert answer.content == (RESULTS / "guard.json").read_bytes()
@@ -118,7 +118,7 @@ def test_a_record_is_sent_as_it_lies_in_its_file(make_server, kept):
         "x" * 5000,
     ],
 )
-def test_nothing_but_records_and_their_traces_is_sent(make_server, kept, path):
+def test_only_records_and_their_traces_are_sent(make_server, kept, path):
     answer = requests.get(f"{make_server(data_dir=kept).url}/api/bench/records/{path}")
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "not_found"
@@ -148,7 +148,7 @@ def test_only_shipped_scenarios_are_run(client, message, code):
     assert client.do("bench_follow")["status"]["state"] == "idle"
 
 
-def test_where_there_is_no_model_nothing_is_measured(tmp_path):
+def test_benchmarks_need_a_model(tmp_path):
     app = create_app(Models(ModelEntry(None)), ServerSettings(data_dir=tmp_path))
     listener = Listener(app, bind("127.0.0.1", 0))
     client = Client(f"http://127.0.0.1:{listener.port}")

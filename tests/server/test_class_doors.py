@@ -67,7 +67,7 @@ def test_the_desk_says_how_many_came_from_where_and_whether_the_doors_are_open(r
         ("<b>nowhere</b>", "?"),
     ],
 )
-def test_an_address_is_told_without_the_part_that_is_one_machines(address: str, shown: str) -> None:
+def test_addresses_are_shown_without_the_last_part(address: str, shown: str) -> None:
     assert coarse(address) == shown
 
 
@@ -99,7 +99,7 @@ def test_held_connections_are_counted_until_they_have_lasted(found: Classroom, m
     found.enter("next", "next", "en", "10.0.0.1")
 
 
-def test_one_address_leaves_seats_for_the_others(found: Classroom, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_address_cannot_take_all_seats(found: Classroom, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "CONFIRM_SECONDS", 0.0)
     for i in range(admission.MAX_OF_ADDRESS):
         found.enter(f"held-{i}", f"held-{i}", "en", "10.0.0.1")

@@ -57,7 +57,7 @@ def test_a_row_for_each_student_question_and_round(room: Room) -> None:
     assert table(room, "answers", "zh")[7]["回答"] == "不确定"
 
 
-def test_what_was_answered_to_each_question(room: Room) -> None:
+def test_the_questions_table_lists_every_answer(room: Room) -> None:
     open_question(room, [room.follower()[0] for _ in range(3)])
     rows = table(room, "questions")
     got = [(r["Question"], r["Round"], r["Answer"], r["Answers"], r["Share"], r["Right"], r["Answered"]) for r in rows]
@@ -145,7 +145,7 @@ def test_a_lessons_question_is_worded(make_server: Callable[..., Server]) -> Non
     assert text.startswith("A prompt of 4 tokens, 2 new ones.") and answers == ["3", "2\u2009KiB"]
 
 
-def test_an_open_class_is_told_as_it_is_now(room: Room) -> None:
+def test_exports_of_a_running_class_are_current(room: Room) -> None:
     assert table(room, "answers") == [] == table(room, "questions")
     (one, _) = room.follower()
     ask(room, kind="token", text="Next?")

@@ -27,13 +27,7 @@ RESULTS = ClassResults(
     students=["Ada", "月"],
     questions=[
         QuestionResult(
-            number=1,
-            kind="choice",
-            text="?",
-            options=["a", "b"],
-            right=1,
-            asked=2.5,
-            rounds=[{0: 1, 1: None}, {}],
+            number=1, kind="choice", text="?", options=["a", "b"], right=1, asked=2.5, rounds=[{0: 1, 1: None}, {}]
         ),
         QuestionResult(number=2, kind="number", text="n", options=[], right=None, asked=3.5, rounds=[{1: 2.5}]),
         QuestionResult(number=3, kind="token", text="t", options=[], right="月", asked=3.5, rounds=[{1: "月"}]),
@@ -101,7 +95,7 @@ def test_kept_until_a_date_and_deleted_with_one_click(make_server: Callable[...,
     assert b"Lovelace" not in (tmp_path / FILE).read_bytes()  # deleted is deleted
 
 
-def test_a_kept_class_outlives_the_server(make_server: Callable[..., Server], tmp_path: Path) -> None:
+def test_a_stored_class_survives_a_restart(make_server: Callable[..., Server], tmp_path: Path) -> None:
     first = Room(make_server(token=TOKEN, data_dir=tmp_path))
     a_class(first)
     first.presenter.do("class_keep", id=first.id, until=UNTIL.isoformat())
@@ -126,7 +120,7 @@ def test_permission_to_store_a_class(make_server: Callable[..., Server], tmp_pat
     assert room.get(f"/api/classes/{room.id}/answers.csv", Cookie=cookie).status == 401
 
 
-def test_a_server_that_keeps_nothing_says_so(make_server: Callable[..., Server]) -> None:
+def test_a_server_without_storage_reports_it(make_server: Callable[..., Server]) -> None:
     room = Room(make_server(token=TOKEN))
     assert "keeps nothing" in room.presenter.refused("class_keep", id=room.id, until=UNTIL.isoformat())["message"]
     assert listed(room) == []
@@ -139,7 +133,7 @@ def store(tmp_path: Path) -> Any:
     found.stop()
 
 
-def test_what_is_kept_is_what_was_given(store: Store) -> None:
+def test_the_store_returns_what_was_stored(store: Store) -> None:
     assert store.all() == [] and store.expire() == 0
     store.keep(RESULTS, UNTIL)
     store.keep(RESULTS, UNTIL)  # again: instead of the first
@@ -151,13 +145,13 @@ def test_what_is_kept_is_what_was_given(store: Store) -> None:
         store.get("abc")
 
 
-def test_what_is_past_its_date_goes(store: Store) -> None:
+def test_expired_results_are_deleted(store: Store) -> None:
     store.keep(RESULTS, UNTIL)
     assert store.expire(UNTIL) == 0 and store.all()
     assert store.expire(UNTIL + datetime.timedelta(days=1)) == 1 and not store.all()
 
 
-def test_what_is_past_its_date_goes_when_the_server_starts(tmp_path: Path) -> None:
+def test_expired_results_are_deleted_at_the_start(tmp_path: Path) -> None:
     first = Store(tmp_path, None)
     first.keep(RESULTS, PAST)
     first.stop()
@@ -171,7 +165,7 @@ def test_what_is_past_its_date_goes_when_the_server_starts(tmp_path: Path) -> No
         )
 
 
-def test_a_database_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path) -> None:
+def test_an_unwritable_database_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"this is no database" * 100)
     store = Store(tmp_path, None)
     for ask in (store.all, lambda: store.keep(RESULTS, UNTIL), lambda: store.get("abc")):

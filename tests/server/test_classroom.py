@@ -15,7 +15,7 @@ from tests.server.conftest import Server, wait_for
 BY_WORKERS = True
 
 
-def test_the_way_in(room: Room) -> None:
+def test_a_class_is_entered_by_link_or_code(room: Room) -> None:
     """A class is entered by the link in the QR code or by a typed code, and not without either."""
     code = room.presenting["code"]
     for way in (
@@ -177,7 +177,7 @@ def counts(answer: dict[str, Any]) -> list[list[int]]:
         ("choice", [0, 1, None], [2, -1, "a", 0.5]),
     ],
 )
-def test_what_is_an_answer(room: Room, kind: str, good: list[Any], bad: list[Any]) -> None:
+def test_invalid_answers_are_refused(room: Room, kind: str, good: list[Any], bad: list[Any]) -> None:
     guest, _ = room.follower()
     poll = ask(room, kind=kind, text="?", options=["a", "b"] if kind == "choice" else [])
     for given in good:

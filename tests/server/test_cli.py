@@ -113,7 +113,7 @@ def test_a_mistake_is_one_sentence_and_status_2(capsys, arguments):
     assert err.strip().splitlines()[-1].startswith("kvtheater")
 
 
-def test_a_port_that_is_taken_is_said_before_the_model_is_loaded(capsys):
+def test_a_used_port_is_reported_before_loading(capsys):
     with bind("127.0.0.1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]
@@ -355,7 +355,7 @@ def test_without_a_network_a_model_of_the_hub_is_looked_for_in_its_cache_alone(c
     assert "etry" not in done.stderr
 
 
-def test_what_takes_time_before_the_model_is_there_is_told_as_it_begins(
+def test_loading_stages_are_printed_as_they_begin(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Output without a terminal, as under make, has a line before torch is imported, and one for each stage."""
@@ -406,7 +406,7 @@ def test_a_server_that_is_stopped_while_its_model_is_compiled_ends_at_once(tmp_p
         assert time.monotonic() - stopped_at < 10  # compiling takes longer
 
 
-def test_a_limit_is_told_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+def test_limits_are_explained_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = run(capsys, "generate", "a", "--block-size", "1", "--num-blocks", "100000")
     assert status == 2 and "num_blocks 100000 is over the limit of" in err and "server" not in err
 

@@ -69,7 +69,7 @@ def test_samples_are_counted_once(apart: Serving) -> None:
     assert answer["usage"]["completion_tokens"] <= 36
 
 
-def test_a_stream_is_whole(apart: Serving, expected: str) -> None:
+def test_a_stream_contains_all_chunks(apart: Serving, expected: str) -> None:
     lines = [line[6:] for line in apart.post(stream=True).iter_lines() if line.startswith(b"data: ")]
     assert lines.pop() == b"[DONE]"
     assert "".join(json.loads(line)["choices"][0]["text"] for line in lines if json.loads(line)["choices"]) == expected
@@ -111,7 +111,7 @@ def test_an_ending_instance_causes_no_wrong_answer(apart: Serving, expected: str
     assert len([op for op in ops if isinstance(op, Lost)]) == 1
 
 
-def test_a_client_that_leaves_is_an_abort(apart: Serving, tmp_path: Path) -> None:
+def test_a_disconnect_aborts_the_request(apart: Serving, tmp_path: Path) -> None:
     answer = apart.post(stream=True, max_tokens=150)
     next(answer.iter_content(1))
     answer.close()

@@ -47,19 +47,19 @@ def test_a_part_that_fails_hides_no_other(capsys, home: Path, monkeypatch) -> No
     assert lines["ports"].startswith("8765 to 8784: in use: ") and str(port) in lines["ports"]
 
 
-def test_secrets_of_the_environment_are_not_told() -> None:
+def test_doctor_omits_secrets_of_the_environment() -> None:
     given = {"KVTHEATER_API_KEY": "sk-1", "HF_TOKEN": "hf_1", "OMP_NUM_THREADS": "1", "HF_HOME": "/models"}
     assert diagnosis.variables(given) == {"HF_HOME": "/models", "OMP_NUM_THREADS": "1"}
 
 
-def test_what_is_supported_is_what_the_package_says() -> None:
+def test_supported_versions_are_those_of_the_package() -> None:
     found = diagnosis.versions("1.2.3")
     assert found["kvtheater"]["version"] == "1.2.3" and found["python"]["supported"] == "3.11 to 3.14"
     assert found["torch"]["supported"].startswith(">=2.") and found["flask-socketio"]["supported"].startswith(">=5.")
 
 
 @pytest.mark.slow
-def test_where_nothing_was_compiled_it_says_so(monkeypatch, tmp_path: Path) -> None:
+def test_doctor_reports_a_missing_compiled_pass(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert diagnosis.compiled_pass() == {
         "is_there": False,

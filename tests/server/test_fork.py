@@ -67,7 +67,7 @@ def compared(server: Server, a: str, b: str) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def test_a_fork_begins_with_the_same_records_and_goes_on_otherwise(server, client, theater):
+def test_a_fork_repeats_records_then_diverges(server, client, theater):
     perform(client, theater)
     original = records_of(client, theater)
     output = next(o for o in original[4].outputs if o.seq_id == 1)
@@ -170,7 +170,7 @@ def test_refusals_leave_no_theater_behind(server, client, theater):
     assert [t.session_id for t in server.theaters.all()] == [theater]
 
 
-def test_a_mismatch_is_told_with_its_record(server, client, theater, monkeypatch):
+def test_a_mismatch_names_its_record(server, client, theater, monkeypatch):
     """The engine samples another token in its fifth step: the rerun reports record 5 and stops."""
     perform(client, theater)
     from engine.model.sampling import Sampler
@@ -189,7 +189,7 @@ def test_a_mismatch_is_told_with_its_record(server, client, theater, monkeypatch
     assert [t.session_id for t in server.theaters.all()] == [theater]
 
 
-def test_while_a_run_is_made_again_others_go_on_and_nothing_comes_in(server, client, theater, monkeypatch):
+def test_reruns_do_not_block_other_sessions(server, client, theater, monkeypatch):
     perform(client, theater, max_tokens=40)  # after the fork it continues for five seconds
     from engine.lab.rerun import Rerun
 
@@ -259,7 +259,7 @@ def test_the_source_may_be_reset_while_it_is_read(server, client, theater, monke
     assert settled(client, server, made["theater"])["num_records"] == length
 
 
-def test_a_run_that_is_too_long_is_not_made_again(make_live):
+def test_runs_too_long_are_not_rerun(make_live):
     server = make_live(max_count=8)
     client = server.client()
     theater = client.do("create")["theater"]
@@ -284,7 +284,7 @@ def test_a_recording_can_be_forked_and_compared(server, client, theater):
     assert found["first_op"] is None and found["first_token"] is None
 
 
-def test_what_cannot_be_compared_is_said(server, theater):
+def test_impossible_comparisons_are_refused(server, theater):
     for query, code in (
         ("", "bad_request"),
         (f"a={theater}", "bad_request"),
@@ -294,7 +294,7 @@ def test_what_cannot_be_compared_is_said(server, theater):
         assert answer.json()["error"]["code"] == code and answer.status_code in (400, 404)
 
 
-def test_what_is_off_in_a_fork_is_not_in_the_run_that_follows_it(server, client, theater):
+def test_a_reset_after_a_fork_drops_its_ablation(server, client, theater):
     """An ablation refers to a record of its own run, so a new run has none."""
     perform(client, theater)
     change = {"kind": "ablate", "layer": 0, "head": None}

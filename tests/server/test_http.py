@@ -74,7 +74,7 @@ def test_json_forms(base):
         ("/nothing", 404, "not_found"),
     ],
 )
-def test_what_is_not_there_is_said_in_json(base, path, status, code):
+def test_missing_addresses_are_answered_in_json(base, path, status, code):
     answer = requests.get(base + path)
     assert answer.status_code == status
     assert answer.json()["error"]["code"] == code and answer.json()["error"]["message"]

@@ -40,7 +40,7 @@ def ask(api: Api) -> tuple[str, int]:
     return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
-def test_a_server_that_began_anew_finds_what_the_one_before_had_computed(model: LoadedModel, tmp_path: Path) -> None:
+def test_a_restarted_server_finds_stored_blocks(model: LoadedModel, tmp_path: Path) -> None:
     """The prompt has 48 tokens in blocks of 16: the last token must be computed, so two blocks are loaded."""
     disk = DiskSetting(tmp_path / "blocks", 1 << 24)
     with serving(model, Tiers(1 << 22, disk)) as api:
@@ -125,9 +125,7 @@ def test_a_run_that_is_compared_with_others_takes_no_part(model: LoadedModel, tm
         (["--kv-offload-disk", "/proc/nowhere:1GiB"], "/proc/nowhere"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_in_a_sentence(
-    options: list[str], why: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_offload_options_are_refused(options: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--port", "0", *options]) == 2
     output = capsys.readouterr().err
     assert why in output and "Traceback" not in output

@@ -76,7 +76,7 @@ def test_the_bound_and_where_it_comes_from(make_room: Callable[[int], LabRoom]) 
     assert desk["labs_why"]["lab_bytes"] == POOL + 2 * LOG_BYTES + OWN_BYTES
 
 
-def test_others_wait_in_order_and_are_told(make_room: Callable[[int], LabRoom]) -> None:
+def test_labs_are_queued_in_order(make_room: Callable[[int], LabRoom]) -> None:
     room = make_room(1)
     first, second, third = (room.follower()[0] for _ in range(3))
     lab = first.do("class_lab", open=True)["lab"]
@@ -93,7 +93,7 @@ def test_others_wait_in_order_and_are_told(make_room: Callable[[int], LabRoom]) 
     wait_for(lambda: mine(third).get("lab"))
 
 
-def test_a_place_that_is_left_goes_to_the_next_in_the_queue(
+def test_a_freed_lab_goes_to_the_next_in_the_queue(
     make_room: Callable[[int], LabRoom], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = make_room(1)
@@ -180,7 +180,7 @@ def test_labs_take_no_places_of_owners(make_room: Callable[[int], LabRoom]) -> N
     assert owner.refused("create")["code"] == "too_many_theaters"
 
 
-def test_what_a_guest_may_ask_of_its_run(make_room: Callable[[int], LabRoom]) -> None:
+def test_limits_of_a_guests_run(make_room: Callable[[int], LabRoom]) -> None:
     room = make_room(1)
     one, _ = room.follower()
     lab = one.do("class_lab", open=True)["lab"]

@@ -106,7 +106,7 @@ def test_the_run_is_the_lessons_until_the_lesson_is_over(live_server: str, viewe
     viewer.do("step", theater=theater)
 
 
-def test_one_goes_on_where_one_was_on_the_same_run_and_on_a_new_one(viewer: Client) -> None:
+def test_a_lesson_resumes_on_its_run_or_a_new_one(viewer: Client) -> None:
     lesson = to_question(viewer, opened(viewer))
     at = lesson["progress"]["at"]
     lesson = viewer.do("lesson_answer", theater=lesson["theater"], item=at, given=0)
@@ -151,7 +151,7 @@ def test_two_lessons_do_not_disturb_each_other(viewer: Client) -> None:
     assert message["progress"]["at"] == at and message["items"][-1]["given"] == []
 
 
-def test_what_there_is_no_lesson_for_is_said(viewer: Client, live_server: str) -> None:
+def test_unknown_lessons_are_refused(viewer: Client, live_server: str) -> None:
     assert "no lesson 'none'" in viewer.refused("lesson_open", lesson="none", language="en")["message"]
     assert "gone" in viewer.refused("lesson_go", theater="nowhere", item=0)["message"]
     assert (
@@ -163,7 +163,7 @@ def test_what_there_is_no_lesson_for_is_said(viewer: Client, live_server: str) -
     assert card["refused"] is None and card["num_questions"] > 3 and listed["faults"] == []
 
 
-def test_a_mending_that_is_none_is_refused_in_a_sentence_and_changes_nothing(viewer: Client) -> None:
+def test_an_empty_order_is_refused_without_effect(viewer: Client) -> None:
     lesson = viewer.do("lesson_open", lesson="why-did-it-miss", language="en")
     theater = lesson["theater"]
     while lesson["items"][-1]["kind"] != "mend":
@@ -220,7 +220,7 @@ def figures_of(lesson: dict[str, Any], name: str) -> list[str]:
     return [text for item in lesson["items"] if item["kind"] == "text" for text in found(item["blocks"])]
 
 
-def test_a_class_that_is_asked_is_not_answered_for(live_server: str, viewer: Client) -> None:
+def test_the_driver_cannot_reveal_the_classs_question(live_server: str, viewer: Client) -> None:
     """The driver's own answer and going on reveal nothing; showing the lesson's question to all does."""
     opened_class = viewer.do("class_open", title="", names="none", base=live_server)
     class_id = opened_class["presenting"]["state"]["id"]

@@ -95,7 +95,7 @@ def early() -> Iterator[Early]:
     server.close()
 
 
-def test_what_needs_no_model_is_there_at_once(early: Early) -> None:
+def test_pages_without_a_model_answer_during_loading(early: Early) -> None:
     for address in ("/", "/bench", "/static/js/main.js", "/words/zh.json", "/api/recordings", "/api/theaters"):
         assert early.get(address).status_code == 200, address
     assert early.get("/api/bench").json()["can_run"] is True
@@ -111,7 +111,7 @@ def test_the_page_of_scale_asks_again_until_this_machine_can_be_chosen(early: Ea
     assert not then["is_loading"] and then["models"][0]["id"] == "here"
 
 
-def test_what_needs_one_says_when_to_ask_again(early: Early) -> None:
+def test_requests_that_need_a_model_get_retry_after(early: Early) -> None:
     health = early.get("/api/health").json()
     assert health["ok"] is True and health["model"]["state"] == "loading" and health["model"]["stage"] is None
     early.served.begin("weights")
@@ -181,7 +181,7 @@ def test_a_server_of_recordings_has_none_on_its_way() -> None:
     assert served.status()["state"] == "none" and not served.is_live and served.facts is None
 
 
-def test_what_the_page_asks_for_follows_from_the_model_when_it_is_there(early: Early) -> None:
+def test_the_options_table_is_completed_by_the_model(early: Early) -> None:
     """A page opened before gets the same table, with the model's facts."""
     model = FakeModel()
     model.facts = type(model.facts)(**{**_fields(model.facts), "max_position": 4096})
@@ -318,7 +318,7 @@ def test_a_mistake_of_the_program_while_it_loads_ends_the_command_as_one(command
 
 
 @pytest.mark.slow
-def test_it_is_stopped_while_it_waits_for_its_model(command: Callable[..., Command]) -> None:
+def test_the_server_can_be_stopped_while_loading(command: Callable[..., Command]) -> None:
     serve = command()
     wait_for(lambda: state(serve.address)["stage"] == "weights")
     serve.process.send_signal(signal.SIGTERM)

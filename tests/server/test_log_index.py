@@ -57,7 +57,7 @@ def test_every_piece_is_what_the_log_says(indexed):
         assert len(np.frombuffer(found["running_max"])) == 4
 
 
-def test_what_is_not_there_is_a_sentence(indexed):
+def test_missing_records_are_refused(indexed):
     assert ask(indexed, "/blocks", record=10_000).status_code == 404
     assert ask(indexed, "/changes", first=-1).status_code == 404
     assert ask(indexed, "/series", first=5, end=5).status_code == 404
@@ -66,7 +66,7 @@ def test_what_is_not_there_is_a_sentence(indexed):
     assert refused.status_code == 404 and "not a monitored server's log" in refused.json()["error"]["message"]
 
 
-def test_a_damaged_survey_is_made_anew(indexed, tmp_path):
+def test_a_damaged_index_file_is_rebuilt(indexed, tmp_path):
     (rows,) = tmp_path.glob("surveys/*.rows")
     rows.write_bytes(b"\0" * rows.stat().st_size)
     refused = ask(indexed, "/blocks", record=5)
@@ -117,7 +117,7 @@ def test_requests_by_class_beside_another_run(indexed):
     assert ask(indexed, "/classes", beside="nobody").status_code == 404
 
 
-def test_of_a_watched_server_no_request_is_known(tmp_path):
+def test_requests_of_a_monitored_server_are_unknown(tmp_path):
     observed = Path(__file__).parents[1] / "golden" / "observed.kvtrace"
     made = create_app(Models(ModelEntry(None)), ServerSettings(data_dir=tmp_path), [observed])
     try:

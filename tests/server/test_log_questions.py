@@ -34,14 +34,14 @@ def test_every_kept_question_is_answered_of_a_recording(server):
     assert answer.json()["rows"] == [[answer.json()["num_records"]]] and answer.headers["Cache-Control"] == "no-store"
 
 
-def test_what_is_no_question_is_a_sentence(server):
+def test_invalid_queries_are_refused(server):
     for sql, says in (("DROP TABLE steps", "read-only"), ("", "SELECT"), ("SELECT absent FROM steps", "absent")):
         answer = ask(server, sql)
         assert answer.status_code == 422 and says in answer.json()["error"]["message"]
     assert ask(server, COUNT, "nobody").status_code == 404
 
 
-def test_one_question_at_a_time_and_the_tables_are_kept():
+def test_queries_run_one_at_a_time_and_tables_are_cached():
     run, questions = OpenLog(0, TraceReader(GOLDEN)), LogQuestions(LogTables(None))
     refused: list[str] = []
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
@@ -74,7 +74,7 @@ def test_no_more_is_answered_than_is_shown():
     assert questions.answer(run, COUNT)["rows"] == [[whole - 3]]
 
 
-def test_of_a_long_log_tables_are_made_once_and_kept(make_server, tmp_path, monkeypatch):
+def test_tables_of_a_long_log_are_built_once(make_server, tmp_path, monkeypatch):
     """A separate process builds them; damaged ones are rebuilt, and a second server reuses those of the first."""
     monkeypatch.setattr(app.log_index.questions, "LONG", 0)
 

@@ -29,7 +29,7 @@ def test_nothing_is_measured_while_a_theater_runs(server, client, theater):
     assert requests.get(f"{server.url}/api/machine").status_code == 200
 
 
-def test_a_run_that_has_nothing_to_compute_does_not_stand_in_the_way(server, client, theater):
+def test_an_idle_run_does_not_block_a_measurement(server, client, theater):
     client.do("run", theater=theater, speed=0)
     wait_for(lambda: any(s["mode"] == "running" for s in client.statuses), "running")
     assert requests.get(f"{server.url}/api/machine").status_code == 200
@@ -105,7 +105,7 @@ def test_the_charting_library_comes_from_this_server(server):
     assert again.status_code == 304 and not again.content
 
 
-def test_what_lies_on_the_device_is_told_beside_the_models(server, client):
+def test_device_memory_is_reported_with_the_models(server, client):
     before = requests.get(f"{server.url}/api/models").json()["device"]
     assert before["weights_bytes"] == server.model.num_bytes and before["pools_bytes"] == before["logs_bytes"] == 0
     assert before["facts"]["clock_mhz"] is None, "nobody invents what a driver does not tell"
@@ -116,7 +116,7 @@ def test_what_lies_on_the_device_is_told_beside_the_models(server, client):
     assert after["facts"] == before["facts"]
 
 
-def test_a_pool_gives_way_where_both_have_no_room(server, client, theater, monkeypatch):
+def test_the_old_pool_is_freed_if_both_do_not_fit(server, client, theater, monkeypatch):
     """The old run's blocks are freed first; if the new run cannot begin then, the old one reports why it ended."""
     gone: list[FakeEngine] = []
     monkeypatch.setattr(FakeEngine, "release", lambda self: gone.append(self))

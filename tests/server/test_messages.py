@@ -113,7 +113,7 @@ def test_usage_counts_each_token_of_the_prompt_once_and_hits_are_the_caches(api:
     assert second["output_tokens"] == 8  # three texts, four of the call, the end
 
 
-def test_more_tokens_may_be_asked_for_than_there_is_room_for(api: Api) -> None:
+def test_max_tokens_may_exceed_the_context(api: Api) -> None:
     def filled(length: int, **fields: Any) -> requests.Response:
         return post(api, system="z" * length, **fields)
 

@@ -201,7 +201,7 @@ def test_a_mistake_in_counting_leaves_the_run_alone(
     assert [record.message for record in caplog.records] == ["counting a record of fake"]
 
 
-def test_a_server_without_a_run_says_only_what_its_process_takes(make_server: Callable[..., Server]) -> None:
+def test_a_server_without_runs_reports_process_metrics_only(make_server: Callable[..., Server]) -> None:
     samples = scraped(make_server(config=EngineConfig(block_size=4, num_blocks=8)).url)
     assert not [name for name in samples if name.startswith("vllm:")]
     assert samples["process_resident_memory_bytes"][0].value > 0
@@ -238,7 +238,7 @@ def test_http_requests_are_counted_by_what_they_asked_for(make_server: Callable[
     assert total(scraped(url), "kvtheater:http_refused_total") == 4
 
 
-def test_what_a_server_fails_at_is_a_5xx() -> None:
+def test_server_errors_are_counted_as_5xx() -> None:
     counts = HttpRequests()
     for status in (500, 503, None):
         counts.note({"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/completions"}, seconds=0.2, status=status)

@@ -41,7 +41,7 @@ def test_a_word_that_is_not_there_gets_the_one_that_was_meant(
     assert status == 2 and not out and f"; did you mean {meant}?" in err
 
 
-def test_a_word_like_no_other_gets_no_guess(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_words_get_no_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["dance"], ["serve", "--qqqq"], ["trace", "show", "a", "b"]):
         status, _, err = run(capsys, *arguments)
         assert status == 2 and "did you mean" not in err

@@ -149,9 +149,7 @@ def test_a_request_for_a_slow_model_is_answered_loading(
     assert requests.get(f"{server.url}/api/model").json()["model"]["name"] == "first"
 
 
-def test_a_model_on_which_nothing_runs_makes_room_the_one_unused_for_longest_first(
-    server: Several, client: Client
-) -> None:
+def test_idle_models_are_unloaded_least_recently_used_first(server: Several, client: Client) -> None:
     """The models take 20 + 40 + 40 of 100 MiB; a third one of 30 requires one of them to be unloaded."""
     theaters = {name: client.do("create", model=name)["theater"] for name in ("one", "two")}
     error = client.refused("create", model="three")
@@ -174,7 +172,7 @@ def test_a_model_on_which_nothing_runs_makes_room_the_one_unused_for_longest_fir
     assert server.listed()["one"]["status"]["state"] == "unloaded"
 
 
-def test_one_that_is_read_or_downloaded_keeps_its_log_and_not_its_model(server: Several, client: Client) -> None:
+def test_a_session_being_read_keeps_its_log_but_not_its_model(server: Several, client: Client) -> None:
     theater = client.do("create", model="one")["theater"]
     with server.theaters.get(theater).run.reading() as log:
         client.do("configure", theater=theater, config={}, model="first")
@@ -182,7 +180,7 @@ def test_one_that_is_read_or_downloaded_keeps_its_log_and_not_its_model(server: 
         assert log.header.model.name == "one"
 
 
-def test_a_model_that_cannot_be_opened_says_why_and_is_tried_again(server: Several, client: Client) -> None:
+def test_a_model_that_fails_to_load_is_retried(server: Several, client: Client) -> None:
     """A client that polls while it loads sees the failure; a request after that tries again."""
     sentence = "the model one could not be opened: its weights are no safetensors"
     server.opener.broken = "its weights are no safetensors"
@@ -200,7 +198,7 @@ def test_a_model_that_cannot_be_opened_says_why_and_is_tried_again(server: Sever
     client.do("create", model="one")
 
 
-def test_everybody_hears_how_far_it_is(server: Several) -> None:
+def test_all_clients_get_the_loading_status(server: Several) -> None:
     viewer = StatusViewer(server.url)
     server.clients.append(viewer)
     wait_for(lambda: len(viewer.models) == 3)
@@ -310,7 +308,7 @@ def test_the_command_that_opens_models_holds_none_of_them(monkeypatch: pytest.Mo
     assert second.facts is not None, "what is known of it stays"
 
 
-def test_what_a_model_takes_is_known_before_it_is_read() -> None:
+def test_a_models_size_is_known_before_loading() -> None:
     from app.models.live_model import weigh
     from engine.model.loader import load_model
     from engine.model.weighing import weight_bytes

@@ -14,7 +14,7 @@ from tests.server.conftest import Client, wait_for
 from tests.unit.monitor.publisher import message, stored
 
 
-def test_it_is_joined_and_followed_and_recorded(tmp_path: Path) -> None:
+def test_a_monitored_server_is_joined_followed_and_recorded(tmp_path: Path) -> None:
     record = tmp_path / "seen.kvtrace"
     with attached_server(tmp_path, record) as (publisher, url):
         facts = requests.get(f"{url}/api/model").json()
@@ -68,7 +68,7 @@ def test_viewers_continue_with_the_next_log_when_one_is_long(tmp_path: Path) -> 
         ("record", {"name": "x"}),
     ],
 )
-def test_nothing_changes_it(event: str, fields: dict[str, object], tmp_path: Path) -> None:
+def test_commands_to_a_monitored_server_are_refused(event: str, fields: dict[str, object], tmp_path: Path) -> None:
     with attached_server(tmp_path) as (_, url):
         client = Client(url)
         try:
@@ -93,10 +93,7 @@ def test_a_server_without_an_attachment_knows_none(make_server) -> None:
         (["--num-blocks", "0"], "--num-blocks must be at least 1"),
         (["--wait", "nan"], "--wait must be at least 0"),
         (["--metrics", "http://127.0.0.1:1/metrics", "--wait", "0"], "no metrics from http://127.0.0.1:1/metrics"),
-        (
-            ["--num-blocks", "300000", "--block-size", "16"],
-            "a rank of 300,000 blocks is more than a log",
-        ),
+        (["--num-blocks", "300000", "--block-size", "16"], "a rank of 300,000 blocks is more than a log"),
         (
             ["--num-blocks", "190000", "--block-size", "16", *(word for n in range(8) for word in ("--rank", str(n)))],
             "8 ranks of 190,000 blocks are more than a log takes: watch 4 of them",

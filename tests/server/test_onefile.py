@@ -102,7 +102,7 @@ def test_the_command_writes_it_and_overwrites_nothing_unasked(trace, capsys):
     assert main(["export", str(trace), "-o", str(out), "--force"]) == 0
 
 
-def test_what_is_readable_of_a_damaged_trace_is_exported(trace, tmp_path, capsys):
+def test_the_readable_part_of_a_damaged_trace_is_exported(trace, tmp_path, capsys):
     cut = tmp_path / "cut.kvtrace"
     cut.write_bytes(trace.read_bytes()[:-10])
     assert main(["export", str(cut), "-o", str(tmp_path / "cut.html")]) == 1
@@ -114,7 +114,7 @@ def test_what_is_readable_of_a_damaged_trace_is_exported(trace, tmp_path, capsys
 
 
 @pytest.mark.parametrize("name", ["no.kvtrace", "no_trace.kvtrace"])
-def test_what_is_no_trace_is_one_sentence(tmp_path, capsys, name):
+def test_exporting_a_non_trace_is_refused(tmp_path, capsys, name):
     (tmp_path / "no_trace.kvtrace").write_text("hello")
     assert main(["export", str(tmp_path / name)]) == 2
     assert not (tmp_path / name).with_suffix(".html").exists()

@@ -45,7 +45,7 @@ def test_a_completion_is_the_engines(api: Api) -> None:
     )
 
 
-def test_a_stream_says_the_same_one_reason_at_the_end_and_the_usage_last(api: Api) -> None:
+def test_a_stream_ends_with_one_reason_and_the_usage(api: Api) -> None:
     stream = api.client().chat.completions.create(
         model="bundled",
         messages=[{"role": "user", "content": POEM}],
@@ -101,7 +101,7 @@ def test_chunks_are_what_the_tokens_bytes_come_to_and_no_character_is_split(api:
     assert split, "some token is a piece of a character"
 
 
-def test_a_second_request_says_how_many_tokens_were_cached(api: Api) -> None:
+def test_usage_reports_cached_tokens(api: Api) -> None:
     prompt = "A story about a fox who lived in the wood and had a secret that nobody knew but the owl"
     client = api.client()
     first, second = (
@@ -141,7 +141,7 @@ def test_n_are_forks_of_one_prompt(api: Api) -> None:
     assert [c.text for c in again.choices] == [c.text for c in found.choices], "a seed says it all"
 
 
-def test_n_streams_are_told_apart_and_each_ends_once(api: Api) -> None:
+def test_choices_of_a_stream_are_indexed_and_end_once(api: Api) -> None:
     texts: dict[int, str] = {}
     ends: dict[int, int] = {}
     stream = api.client().completions.create(
@@ -228,7 +228,7 @@ def test_stop_strings_end_the_answer_and_are_not_in_it(api: Api) -> None:
     assert found.choices[0].text == whole[: whole.index(stop)] and found.choices[0].finish_reason == "stop"
 
 
-def test_every_answer_says_where_it_can_be_looked_at(api: Api) -> None:
+def test_every_answer_links_to_its_record(api: Api) -> None:
     answer = api.post(prompt=STORY, max_tokens=2)
     record, theater = int(answer.headers["X-KVTheater-Record"]), answer.headers["X-KVTheater-Theater"]
     submit = api.records()[record].ops[0]
@@ -238,7 +238,7 @@ def test_every_answer_says_where_it_can_be_looked_at(api: Api) -> None:
     assert listed[theater]["name"] == "API" and listed[theater]["status"]["api"] == {"waiting": {}, "active": 0}
 
 
-def test_clients_are_told_apart_by_the_keys_they_send_and_no_key_is_kept(api: Api) -> None:
+def test_clients_are_identified_by_keys_that_are_not_stored(api: Api) -> None:
     for key in ("hush-hush-one", "hush-hush-two"):
         api.client(key).completions.create(model="bundled", prompt="x", max_tokens=1)
     clients = [op.client for record in api.records()[-6:] for op in record.ops if isinstance(op, Submit)]
@@ -282,7 +282,7 @@ def test_asynchronous_clients_and_some_that_cancel(api: Api) -> None:
     wait_for(lambda: api.held() == 0 and api.served.engine.num_active == 0, "everything given back")
 
 
-def test_a_client_that_goes_away_is_an_abort_whose_blocks_are_back_in_that_record(api: Api) -> None:
+def test_a_disconnect_aborts_and_frees_blocks_in_one_record(api: Api) -> None:
     before = len(api.records())
     connection = api.open(prompt=STORY, max_tokens=400, ignore_eos=True, stream=True)
     connection.recv(200)
@@ -292,7 +292,7 @@ def test_a_client_that_goes_away_is_an_abort_whose_blocks_are_back_in_that_recor
     assert abort.memory.blocks_held == 0 and {type(op).__name__ for op in abort.ops} == {"Free", "Finish"}
 
 
-def test_one_that_leaves_while_it_waits_for_a_whole_answer_is_noticed_too(api: Api) -> None:
+def test_a_client_that_disconnects_before_its_answer_is_noticed(api: Api) -> None:
     connection = api.open(prompt=STORY, max_tokens=900, ignore_eos=True)
     wait_for(lambda: api.served.engine.num_active == 1)
     connection.close()

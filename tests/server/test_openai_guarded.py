@@ -79,9 +79,7 @@ CHAT: dict[str, Any] = {"path": "/v1/chat/completions", "messages": [{"role": "u
         (CHAT | {"stream": True, "prompt_logprobs": 1}, "prompt_logprobs"),
     ],
 )
-def test_what_the_engine_cannot_serve_is_refused_by_the_bodys_own_name(
-    api: Api, body: dict[str, Any], param: str
-) -> None:
+def test_refusals_name_the_field_of_the_body(api: Api, body: dict[str, Any], param: str) -> None:
     answer = api.post(**body)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
     works(api)
@@ -174,7 +172,7 @@ def test_a_body_that_does_not_come_is_answered_in_a_sentence_and_the_connection_
         works(api)
 
 
-def test_a_long_body_beside_too_many_others_is_told_to_come_again_in_the_shape_of_its_address() -> None:
+def test_too_many_long_bodies_are_refused_in_the_apis_shape() -> None:
     with served_api(limits=Limits(uploads=1)) as api:
         held = socket.create_connection(("127.0.0.1", api.port), timeout=30)
         held.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2000000\r\n\r\n{")
@@ -236,7 +234,7 @@ def test_at_the_stated_depth_a_client_is_told_to_wait_and_another_is_not(capsys:
         works(api)
 
 
-def test_one_clients_many_do_not_starve_anothers_one() -> None:
+def test_many_requests_of_a_client_do_not_starve_others() -> None:
     with served_api(config=replace(CONFIG, max_num_seqs=2)) as api:
         body = {"model": "bundled", "prompt": STORY, "max_tokens": 40, "temperature": 0, "ignore_eos": True}
         ended: list[float] = []
@@ -278,12 +276,7 @@ def test_keys_open_the_api_and_nothing_else_and_bound_each_client(tmp_path: Path
             headers = {"Authorization": f"Bearer {key}".encode()} if key else {}
             return requests.post(api.url + path, json=ask, headers=headers, timeout=60).status_code
 
-        assert (status(bob), status("alice-key"), status("nobody"), status("")) == (
-            200,
-            400,
-            401,
-            401,
-        )
+        assert (status(bob), status("alice-key"), status("nobody"), status("")) == (200, 400, 401, 401)
         assert requests.get(f"{api.url}/", headers={"Authorization": f"Bearer {bob}".encode()}).status_code == 401
         assert (
             requests.get(f"{api.url}/api/theaters", headers={"Authorization": f"Bearer {bob}".encode()}).status_code
@@ -309,7 +302,7 @@ def test_metrics_are_the_servers_and_no_clients() -> None:
         assert requests.get(f"{api.url}/metrics?token=the-token").status_code == 200
 
 
-def test_a_file_of_keys_that_is_wrong_says_where(tmp_path: Path) -> None:
+def test_errors_of_key_files_name_the_place(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     for text, words in [
         ("[a]\nsha256 = 'xyz'", "sha256 of a"),
@@ -354,7 +347,7 @@ def test_private_means_that_nothing_said_is_anywhere(tmp_path: Path) -> None:
             assert secret not in log_bytes and secret not in shown
 
 
-def test_a_run_is_not_begun_anew_under_its_clients(api: Api) -> None:
+def test_runs_with_api_clients_cannot_be_reset(api: Api) -> None:
     connection = api.open(prompt=STORY, max_tokens=900, ignore_eos=True, stream=True)
     wait_for(lambda: api.served.engine.num_active == 1)
     theater = api.served.session
@@ -389,7 +382,7 @@ def test_a_step_that_fails_ends_its_batch_with_an_error_and_others_go_on(api: Ap
     assert theater.status()["mode"] == "running"
 
 
-def test_a_log_that_has_become_long_begins_anew_and_no_request_is_lost() -> None:
+def test_a_long_log_is_replaced_without_losing_requests() -> None:
     with served_api(max_log_bytes=100_000) as api:
         epochs = set()
         for _ in range(40):
@@ -402,7 +395,7 @@ def test_a_log_that_has_become_long_begins_anew_and_no_request_is_lost() -> None
         wait_for(lambda: api.served.session.status()["notice"], "a word about it")
 
 
-def test_nothing_is_captured_without_viewers(api: Api) -> None:
+def test_arrays_are_not_captured_without_viewers(api: Api) -> None:
     works(api)
     with api.served.session.run.reading() as log:
         assert log.num_captures == 0 and len(log) > 2

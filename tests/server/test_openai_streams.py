@@ -86,7 +86,7 @@ def test_a_departed_client_is_noticed_by_any_writer(api: Api) -> None:
         time.sleep(0.02)
 
 
-def test_what_is_done_before_a_lane_counts_as_waiting(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_before_the_client_queue_counts_as_waiting(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time to the first token begins with the request's last byte, as the client measures it."""
     encode = LiveModel.encode
 

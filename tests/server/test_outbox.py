@@ -21,7 +21,7 @@ def outbox(ledger: Ledger, given_up: list[str], name: str) -> Outbox:
     return made
 
 
-def test_a_client_with_too_much_waiting_is_given_up_and_takes_nothing_more() -> None:
+def test_a_client_with_too_much_unsent_is_dropped() -> None:
     ledger, given_up = Ledger(LIMITS), list[str]()
     slow = outbox(ledger, given_up, "slow")
     for _ in range(2):
@@ -32,7 +32,7 @@ def test_a_client_with_too_much_waiting_is_given_up_and_takes_nothing_more() -> 
     assert (slow.size, ledger.total, given_up) == (0, 0, ["slow"])
 
 
-def test_what_is_being_sent_still_counts() -> None:
+def test_bytes_being_sent_still_count() -> None:
     """The writer has 60 bytes and 40 wait, so 100 count until the writer fetches the next piece."""
     ledger = Ledger(LIMITS)
     viewer = outbox(ledger, [], "viewer")
@@ -70,7 +70,7 @@ def test_beyond_the_total_limit_the_client_with_the_most_is_disconnected() -> No
     assert given_up == ["first"] and ledger.total == 60 + 25 + 70 + 10
 
 
-def test_what_a_guest_leaves_unread_counts_over_all_of_its_connections() -> None:
+def test_unread_bytes_count_over_all_connections_of_a_guest() -> None:
     """Two connections with half of the limit each make further events of either busy; another guest's are not
     affected.
     """

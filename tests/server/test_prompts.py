@@ -21,7 +21,7 @@ def test_the_form_speaks_the_readers_language(server) -> None:
     assert 'lang="en"' in requests.get(f"{server.url}/prompts?lang=en", timeout=30).text
 
 
-def test_what_is_no_file_is_refused_in_a_sentence(server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_uploads_are_refused(server, monkeypatch: pytest.MonkeyPatch) -> None:
     assert send(server, "", policy="nobody's").status_code == 400
     assert requests.post(f"{server.url}/prompts", timeout=30).status_code == 400
     monkeypatch.setattr(page, "MAX_BYTES", 2 << 20)

@@ -208,7 +208,7 @@ def tapped(port: int) -> Iterator[tuple[str, list[Sent]]]:
     listening.close()
 
 
-def test_what_the_server_sent_is_what_a_client_has(tmp_path: Path) -> None:
+def test_the_proxy_passes_the_servers_bytes(tmp_path: Path) -> None:
     with served_api() as api, tapped(api.port) as (address, sent):
         through = Running(address, tmp_path / "traffic.jsonl", "--keep-bodies")
         for path, body in CALLS[:1] * 2:

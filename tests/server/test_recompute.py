@@ -10,7 +10,7 @@ from tests.server.conftest import Client, wait_for
 POEM = "春江潮水连海平，海上明月共潮生。"
 
 
-def test_it_answers_with_the_tokens_and_the_arrays_and_appends_nothing(server, client, theater):
+def test_recompute_answers_without_changing_the_log(server, client, theater):
     client.do("submit", theater=theater, prompts=[{"text": "abc"}])
     client.do("step", theater=theater)
     answer = client.do("recompute", theater=theater, seq_id=0, layer=1, heads=[1])
@@ -22,7 +22,7 @@ def test_it_answers_with_the_tokens_and_the_arrays_and_appends_nothing(server, c
     assert len(server.model.threads) == 1  # on the thread that owns the engine
 
 
-def test_it_answers_with_each_layer_where_none_is_named(client, theater):
+def test_recompute_without_a_layer_returns_all_layers(client, theater):
     client.do("submit", theater=theater, prompts=[{"text": "abc"}])
     client.do("step", theater=theater)
     answer = client.do("recompute", theater=theater, seq_id=0, layer=None, heads=[1])
@@ -37,7 +37,7 @@ def test_refusals(client, theater):
     assert client.refused("recompute", theater="gone", seq_id=0, layer=0)["code"] == "unknown_theater"
 
 
-def test_it_is_answered_between_the_steps_of_a_running_theater(server, client, theater):
+def test_recompute_is_answered_while_a_session_runs(server, client, theater):
     server.model.step_seconds = 0.01
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 400})
     client.do("run", theater=theater, speed=0)

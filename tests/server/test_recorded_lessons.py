@@ -81,7 +81,7 @@ def test_no_answer_before_it_is_given(learner: Client, url: str, folder: Path) -
     assert all(LESSON not in json.dumps(entry) for entry in listed)
 
 
-def test_what_the_page_has_is_not_sent_again(learner: Client) -> None:
+def test_known_records_are_not_sent_again(learner: Client) -> None:
     answers = {str(i): [None] for i in range(100)}
     whole = retell(learner, 10_000, answers)
     rest = retell(learner, 10_000, answers, run=whole["run"], first=3, since=5)
@@ -116,7 +116,7 @@ def test_the_list_has_what_was_recorded(url: str, learner: Client) -> None:
     assert retell(learner, -1, {}, language="fr")["language"] in ("en", "zh")
 
 
-def test_a_live_lesson_is_taken_along(live_server: str) -> None:
+def test_a_live_lesson_is_exported(live_server: str) -> None:
     answer = requests.get(f"{live_server}/api/lessons/{LESSON}/export.html")
     assert answer.status_code == 200 and f'filename="kvtheater-{LESSON}.html"' in answer.headers["Content-Disposition"]
     assert all(f'id="embedded-lesson-{code}-0"' in answer.text for code in ("en", "zh"))
@@ -124,7 +124,7 @@ def test_a_live_lesson_is_taken_along(live_server: str) -> None:
     assert answer.status_code == 404 and "no lesson 'none'" in answer.json()["error"]["message"]
 
 
-def test_one_lesson_at_a_time_is_exported_and_others_do_not_wait(live_server: str) -> None:
+def test_only_one_export_runs_at_a_time(live_server: str) -> None:
     """Sixteen threads answer requests, and concurrent exports must not block all of them."""
     answers: list[int] = []
 

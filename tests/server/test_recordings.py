@@ -140,7 +140,7 @@ def test_nothing_can_be_asked_of_a_recording(server, client, recorded, event, fi
     assert error["said"] == {"zh": "这是一份录制：只能查看，不能改变"}
 
 
-def test_what_is_still_recorded_can_be_watched_as_far_as_it_is(server, client, theater):
+def test_a_growing_recording_can_be_read(server, client, theater):
     recording_id = client.do("record", theater=theater)["status"]["recording"]["id"]
     grow(client, theater, 3)
     viewer = server.client()
@@ -221,7 +221,7 @@ def test_upload_what_was_downloaded(server, client, recorded):
     assert len(own(server)) == 2
 
 
-def test_an_upload_that_was_cut_off_is_kept_as_far_as_it_goes(server, recorded):
+def test_a_truncated_upload_keeps_its_valid_part(server, recorded):
     """The records before the damage are worth storing, and the entry says what is wrong."""
     content = requests.get(f"{server.url}/api/recordings/{recorded['id']}/trace").content
     entry = requests.post(f"{server.url}/api/recordings", data=content[:-30]).json()
@@ -322,7 +322,7 @@ def test_the_recording_of_a_fast_run_delays_nothing(server, client, theater, tmp
         assert [reader.record_bytes(i) for i in range(len(reader))] == client.records()
 
 
-def test_findings_are_told(make_server, tmp_path):
+def test_findings_are_reported(make_server, tmp_path):
     folder = tmp_path / "data" / "recordings"
     folder.mkdir(parents=True)
     (folder / "x.kvtrace").write_text("no trace")

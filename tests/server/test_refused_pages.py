@@ -55,7 +55,7 @@ def test_a_phone_of_a_class_that_is_gone_gets_the_join_page_at_every_address(roo
         assert sheets_load(room, path, page), path
 
 
-def test_others_are_told_where_they_are(room: Room) -> None:
+def test_refused_visitors_get_a_page(room: Room) -> None:
     outside = room.get("/", **BROWSER).read().decode()
     assert "open the address that it printed" in outside and "<form" in outside
     guest = room.get("/scale", Cookie=room.ticket(), **BROWSER)
@@ -73,7 +73,7 @@ def test_an_owner_at_an_address_without_a_page_gets_one(room: Room) -> None:
             assert way and urljoin(path, way[1]) == "/"
 
 
-def test_what_is_refused_by_name_is_a_page_too(server: Server) -> None:
+def test_refusals_to_browsers_are_pages(server: Server) -> None:
     room = Room(server)
     answer = room.get("/bench", Origin="http://evil.example", **BROWSER)
     page = answer.read().decode()

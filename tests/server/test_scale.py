@@ -85,7 +85,7 @@ def test_k_follows_from_length_model_and_link() -> None:
 
 
 @pytest.mark.parametrize("of", ["queues", "placement"])
-def test_what_is_out_of_the_bounds_that_the_page_states_is_refused(of: str) -> None:
+def test_values_outside_the_stated_bounds_are_refused(of: str) -> None:
     answers: Any = {"queues": queues, "placement": placements}[of]
     for name, bounds in SECTIONS[of].items():
         assert bounds.max is not None and (bounds.min is None) != (bounds.over is None)
@@ -116,7 +116,7 @@ def test_a_rate_beyond_one_gpu_leaves_the_others():
         ({"output_tokens": "1"}, "output_tokens must be from 2"),
     ],
 )
-def test_what_no_queue_can_be_is_a_sentence(query: dict[str, str], says: str) -> None:
+def test_impossible_queues_are_refused(query: dict[str, str], says: str) -> None:
     assert says in refused(queues, **query)
 
 
@@ -277,11 +277,11 @@ def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_show
         ({"batch": "4096", "context": "1024"}, "more than one step holds"),
     ],
 )
-def test_what_no_step_can_be_is_a_sentence(tmp_path: Path, query: dict[str, str], says: str) -> None:
+def test_impossible_steps_are_refused(tmp_path: Path, query: dict[str, str], says: str) -> None:
     assert says in refused(lambda given: roofline(subject(is_here=True), tmp_path, given), **query)
 
 
-def test_what_is_not_here_is_chosen_from_lists(server):
+def test_other_models_and_gpus_come_from_lists(server):
     address = f"{server.url}/api/scale/roofline"
     here = requests.get(address).json()
     assert here["models"][0] == {"id": HERE, "name": "fake"} and here["gpus"][0]["id"] == HERE
@@ -317,7 +317,7 @@ def test_a_placement_over_http_and_its_trial(server):
         ({"rate": "nan"}, "rate must be from"),
     ],
 )
-def test_what_no_placement_can_be_is_a_sentence(query: dict[str, str], says: str) -> None:
+def test_impossible_placements_are_refused(query: dict[str, str], says: str) -> None:
     assert says in refused(placements, **query)
 
 
@@ -348,7 +348,7 @@ def test_sizes_of_a_posted_configuration_over_http(server):
         (b" " * (256 * 1024 + 1), "at most 262144 bytes", "最多 262144 字节"),
     ],
 )
-def test_what_is_no_configuration_is_refused_in_both_languages(server, body, english, chinese):
+def test_invalid_configurations_are_refused_in_both_languages(server, body, english, chinese):
     answered = requests.post(f"{server.url}/api/scale/size", data=body)
     error = answered.json()["error"]
     assert answered.status_code == 400 and english in error["message"] and chinese in error["said"]["zh"]

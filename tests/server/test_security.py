@@ -116,5 +116,5 @@ def test_on_the_loopback_interface_the_token_may_begin_the_path(make_server):
         assert answer.status_code == 401 and answer.headers["X-Frame-Options"] == "DENY", path
 
 
-def test_where_others_reach_the_server_no_path_holds_the_token(guarded):
+def test_public_servers_accept_no_token_in_the_path(guarded):
     assert requests.get(f"{guarded.url}/s3cret-token/").status_code == 401

@@ -65,7 +65,7 @@ def test_no_module_or_style_names_an_absolute_address(site: Path) -> None:
         assert not found, (path, found)
 
 
-def test_its_recordings_are_those_that_the_list_names(site: Path) -> None:
+def test_the_site_has_the_listed_recordings(site: Path) -> None:
     listed = json.loads((site / "api/recordings").read_text(encoding="utf-8"))["recordings"]
     assert len(listed) >= 6
     for entry in listed:

@@ -210,7 +210,7 @@ def test_an_error_in_a_step_pauses_and_loses_nothing(server, client, theater):
     wait_for(lambda: client.statuses[-1]["error"] is None)
 
 
-def test_what_changes_after_a_record_is_appended_is_told(server, client, theater):
+def test_status_changes_after_a_record_are_sent(server, client, theater):
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 1})
     server.theaters.get(theater).run.whole.subscribe(lambda record: time.sleep(0.4))  # the broadcast goes first
     time.sleep(0.2)  # a status is due by now
@@ -265,7 +265,7 @@ def test_a_large_log_first_loses_captures_then_stops(make_server):
     wait_for(lambda: client.statuses[-1]["notice"] is None and client.statuses[-1]["error"] is None)
 
 
-def test_what_a_guard_said_of_a_step_comes_with_its_rule_and_numbers(server, client, theater):
+def test_failed_steps_report_the_guards_finding(server, client, theater):
     """The page words the rule in its own language; the sentence alone is English."""
 
     def step(**_: bool) -> None:

@@ -50,7 +50,7 @@ def test_idle_theaters_are_closed_and_their_logs_deleted(make_server):
         run.engine  # noqa: B018
 
 
-def test_a_viewer_is_told_when_its_theater_closes(server, client, theater):
+def test_viewers_are_notified_of_a_closed_session(server, client, theater):
     server.theaters.close()
     wait_for(lambda: client.closed)
     assert client.closed == [

@@ -39,7 +39,7 @@ def post(api: Api, path: str, **body: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_familys_calls_and_reasoning_are_told_in_each_apis_shape(family: str, tmp_path: Path) -> None:
+def test_calls_and_reasoning_have_each_apis_shape(family: str, tmp_path: Path) -> None:
     texts, special, _ = FAMILIES[family]
     messages = [{"role": "user", "content": "What does a.txt say?"}]
     thought, spoken = ("Hm." if "qwen" in family else None), ("" if family == "llama" else "I look.")

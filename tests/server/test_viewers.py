@@ -208,7 +208,7 @@ def test_viewers_at_the_same_record_are_sent_one_message(one_round: Round) -> No
     broadcast.close(Closing("over"))
 
 
-def test_what_a_viewer_has_not_acknowledged_is_bounded(one_round: Round, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unacknowledged_bytes_are_bounded(one_round: Round, monkeypatch: pytest.MonkeyPatch) -> None:
     """No further batch is sent before an acknowledgement, with a window of 1000 bytes."""
     monkeypatch.setattr("app.session.broadcast.WINDOW", 1000)
     monkeypatch.setattr("app.session.broadcast.ASK", 250)
@@ -230,7 +230,7 @@ def test_what_a_viewer_has_not_acknowledged_is_bounded(one_round: Round, monkeyp
     wait_for(lambda: one_round.heard == ["joined", 0, 1, 2, 3, 4, 5])
 
 
-def test_a_slow_viewer_delays_no_other_and_misses_nothing(server, client, theater, monkeypatch):
+def test_a_slow_viewer_delays_no_other_viewer(server, client, theater, monkeypatch):
     for bound in ("WINDOW", "ASK"):
         monkeypatch.setattr(f"app.session.broadcast.{bound}", 1)  # a byte: each batch is waited for
     slow = server.client()

@@ -99,7 +99,7 @@ def test_all_workers_followers_see_the_bytes_of_the_log(room: Room, make_worker:
         led(follower, {"layer": "2"})
 
 
-def test_a_batch_goes_once_to_each_worker(room: Room, make_worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_sent_once_to_each_worker(room: Room, make_worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     workers = [make_worker(), make_worker()]
     theater = room.on_stage()
     followers = [comes_in(room, worker.url, room.ticket())[0] for worker in workers for _ in range(8)]
@@ -231,7 +231,7 @@ def test_after_a_lost_message_a_worker_begins_anew(
     again.do("class_lost", lost=True)
 
 
-def test_what_is_no_frame_is_nothing(room: Room, make_worker: Any, redis_server: RedisServer) -> None:
+def test_invalid_frames_are_ignored(room: Room, make_worker: Any, redis_server: RedisServer) -> None:
     """A pickle and a frame of an unknown sender have no effect."""
     import pickle
 
@@ -271,7 +271,7 @@ def test_a_slow_follower_of_a_worker_delays_no_other(
     assert slow.records() == quick.records()
 
 
-def test_other_http_is_asked_of_the_server(room: Room, make_worker: Any, tmp_path: Path) -> None:
+def test_workers_forward_other_http_requests(room: Room, make_worker: Any, tmp_path: Path) -> None:
     """Bodies pass both ways, also chunked ones, with headers, redirects, refusals, and the client's address."""
     worker = make_worker()
     theater = room.on_stage()
@@ -347,7 +347,7 @@ def test_a_worker_of_another_version_is_sent_away(
 
 
 @pytest.mark.parametrize("command", ["serve", "worker"])
-def test_no_message_queue_is_said_in_one_sentence(command: str, capsys: Any) -> None:
+def test_a_missing_message_queue_is_one_sentence(command: str, capsys: Any) -> None:
     pytest.importorskip("redis")
     for url, message in (("redis://127.0.0.1:1", "no Redis answers"), ("http://x", "is no address of a Redis")):
         assert main([command, "--message-queue", url, "--port", "0"]) == 2

@@ -26,7 +26,7 @@ def waited(what_ifs: WhatIfs, run: OpenLog, times: float) -> WhatIfAnswer:
     raise AssertionError("no answer")
 
 
-def test_the_answer_is_the_replays(tmp_path: Path) -> None:
+def test_the_answer_equals_the_replay(tmp_path: Path) -> None:
     path = tmp_path / "pressed.kvtrace"
     write(path, Shape(blocks=700, requests=60, steps=600))
     run, what_ifs = OpenLog(0, TraceReader(path)), WhatIfs()
@@ -49,7 +49,7 @@ def test_no_more_is_replayed_than_is_shown_and_a_log_needs_no_name() -> None:
     what_ifs.close()
 
 
-def test_one_at_a_time_and_reasons_are_sentences() -> None:
+def test_what_if_runs_one_at_a_time() -> None:
     run, what_ifs = OpenLog(0, TraceReader(GOLDEN)), WhatIfs()
     assert what_ifs.answer(run, 2.0)["done"] == 0.0
     with pytest.raises(AppError, match="another replay"):

@@ -13,7 +13,7 @@ class Knot:
         self.itself = self
 
 
-def test_what_stays_is_left_alone_and_what_comes_later_is_not() -> None:
+def test_only_frozen_objects_are_skipped_by_the_gc() -> None:
     assert gc.isenabled()
     try:
         with freeze_gc():

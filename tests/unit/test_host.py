@@ -31,7 +31,7 @@ INSTANCES = ["-m", "pytest", "-n", "0", "-q", f"{ROOT}/tests/unit/cluster/test_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "text"), [(GENERATE, "海上明月"), (INSTANCES, "passed")], ids=["one", "several"])
-def test_it_runs_without_calls_of_linux(tmp_path: Path, arguments: list[str], text: str) -> None:
+def test_the_program_runs_without_linux_calls(tmp_path: Path, arguments: list[str], text: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(WITHOUT)
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = subprocess.run(

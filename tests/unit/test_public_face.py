@@ -45,7 +45,7 @@ def test_every_name_is_there_and_says_what_it_is() -> None:
     assert all((ROOT / package / "py.typed").is_file() for package in ("kvtheater", "engine"))
 
 
-def test_what_the_documentation_shows_is_public() -> None:
+def test_the_documentation_uses_public_names_only() -> None:
     """Python in README and docs imports nothing of `engine` or `app`, and only names that `kvtheater` has."""
     papers = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     shown = [code for path in papers for code in re.findall(r"```python\n(.*?)```", path.read_text("utf-8"), re.DOTALL)]

@@ -43,7 +43,7 @@ def test_options_become_flags() -> None:
         ({"JPY_PARENT_PID": "7", "VSCODE_PID": "9"}, True, "http://127.0.0.1:4321/secret/"),
     ],
 )
-def test_where_the_frame_looks(
+def test_the_frames_address(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], has_proxy: bool, source: str
 ) -> None:
     """JupyterLab shows a port below its own address where jupyter-server-proxy is installed."""
@@ -92,6 +92,6 @@ def test_a_server_asks_for_its_token_and_ends_with_its_notebook() -> None:
 
 
 @pytest.mark.slow
-def test_a_flag_that_there_is_not_is_said() -> None:
+def test_unknown_flags_are_reported() -> None:
     with pytest.raises(RuntimeError, match="did you mean --block-size"):
         shown_page.show(blocksize=4)

@@ -155,7 +155,7 @@ export function heaviestForgotten(view) {
   return best && { ...best, heads };
 }
 
-const MAX_NUMBERS = 1 << 22; // that are multiplied at a look
+const MAX_NUMBERS = 1 << 22; // multiplied per update
 
 /** The same of the view's own head. @param {SequenceView} view */
 function heaviestOf(view) {

@@ -33,7 +33,7 @@ export function useHeldFocus(now, otherwise = null) {
 export function useReturnedFocus(isOpen, otherwise = "") {
   const before = useRef(/** @type {Element | null} */ (null));
   const was = useRef(false);
-  if (isOpen && !was.current) before.current = document.activeElement; // what is drawn now may remove it
+  if (isOpen && !was.current) before.current = document.activeElement; // the next render may remove it
   was.current = isOpen;
   useLayoutEffect(() => (isOpen ? () => focusAgain(before.current, otherwise) : undefined), [isOpen]);
 }
@@ -45,7 +45,7 @@ export function useReturnedFocus(isOpen, otherwise = "") {
 const left = new Map();
 
 /**
- * The same between views that take each other's place: each has the focus again where it was left.
+ * The same between views that replace each other: each view regains the focus at the element that had it.
  * @param {string} view
  */
 export function useFocusOfViews(view) {

@@ -32,9 +32,9 @@ export function Typed({ value, onChange, onInput, ...rest }) {
 }
 
 /**
- * An input of a number within bounds. What is out of them is not given to `commit`: the input goes back to `value` when
- * it is left, and the bounds stand beside it. `none`: what an empty input means, where it means something; it commits
- * null. `eager`: what is within the bounds is committed while it is typed. Other attributes are the input's.
+ * An input of a number within bounds. An invalid number is not committed: the bounds are shown, and the input returns to
+ * `value` on blur. `none`: label of an empty input, which commits null. `eager`: commit valid numbers while typing.
+ * Other attributes are the input's.
  * @param {{
  *   value: number | string | null, bounds: Bounds, none?: string, commit: (n: number | null) => void, eager?: boolean,
  *   [attribute: string]: unknown,

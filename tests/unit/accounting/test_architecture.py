@@ -91,7 +91,7 @@ MORE: dict[str, dict[str, Any]] = {  # layers of both kinds among three, and hea
 
 
 @pytest.mark.parametrize("family", KEPT_BY_TRANSFORMERS)
-def test_what_is_counted_is_what_transformers_keeps(family: str) -> None:
+def test_counted_cache_bytes_equal_those_of_transformers(family: str) -> None:
     """The sequence is longer than the windows. The sizes are those of all cache tensors, but transformers stores one
     token less per window: only what the next token still sees besides itself.
     """

@@ -10,7 +10,7 @@ from engine.accounting.presets import presets
 FACTS = {one.id: one for one in cited_facts()}
 
 
-def test_they_are_as_printed() -> None:
+def test_cited_figures_are_as_printed() -> None:
     """The facts are PagedAttention's figure 2 and section 6.3, and GPT-2 on a T4, which takes 4.7 times as long without
     a cache.
     """
@@ -28,7 +28,7 @@ def test_each_has_words_and_a_source(language: str) -> None:
         assert texts[f"scale.size.cited.{fact.id}"] and len(fact.source) > 20
 
 
-def test_what_is_computed_beside_them() -> None:
+def test_computed_figures_beside_cited_ones() -> None:
     """A request of 1,000 of 4,096 tokens fills 24 % of one piece; in pages of 16 it takes 63, of 1,008 slots: 99 %."""
     query = {"model": "llama-2-7b", "context": "1000", "max_model_len": "4096"}
     held = {one.id: one.value for one in answer(query, presets())["held"]}

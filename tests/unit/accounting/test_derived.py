@@ -39,7 +39,7 @@ def test_the_signs_of_a_formula(formula: str, values: dict[str, float], expected
     assert math.isclose(evaluate(formula, values), expected, rel_tol=1e-15)
 
 
-def test_a_result_that_is_whole_is_a_whole_number() -> None:
+def test_integral_results_are_integers() -> None:
     assert isinstance(evaluate("4 · b", {"b": 0.5}), int)
     assert isinstance(evaluate("3 · b", {"b": 0.5}), float)
 
@@ -68,7 +68,7 @@ def test_numbers_are_written_so_that_they_can_be_read() -> None:
         ("'a' · L", [Factor("L", 1, "layers"), Factor("a", 1, "x")], "cannot be computed"),
     ],
 )
-def test_what_is_no_formula_is_said(formula: str, factors: list[Factor], named: str) -> None:
+def test_invalid_formulas_are_refused(formula: str, factors: list[Factor], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         derive("x", "1", formula, *factors)
 

@@ -89,7 +89,7 @@ def test_deepseek_v3_under_the_roofs_of_two_cards() -> None:
     assert a100.crossing(100_000).batch is not None and h100.crossing(100_000).batch is None
 
 
-def test_it_is_not_simulated_even_where_its_layers_were_measured() -> None:
+def test_latent_models_are_not_simulated() -> None:
     """Simulated steps count keys and values by heads."""
     known = presets()
     layer = replace(known.layers[0], model="m")

@@ -46,7 +46,7 @@ says = "what my driver says"
 """
 
 
-def test_they_come_last_and_replace_those_of_the_same_name(tmp_path: Path) -> None:
+def test_own_presets_replace_shipped_ones(tmp_path: Path) -> None:
     folder = tmp_path / "presets"
     folder.mkdir()
     (folder / "a.toml").write_text(OWN)
@@ -101,9 +101,7 @@ source = "measured at my desk"
 """
 
 
-def test_ones_own_model_on_ones_own_card_reaches_every_section(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_own_presets_are_usable_in_every_section(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The model's layers were timed, so it can be placed and simulated, and its figures suffice for the roofline."""
     file = tmp_path / "own.toml"
     file.write_text(TIMED)

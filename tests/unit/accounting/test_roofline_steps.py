@@ -47,7 +47,7 @@ def test_a_prefill_step_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("context", "batch"), [(60, 20), (256, 29)])
-def test_where_lesson_5_crosses_the_ridge(context: int, batch: int) -> None:
+def test_the_crossing_of_lesson_5(context: int, batch: int) -> None:
     found = bundled().crossing(context)
     assert found.batch == batch and found.exact is not None and batch - 1 <= found.exact.value < batch
     assert [bundled().decode(b, context).bound for b in (batch - 1, batch)] == ["bandwidth", "compute"]
@@ -113,7 +113,7 @@ def test_more_prompts_turn_compute_bound_at_a_shorter_length() -> None:
     assert StepTimes(facts(4, 256, 8, 2, **BUNDLED), fast).prefill_crossing() is None
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_impossible_inputs_are_refused() -> None:
     for step, says in (
         (lambda: small().decode(0, 5), "at least one sequence"),
         (lambda: small().decode(1, 0), "at least one key"),

@@ -45,7 +45,7 @@ def test_every_figure_has_one_source() -> None:
         assert len({preset.source_of(name) for name in LAYERS & set(preset.figures)}) <= 1, "one number of the formula"
 
 
-def test_what_no_file_says_of_a_card_is_said_not_to_be_checked() -> None:
+def test_unverified_figures_of_gpus_are_marked() -> None:
     cards = {gpu.id: gpu for gpu in gpu_presets()}
     assert len(cards) == len(gpu_presets()) > 5 and len(LINKS) > 8
     assert cards["a10"].source_of("flops_per_second.int8").checked is None
@@ -66,7 +66,7 @@ def test_each_factor_that_is_a_figure_shows_its_source(model: str) -> None:
         _check_all(over, [*found["moved"], *link["numbers"]], [*own, *link["sources"]])
 
 
-def test_of_a_roof_of_experts_and_of_latent_attention_too(tmp_path: Path) -> None:
+def test_sources_cover_roofs_experts_and_latents(tmp_path: Path) -> None:
     class Nobody:
         is_live = is_loading = False
 

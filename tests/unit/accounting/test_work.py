@@ -28,7 +28,7 @@ def test_keys_equal_a_count() -> None:
         assert read_keys(start, count, window) == len(set().union(*seen))
 
 
-def test_one_decode_step() -> None:
+def test_work_of_a_decode_step_by_hand() -> None:
     """Position 9 sees 10 keys: 2*340 + 2*10*8 for the logits + 2 layers * 2 * 2 heads * (4+4) * 10 for attention."""
     work = StepWork(SMALL).of([entry(9, 1)])
     assert work.num_tokens == 1
@@ -79,7 +79,7 @@ def test_experts_that_are_not_chosen_cost_no_flops() -> None:
     assert StepWork(moe).of([entry(0, 1, samples=False)]).flops == 2 * 300 + 2 * 2 * 2 * 8
 
 
-def test_what_all_tokens_use_is_read_once_and_of_experts_those_that_are_chosen() -> None:
+def test_shared_weights_and_chosen_experts_are_read_once() -> None:
     """A token does not use 700 parameters, those of 7 of 9 experts: 100 each. Of its 300, its two experts have 200, and
     100 are shared. Two tokens choose 9 (1 − (7/9)²) = 3.56 experts on average, and at least 2.
     """

@@ -55,7 +55,7 @@ def test_settings_that_vllm_has_not_are_refused(model: LoadedModel, config: Engi
 
 
 @pytest.mark.slow
-def test_a_python_without_vllm_is_told_in_a_sentence(model: LoadedModel, tmp_path: Path) -> None:
+def test_an_environment_without_vllm_is_reported(model: LoadedModel, tmp_path: Path) -> None:
     config = settled(EngineConfig(num_blocks=8, block_size=32), model)
     path = tmp_path / "requests.jsonl"
     path.write_text('{"prompt": "a"}', encoding="utf-8")
@@ -66,10 +66,7 @@ def test_a_python_without_vllm_is_told_in_a_sentence(model: LoadedModel, tmp_pat
 
 
 def test_equal_steps_are_counted() -> None:
-    with (
-        TraceReader(SHIPPED / "beside-ours.kvtrace") as one,
-        TraceReader(SHIPPED / "beside-vllm.kvtrace") as two,
-    ):
+    with TraceReader(SHIPPED / "beside-ours.kvtrace") as one, TraceReader(SHIPPED / "beside-vllm.kvtrace") as two:
         found = compare(one, two)
         assert equal_steps(found) == found.a.totals.num_steps == 56
     with TraceReader(SHIPPED / "beside-ours.kvtrace") as one, TraceReader(SHIPPED / "moon.kvtrace") as two:

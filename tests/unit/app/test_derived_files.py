@@ -47,9 +47,7 @@ def known(log_indexes: LogIndexes, run: OpenLog) -> Callable[[], bool]:
     return is_known
 
 
-def test_those_unused_for_longest_are_read_again_when_they_are_asked_for(
-    log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evicted_indexes_are_read_again_on_demand(log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app.log_index.derived_files, "MAX_READ", 2)
     runs = [OpenLog(0, TraceReader(path)) for path in FILES]
     for run in runs:
@@ -67,7 +65,7 @@ def test_those_unused_for_longest_are_read_again_when_they_are_asked_for(
 
 
 @pytest.mark.slow
-def test_one_that_is_begun_again_keeps_its_files(log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restarted_index_keeps_its_files(log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first process ends although it was awaited, and does not delete the second one's files."""
     monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)
     run = growing(FILES[0])
@@ -87,7 +85,7 @@ def test_one_that_is_begun_again_keeps_its_files(log_indexes: LogIndexes, monkey
 
 
 @pytest.mark.slow
-def test_what_turns_out_to_be_damaged_while_a_run_goes_on_is_made_anew(log_indexes: LogIndexes) -> None:
+def test_damaged_indexes_of_live_runs_are_rebuilt(log_indexes: LogIndexes) -> None:
     run = growing(FILES[0])
     wait_for(known(log_indexes, run))
     [rows] = log_indexes._folder.glob("*.rows")

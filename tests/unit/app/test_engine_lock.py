@@ -29,7 +29,7 @@ def test_turns_come_in_the_order_of_asking():
     assert order == [0, 1, 2, 3, 4]
 
 
-def test_one_that_asks_again_at_once_does_not_starve_another():
+def test_the_engine_lock_is_fair():
     turns, taken, both = EngineLock(), list[tuple[int, bool]](), threading.Barrier(2)
 
     def work(i: int) -> None:

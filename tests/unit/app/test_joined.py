@@ -26,7 +26,7 @@ LATER = {"in/late.js"}
 
 
 @pytest.mark.slow
-def test_it_says_what_the_modules_said(tmp_path: Path) -> None:
+def test_joined_modules_behave_like_the_modules(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     (tmp_path / JOINED).write_text(joined(NAMES, LATER, "main.js", FILES.__getitem__), encoding="utf-8")

@@ -21,7 +21,9 @@ MIB = 1 << 20
         (100, 150, None, 0, "memory"),
     ],
 )
-def test_how_many(lab_mib: int, free_mib: int, step_seconds: float | None, most: int, by: str) -> None:
+def test_number_of_labs_follows_memory_and_step_time(
+    lab_mib: int, free_mib: int, step_seconds: float | None, most: int, by: str
+) -> None:
     found, why = labs_most(lab_mib * MIB, free_mib * MIB, step_seconds)
     assert (found, why["by"]) == (most, by)
     assert why["lab_bytes"] == lab_mib * MIB and why["step_seconds"] == step_seconds

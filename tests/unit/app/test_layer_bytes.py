@@ -16,7 +16,7 @@ def a_layer(layer: int) -> LayerCapture:
     return LayerCapture(layer=layer, q=q, k=k, v=v, rows=[rows])
 
 
-def test_it_is_what_decoding_and_encoding_gives() -> None:
+def test_layer_bytes_equal_decoding_and_encoding() -> None:
     layers = [a_layer(0), a_layer(2), a_layer(300)]
     payload = codec.encode(Capture(index=7, dtype="float32", layers=layers, omitted="layer 1"))
     for layer in layers:
@@ -26,6 +26,6 @@ def test_it_is_what_decoding_and_encoding_gives() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x80", b"\x81\xa6layers\x07"])
-def test_what_is_no_capture_is_an_error(payload: bytes) -> None:
+def test_invalid_captures_raise(payload: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         layer_bytes(payload, 0)

@@ -47,7 +47,7 @@ def test_captures_that_were_stopped_do_not_come_back_with_a_focus(live: LiveEngi
         ({"preemption_mode": "swap", "swap_space": 9}, ""),
     ],
 )
-def test_a_refused_pool_says_what_lies_beside_it(settings: dict[str, Any], beside: str) -> None:
+def test_a_refused_pool_size_lists_other_memory(settings: dict[str, Any], beside: str) -> None:
     config = EngineConfig(block_size=16, num_blocks=1024, max_num_seqs=8, max_model_len=512, **settings)
     swap = " and 9 more to swap to" if "swap_space" in settings else ""
     with pytest.raises(ConfigError) as refused:

@@ -23,7 +23,7 @@ from tests.unit.trace.two_instances import DECODE, MOVED, PREFILL, SHARED, numbe
 GOLDEN = Path(__file__).parents[2] / "golden" / "instances.kvtrace"
 
 
-def test_what_two_instances_had_is_counted_once() -> None:
+def test_requests_on_two_instances_count_once() -> None:
     tally, fold, [request] = folded(SHARED, numbered([*PREFILL, *DECODE]))
     counted = {name: sum(values.values()) for name, values in tally.counters.items()}
     assert counted[names.PROMPT_TOKENS.name] == 3 and counted[names.GENERATION_TOKENS.name] == 2
@@ -47,7 +47,7 @@ def test_what_two_instances_had_is_counted_once() -> None:
 
 
 @pytest.mark.parametrize(("upto", "reasons"), [(2, []), (4, ["error"])])
-def test_a_lost_part_with_tokens_ends_its_request_in_an_error(upto: int, reasons: list[str]) -> None:
+def test_losing_an_instance_after_tokens_is_an_error(upto: int, reasons: list[str]) -> None:
     lost = record(1, 4.6, 0.0, [Lost(detail="killed")], "lost")
     tally, fold, ended = folded(SHARED, numbered([*PREFILL, *DECODE[:upto], lost]))
     assert [reason for request in ended for reason in request.reasons] == reasons

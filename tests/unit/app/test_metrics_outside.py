@@ -83,7 +83,7 @@ def test_queries_are_what_the_pool_had_not_and_hits_what_was_loaded(name: str, t
     after.close()
 
 
-def test_what_is_stored_is_counted_by_the_tier_that_takes_it(tmp_path: Path) -> None:
+def test_stored_bytes_count_per_tier(tmp_path: Path) -> None:
     tiers = Tiers(cpu_bytes=1 << 24)
     header, records = recorded(SETTINGS["plain"], tiers, tmp_path / "a.kvtrace")
     tally, _, _ = folded(header, records)

@@ -143,7 +143,7 @@ def test_preemptions_are_events_at_their_time(kept: Kept) -> None:
     assert kept.root.start_time is not None and (event.timestamp - kept.root.start_time) / 1e9 == pytest.approx(2)
 
 
-def test_a_callers_trace_goes_on(kept: Kept) -> None:
+def test_a_callers_trace_is_continued(kept: Kept) -> None:
     """Spans belong to the trace in the request's header; remembered traces are bounded, and dropped with the
     request.
     """
@@ -194,12 +194,12 @@ def test_an_address_without_a_path_gets_otlps(endpoint: str, whole: str) -> None
 
 
 @pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://localhost", "http://", ""])
-def test_what_is_no_address_is_said(endpoint: str) -> None:
+def test_invalid_endpoints_are_refused(endpoint: str) -> None:
     with pytest.raises(ValueError, match="no address"):
         otlp.exporter(endpoint)
 
 
-def test_an_unknown_protocol_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_protocols_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(otlp.PROTOCOL, "carrier/pigeon")
     with pytest.raises(ValueError, match="carrier/pigeon"):
         otlp.exporter("http://localhost:4318")

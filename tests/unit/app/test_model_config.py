@@ -19,7 +19,7 @@ def configs(tmp_path: Path, text: str) -> dict[str, EngineConfig]:
     return model_configs(argparse.Namespace(model_config=file), ["bundled", "org/my.model"], BASE)
 
 
-def test_what_a_model_does_not_say_is_as_on_the_command_line(tmp_path: Path) -> None:
+def test_unset_options_come_from_the_command_line(tmp_path: Path) -> None:
     found = configs(tmp_path, '["org/my.model"]\nblock_size = 2\nkv_cache_dtype = "int8"\n')
     assert found == {"org/my.model": EngineConfig(block_size=2, max_num_seqs=4, kv_cache_dtype="int8")}
     settings = ServerSettings(config=BASE, configs=found)
@@ -41,7 +41,7 @@ def test_what_a_model_does_not_say_is_as_on_the_command_line(tmp_path: Path) -> 
         ("[", "models.toml"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_in_a_sentence_that_says_where(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_files_are_refused_with_the_place(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(UserError, match=words) as refused:
         configs(tmp_path, text)
     assert str(refused.value).startswith("--model-config: ") and "\n" not in str(refused.value)

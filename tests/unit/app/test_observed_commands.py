@@ -24,13 +24,9 @@ def test_show_has_its_messages_and_what_is_unknown(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ["explain"],
-        ["explain", "--json"],
-        *(["export", "--to", to, "-o", "OUT"] for to in ("csv", "kv-events")),
-    ],
+    [["explain"], ["explain", "--json"], *(["export", "--to", to, "-o", "OUT"] for to in ("csv", "kv-events"))],
 )
-def test_what_would_be_made_up_is_refused_in_a_sentence(
+def test_commands_refuse_logs_that_lack_the_data(
     command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     name, *rest = [part.replace("OUT", str(tmp_path / "out")) for part in command]

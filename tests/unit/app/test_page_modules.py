@@ -81,7 +81,7 @@ def test_a_change_gives_a_new_version(folder: Path) -> None:
     assert "js_kit_log_js" not in text(modules, JOINED)
 
 
-def test_what_cannot_be_in_one_file_comes_one_by_one_until_it_can(folder: Path) -> None:
+def test_unbundleable_modules_are_served_separately(folder: Path) -> None:
     """An import cycle or a changing export prevents the bundle: a browser accepts both."""
     modules = PageModules(folder)
     assert modules.ahead(ENTRY) == [JOINED]
@@ -100,7 +100,7 @@ def test_the_pages_own_modules_are_in_one_file() -> None:
     assert f"// {LATER}\n" in whole and "// vendor/preact/preact.js\n" in whole
 
 
-def test_what_is_no_module_is_sent_as_it_is() -> None:
+def test_files_that_are_no_modules_are_sent_unchanged() -> None:
     for name in (
         "js/none.js",
         "css/base.css",

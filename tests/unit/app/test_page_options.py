@@ -22,7 +22,7 @@ def test_a_small_model_and_a_page_without_a_server_keep_the_pages_layout() -> No
     assert shown() == shown(EngineConfig()) == shown(EngineConfig(), FACTS) == OWN
 
 
-def test_what_the_server_was_started_with_holds() -> None:
+def test_settings_of_the_server_are_kept() -> None:
     assert shown(EngineConfig(num_blocks=256), FACTS) == {**OWN, "num_blocks": 256}
     assert shown(EngineConfig(block_size=8, strategy="none"), FACTS) == {**OWN, "block_size": 8, "strategy": "none"}
 

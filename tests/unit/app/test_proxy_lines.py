@@ -51,7 +51,7 @@ def test_a_whole_body_is_whole_but_for_the_requests_own_key(tmp_path: Path) -> N
     assert line(tmp_path, "whole", key="m") == BODY, "too short for a secret, and a letter of many words"
 
 
-def test_what_looks_like_a_secret_is_redacted_and_the_rest_is_not(tmp_path: Path) -> None:
+def test_only_secrets_are_redacted(tmp_path: Path) -> None:
     found = line(tmp_path, "redacted")
     assert found["messages"][0]["content"] == f"my other key is {REDACTED}"
     assert found["messages"][2]["content"][0]["content"] == f"password = {REDACTED}"
@@ -92,7 +92,7 @@ def test_a_private_line_has_roles_types_hashes_and_lengths(tmp_path: Path) -> No
     assert changed["messages"] == found["messages"]
 
 
-def test_what_is_no_request_to_a_model_is_not_written(tmp_path: Path) -> None:
+def test_only_model_requests_are_written(tmp_path: Path) -> None:
     exchanges = Exchanges(tmp_path / "traffic.jsonl", "whole", b"")
     for body in (b"", b"{", b"[1]", b'{"a": 1}', b"\xff", b"[" * 100_000):
         exchanges.add("/", 0.0, body, None, [])

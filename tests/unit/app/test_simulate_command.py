@@ -46,7 +46,7 @@ def test_a_service_on_a_card_and_its_trace(capsys: pytest.CaptureFixture[str], t
     assert "exists already" in refused(capsys, *arguments)
 
 
-def test_one_request_takes_what_its_steps_take(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_simulated_requests_time_by_hand(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A single prompt of 512 takes 32 layers of 1.0495 ms and the roofline's time for the rest; then two decode
     steps.
     """
@@ -209,7 +209,7 @@ def test_a_file_that_is_none_is_a_sentence(
         (["--like", SHIPPED], "not a .kvtrace file"),
     ],
 )
-def test_what_cannot_be_simulated_is_a_sentence(
+def test_impossible_simulations_are_refused(
     capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     assert says in refused(capsys, SHIPPED, *arguments)
@@ -232,7 +232,7 @@ def test_a_sweep_is_each_combination_as_it_is_alone(capsys: pytest.CaptureFixtur
     assert rows[3]["figures"] == alone and rows[2]["figures"]["hit_tokens"] > 0 == alone["hit_tokens"]
 
 
-def test_what_a_point_refuses_stands_beside_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_points_are_listed_with_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [SHIPPED, "--model", "llama-2-70b", "--gpu", "a100-80gb", "--scale", "16", "--num-requests", "3"]
     assert main(["simulate", *arguments, "--sweep", "tp=1,4", "--processes", "1"]) == 0
     head, row, why = capsys.readouterr().out.splitlines()

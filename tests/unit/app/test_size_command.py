@@ -18,7 +18,7 @@ def test_the_numbers_and_their_formulas(capsys: pytest.CaptureFixture[str]) -> N
     assert "H200" in text and "T4" not in text
 
 
-def test_a_context_that_the_model_does_not_have_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_contexts_over_the_models_limit_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["size", "gpt2", "--max-model-len", "2048"]) == 0
     assert "GPT-2 (124M) has 1,024 positions, and max_model_len is 2,048" in capsys.readouterr().out
     assert main(["size", "gpt2", "--context", "512", "--max-model-len", "1024"]) == 0
@@ -36,7 +36,7 @@ def test_an_unknown_model_is_one_sentence(capsys: pytest.CaptureFixture[str]) ->
     assert "model 'gpt-9' is unknown; use one of gpt2" in capsys.readouterr().err
 
 
-def test_a_configuration_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_own_configuration_is_sized(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama", "num_hidden_layers": 2}')
     assert main(["size", str(tmp_path), "--gpu", "t4"]) == 0
     assert "32,768 B" in capsys.readouterr().out, "2 · 2 layers · 32 heads · 128 · 2 bytes"
@@ -67,7 +67,7 @@ def test_a_context_raises_the_default_of_max_model_len(capsys: pytest.CaptureFix
     assert "longer than max_model_len = 8192" in capsys.readouterr().err
 
 
-def test_what_is_not_read_of_a_configuration_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unread_fields_of_a_configuration_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = {"model_type": "llama", "num_hidden_layers": 2, "quantization_config": {"quant_method": "hqq"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert main(["size", str(tmp_path), "--gpu", "t4"]) == 0

@@ -32,7 +32,7 @@ def words(frame: Any) -> str:
     return "\n".join(str(one) for one in frame.renderables if isinstance(one, Text))
 
 
-def test_one_look_says_what_the_server_says_and_nothing_else() -> None:
+def test_one_sample_shows_only_reported_metrics() -> None:
     found = tables(drawn("http://x", read(page(3, hits=30, queries=120)), None, 0.0))
     # a quarter of 24 columns; 30 of 120; preemptions, tokens and evictions are not in this page
     assert found == {
@@ -77,7 +77,7 @@ def test_a_row_a_rank() -> None:
     assert words(frame) == "m · pool of a rank: 1,000 blocks of 16 tokens"
 
 
-def test_what_only_this_program_counts_is_beside_what_vllm_counts() -> None:
+def test_own_metrics_are_shown_beside_those_of_vllm() -> None:
     text = """\
 # TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="m"} 4
@@ -121,7 +121,7 @@ def test_a_page_of_vllm_itself_fits_a_terminal_of_80_columns() -> None:
     assert "…" not in console.export_text()
 
 
-def test_a_look_that_fails_is_said_and_the_next_goes_on() -> None:
+def test_a_failed_sample_is_reported_and_the_next_continues() -> None:
     counter = '# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{{engine="0",model_name="m"}} {}\n'
     clock = iter([0.0, 5.0, 10.0, 12.0]).__next__
     with MetricsServer(page(7) + counter.format(100)) as server:
@@ -163,7 +163,7 @@ def test_the_command_looks_once(capsys: pytest.CaptureFixture[str], monkeypatch:
         (["http://127.0.0.1:1", "--once"], "no metrics from http://127.0.0.1:1/metrics"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(
+def test_invalid_arguments_of_top_are_refused(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["top", *arguments]) == 2

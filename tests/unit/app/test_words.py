@@ -74,7 +74,7 @@ def test_lazy_words_come_with_the_panel_and_stand_in_a_page_in_one_file(rooms: P
 
 
 @pytest.mark.parametrize("language", words.languages())
-def test_what_tells_operations_at_length_is_lazy_and_stands_in_a_page_in_one_file(language: str) -> None:
+def test_long_texts_are_lazy_but_part_of_exports(language: str) -> None:
     long = words.long_texts(language)
     assert "op.admit.entry.new.long" in long and all(key.endswith(".long") for key in long)
     assert not long.keys() & words.words_of(language)["texts"].keys()
@@ -104,7 +104,7 @@ def test_a_language_with_one_file_is_english_where_it_lacks_a_text(
     assert words.file_words_of("eo")["glossary"]["eo"] == words.file_words_of("en")["glossary"]["en"]
 
 
-def test_what_the_server_says_itself_falls_back_too() -> None:
+def test_the_servers_texts_fall_back_to_english() -> None:
     assert question_texts("eo") == question_texts("en") and prompts_of("presets", "moon", "eo")
     assert option_texts("eo") == option_texts("en") != option_texts("zh")
     assert Voice("eo").say("sequence.name", id=1) == Voice("en").say("sequence.name", id=1)

@@ -44,7 +44,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, kind: str = "xterm") -> Iterator[T
 
 
 @pytest.mark.parametrize("how", ["say", "log"])
-def test_it_counts_and_gives_way_to_other_lines(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_the_progress_line_counts_and_is_cleared(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     with terminal(monkeypatch) as found:
         working("reading")
         assert select.select([found.master], [], [], 20)[0], "nothing was counted"
@@ -55,7 +55,7 @@ def test_it_counts_and_gives_way_to_other_lines(monkeypatch: pytest.MonkeyPatch,
     assert re.fullmatch(COUNT + CLEARED + rb"a line\r\n", found.told), found.told
 
 
-def test_what_takes_less_than_a_second_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_under_a_second_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal(monkeypatch) as found:
         working("reading")
         working("")
@@ -65,7 +65,7 @@ def test_what_takes_less_than_a_second_is_not_told(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("kind", ["dumb", "pipe"])
-def test_where_no_line_can_be_cleared_nothing_is_counted(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_no_progress_without_a_capable_terminal(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     with terminal(monkeypatch, "dumb" if kind == "dumb" else "xterm") as found:
         if kind == "pipe":
             monkeypatch.setattr(sys.stderr, "isatty", lambda: False)

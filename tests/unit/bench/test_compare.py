@@ -22,7 +22,7 @@ def measured(seconds: float, tokens: float = 100.0, rounds: list[float] = ROUNDS
     )
 
 
-def test_worse_is_told_by_direction() -> None:
+def test_worse_depends_on_the_metrics_direction() -> None:
     assert worsening(2.0, 2.2, higher_is_better=False) == pytest.approx(0.1)
     assert worsening(2.2, 2.0, higher_is_better=True) == pytest.approx(0.1)
     assert worsening(2.0, 1.0, higher_is_better=False) == pytest.approx(-0.5)
@@ -62,7 +62,7 @@ def test_a_count_needs_no_baseline() -> None:
     ]
 
 
-def test_a_point_that_is_gone_is_told() -> None:
+def test_lost_points_are_reported() -> None:
     gone = measured(1.0)
     gone = record({"none": {"seconds": [4.0] * 5}}, points=gone.points[:1])
     assert lost_points(measured(1.0), gone) == ["small, 1, paged: no figures any more"]

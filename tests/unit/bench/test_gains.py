@@ -37,11 +37,11 @@ def verdict_of(metric: str, ratio: float, *interval: float) -> tuple[str, str, b
         ("seconds", 1.001, "no difference", "没有差别", None),
     ],
 )
-def test_a_ratio_is_said_as_people_say_it(metric: str, ratio: float, en: str, zh: str, good: bool | None) -> None:
+def test_ratios_are_worded_naturally(metric: str, ratio: float, en: str, zh: str, good: bool | None) -> None:
     assert verdict_of(metric, ratio) == (en, zh, good)
 
 
-def test_an_interval_that_holds_1_says_no_difference() -> None:
+def test_an_interval_containing_1_is_no_difference() -> None:
     assert verdict_of("seconds", 0.985, 0.954, 1.006) == ("no clear difference", "看不出差别", None)
     assert verdict_of("seconds", 0.985, 0.954, 0.99)[0] == "1.5 % faster"
 

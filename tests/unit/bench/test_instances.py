@@ -122,7 +122,7 @@ def arrive(num_bytes: int, began: float, ended: float) -> Arrive:
     )  # fmt: skip
 
 
-def test_what_instances_did_is_added_up() -> None:
+def test_work_of_instances_is_summed() -> None:
     work = InstancesWork([InstanceWork("prefill"), InstanceWork("decode")])
     work.add(record(0, "step", forward=0.5, sample=0.25))
     work.add(record(1, "step", forward=0.25))
@@ -156,7 +156,7 @@ def _wrong(variant: dict[str, object], **changes: object) -> str:
     return str(raised.value)
 
 
-def test_what_instances_cannot_be_measured_with_is_refused() -> None:
+def test_settings_that_conflict_with_instances_are_refused() -> None:
     two: dict[str, object] = {"engine.mixed": 2}
     for setting, value, what in (
         ("tiers.cpu", "1MiB", "tiers"),

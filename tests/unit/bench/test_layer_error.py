@@ -22,7 +22,7 @@ def test_a_layer_beside_the_bound_of_its_matrices() -> None:
 
 
 @pytest.mark.parametrize("card", [A100, H100], ids=["a100", "h100"])
-def test_what_is_called_a_bound_is_one_on_every_card_that_was_measured(card) -> None:
+def test_the_roofline_bounds_every_measured_card(card) -> None:
     layers = measured_layers(card, KNOWN)
     assert len(layers) >= 12
     errors = [layer_error(layers, phase) for phase in ("decode", "prefill")]

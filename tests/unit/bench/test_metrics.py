@@ -145,7 +145,7 @@ def test_the_share_of_the_bandwidth_bound() -> None:
     assert share(run, Context()) is None
 
 
-def test_where_a_decode_step_spends_its_time() -> None:
+def test_shares_of_a_decode_step() -> None:
     """A step has 8 ms in four equal parts and 2 ms in the caller, so the forward pass is 2 of 10 ms. The median is that
     of steps of 8, 4 and 40 ms; prefills do not count.
     """
@@ -230,7 +230,7 @@ def output(seq_id: int) -> Output:
     return Output(seq_id=seq_id, token_id=1, token_bytes=b"", text="", logprob=0.0, top=[])
 
 
-def test_a_timeline_knows_whose_token_it_is() -> None:
+def test_timelines_attribute_tokens_to_sequences() -> None:
     """Sequence 5 is forked from 4, which is request a: one time, however many of its sequences got a token."""
     timeline = Timeline()
     submit = Submit(
@@ -252,7 +252,7 @@ def test_every_metric_has_a_title_and_every_title_a_metric(language: str) -> Non
     assert list(titles) == list(METRICS) and all(titles.values())
 
 
-def test_what_came_from_outside_the_pool() -> None:
+def test_tokens_from_outside_the_pool_are_counted() -> None:
     """A prompt of 20 tokens in blocks of 4 gets two blocks from CPU and one from disk: 8 and 4 of 40 queried tokens.
     Blocks that return after a preemption are loaded too, and were queried before. The second prompt's external content
     was computed.

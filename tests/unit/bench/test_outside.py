@@ -28,7 +28,7 @@ MEASURED = [
 ]
 
 
-def test_turns_that_do_not_fit_the_pool_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turns_that_do_not_fit_are_preempted_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four conversations have up to 76 tokens, and the pool holds one and a half; without tiers each turn recomputes
     nearly the whole history.
     """

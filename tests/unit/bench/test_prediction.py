@@ -64,7 +64,7 @@ def test_the_plain_roofline_of_the_same_steps_is_filled_by_fewer_tokens() -> Non
     assert [point.bound for point in found.points if (point.batch, point.tokens) == (1, 8)] == pytest.approx([8 / 4e-4])
 
 
-def test_noise_moves_the_fit_little_and_is_told() -> None:
+def test_noise_changes_the_fit_little_and_is_reported() -> None:
     found = saturation(of("prefill-two-axes", rates(noise=0.1)))
     assert found.tokens[32] == pytest.approx(0.018 / 1.064e-5, rel=0.1)
     assert 0.02 < found.median_error <= found.worst_error < 0.12
@@ -78,7 +78,7 @@ def test_too_few_points_and_other_scenarios_are_refused() -> None:
             read(EMPTY)
 
 
-def test_how_often_the_bound_a_step_takes() -> None:
+def test_steps_as_multiples_of_the_bound() -> None:
     """Steps take 2, 3 and 0.8 times the bound: the median is 2, and the last is faster than memory alone would
     allow.
     """

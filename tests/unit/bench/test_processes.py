@@ -50,7 +50,7 @@ def test_a_peer_in_another_process_answers_line_by_line(last: _Last) -> None:
 
 
 @pytest.mark.slow
-def test_what_fails_there_is_one_sentence_here(last: _Last) -> None:
+def test_errors_of_a_process_are_one_sentence(last: _Last) -> None:
     with pytest.raises(PeerError, match="ValueError: not so many"):
         _run(last, REFUSED)
     assert _run(last, 1) == [[[302]]]

@@ -11,7 +11,7 @@ from engine.bench.quiet import CpuTimes, busy_cpus, cpu_times
 SPIN = "import time; print(flush=True); end = time.process_time() + {}\nwhile time.process_time() < end: pass"
 
 
-def test_what_is_left_of_the_machine_is_of_others() -> None:
+def test_cpu_time_of_other_programs_is_the_rest() -> None:
     assert busy_cpus(CpuTimes(10.0, 4.0, 0.0), CpuTimes(13.0, 5.0, 4.0)) == (3 - 1) / 4
     assert busy_cpus(CpuTimes(10.0, 4.0, 0.0), CpuTimes(10.5, 5.0, 4.0)) == 0, "clocks of one tick"
     assert busy_cpus(None, cpu_times()) is None

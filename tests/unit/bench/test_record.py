@@ -86,7 +86,7 @@ def test_the_report_says_what_the_record_says() -> None:
     assert "文字" in details(RECORD, "zh")
 
 
-def test_a_busy_machine_and_a_run_that_was_stopped_are_told() -> None:
+def test_busy_machines_and_stopped_runs_are_reported() -> None:
     busy = replace(RECORD, complete=False, environment=replace(RECORD.environment, busy_cpus=0.39))
     assert caveats([RECORD]) == ""
     text = caveats([RECORD, busy])
@@ -117,7 +117,7 @@ def test_a_record_of_other_code_is_marked(monkeypatch: pytest.MonkeyPatch, tmp_p
         assert "before the code" in details(older) and "before the code" not in details(RECORD)
 
 
-def test_a_table_replaces_what_stands_between_the_marks() -> None:
+def test_report_into_replaces_the_marked_table() -> None:
     document = "before\n<!-- all measured -->\nold\n<!-- /all measured -->\nafter\n"
     written = insert(document, [FOUND])
     assert written is not None
@@ -159,7 +159,7 @@ def test_shipped_records_are_sound_and_of_this_program() -> None:
         assert summary([found])
 
 
-def test_records_of_two_machines_are_not_said_to_be_of_one() -> None:
+def test_records_of_two_machines_are_marked() -> None:
     machine = replace(FOUND.environment.machine, processor="another")
     other = replace(FOUND, environment=replace(FOUND.environment, machine=machine))
     assert machines([FOUND]).count("\n") == 0 and machines([FOUND, FOUND]) == machines([FOUND])

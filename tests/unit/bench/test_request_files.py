@@ -62,7 +62,7 @@ def test_a_list_has_the_same_rows_as_lines(indent: int | None, tmp_path: Path) -
         read_requests(whole)
 
 
-def test_a_format_that_is_forced_is_kept_to(tmp_path: Path) -> None:
+def test_a_forced_format_is_used(tmp_path: Path) -> None:
     path = tmp_path / "requests"
     path.write_text(FILES["azure"])
     for other in ("burstgpt", "mooncake", "bailian"):
@@ -135,7 +135,7 @@ def lines(*rows: dict[str, Any]) -> str:
     return "\n".join(map(json.dumps, rows))
 
 
-def test_a_chat_goes_on_from_its_parent_where_its_hashes_do(tmp_path: Path) -> None:
+def test_a_chat_continues_its_parent_if_the_hashes_do(tmp_path: Path) -> None:
     """The third row continues the first; the fourth has the first as parent, but another prompt."""
     asks = asks_in(
         tmp_path,
@@ -182,7 +182,7 @@ def test_conversations_a_line_are_those_of_a_list(tmp_path: Path) -> None:
         read_requests(path, encode=lambda text: [0])
 
 
-def test_it_is_said_that_a_session_without_hashes_has_new_tokens_alone(tmp_path: Path) -> None:
+def test_sessions_without_hashes_are_noted(tmp_path: Path) -> None:
     path = tmp_path / "requests"
     row = {"timestamp": 0, "input_length": 40, "output_length": 4, "session_id": "a"}
     path.write_text("\n".join(json.dumps(row) for _ in range(2)))

@@ -84,7 +84,7 @@ def test_every_engine_can_be_observed() -> None:
     assert lengths == [0, 1, 2, 3] * 4, "two runs of two variants: a submission and three steps each"
 
 
-def test_it_can_be_stopped_after_a_round_and_keeps_it() -> None:
+def test_a_stopped_benchmark_keeps_finished_rounds() -> None:
     reports: list[Progress] = []
     record = Runner(
         scenario(rounds=50),
@@ -117,7 +117,7 @@ class _Unloadable(_Broken):
         raise RuntimeError("the exporter\nneeds more")
 
 
-def test_a_peer_that_cannot_run_says_why_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_peers_are_reported_and_others_continue(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_Broken", "_Missing", "_Unloadable"):
         monkeypatch.setitem(peers.PEERS, name, "x:y")
     made = {"_Broken": _Broken, "_Missing": _Missing, "_Unloadable": _Unloadable}
@@ -256,7 +256,7 @@ def test_turns_wait_for_the_answer_before() -> None:
     assert record.points[1].figures["hit_rate"].median == pytest.approx(4 / (4 + 11), rel=1e-5)
 
 
-def test_a_scenario_for_a_gpu_says_so_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_scenarios_are_refused_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The refusal comes before a model is opened and before the wait for a quiet machine."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BenchError, match="small: this scenario needs a GPU that torch can use, and there is none here"):

@@ -45,16 +45,6 @@ def test_a_headline_names_no_length_that_its_axis_does_not_have() -> None:
                 assert lengths <= {case.value for case in found.axis.points()}, text
 
 
-def test_there_is_a_scenario_for_each_question() -> None:
-    wanted = """cache-over-length contiguous-or-paged block-size prefill-saturation decode-batch prefix-sharing
-    parallel-sampling beam-search preemption kv-dtype-speed kv-dtype-error kv-heads chunked-prefill observation arrivals
-    against-transformers against-engines against-engines-half-billion against-vllm against-no-cache runner-noise guard
-    step-parts kv-tiers gpu-decode kv-disaggregated kv-long-prompt kv-routing early-rejection simulated-runs
-    decode-context prefill-two-axes step-time weight-dtype-speed weight-dtype-error speculation
-    forgetting forgetting-copy"""
-    assert set(scenario_ids()) == set(wanted.split())
-
-
 def test_the_page_lists_each_scenario_with_those_of_its_kind() -> None:
     """A scenario without a group in its list is listed under "Others"."""
     listed = (static_dir() / "js" / "bench" / "list.js").read_text(encoding="utf-8")
@@ -88,7 +78,7 @@ def _wrong(**changes: object) -> str:
     return str(raised.value)
 
 
-def test_mistakes_are_told_in_one_sentence() -> None:
+def test_mistakes_are_reported_in_one_sentence() -> None:
     variants, axis = SMALL["variants"], SMALL["axis"]
     assert "there is no metric speed" in _wrong(measure=["speed"])
     assert "the baseline all is not a variant" in _wrong(baselines=["all"])
@@ -124,7 +114,7 @@ def test_a_headline_that_lists_points_and_baselines_is_one_for_each() -> None:
     }
 
 
-def test_a_file_that_is_no_scenario_says_where(tmp_path) -> None:
+def test_errors_of_scenarios_name_the_place(tmp_path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('id = "mine"\nrounds = "five"\n', encoding="utf-8")
     with pytest.raises(BenchError, match=r"mine\.toml is not a scenario: .*rounds"):

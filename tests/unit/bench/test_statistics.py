@@ -41,12 +41,12 @@ def test_a_ratio_is_free_of_drift_that_both_share() -> None:
     assert found.high / found.low > 2, "the seconds themselves do not agree"
 
 
-def test_a_metric_that_a_round_could_not_tell_is_left_out_and_equal_rounds_are_said_once() -> None:
+def test_undefined_metrics_are_omitted_and_equal_rounds_merged() -> None:
     found = figures({"waste": [0.1, None], "flops": [7.0, 7.0]}, {}, seed=0)
     assert set(found) == {"flops"} and found["flops"].samples == [7.0]
 
 
-def test_there_is_no_ratio_to_nothing() -> None:
+def test_no_ratio_to_zero() -> None:
     assert figures({"preemptions": [3.0]}, {"b": {"preemptions": [0.0]}}, 0)["preemptions"].ratios == {}
 
 
@@ -62,7 +62,7 @@ def test_saturation_is_the_first_value_that_is_nearly_the_best() -> None:
     assert saturation(points[:3], "rate", 0.9) is None  # it may go on growing after the end of the axis
 
 
-def test_off_a_line_is_the_largest_part_that_a_point_lies_away_from_it() -> None:
+def test_the_largest_deviation_from_a_line() -> None:
     """The points are 2 + 3 · at, then the middle one is a tenth higher: a little more than half of that remains beside
     the best line.
     """

@@ -34,7 +34,7 @@ def test_every_nth_layer_may_be_left_without_the_policy() -> None:
     assert reaches_of([4, 9, 9], WindowPolicy(6, pattern=3)) == [AttentionSpan(4), AttentionSpan(6), AttentionSpan(9)]
 
 
-def test_what_is_kept_is_what_the_next_query_sees() -> None:
+def test_retained_blocks_are_those_the_next_query_sees() -> None:
     """The next query is at n; it and all later ones see [0, sinks) and positions from n - window + 1 on."""
     for window, sinks, block_size in product([2, 3, 7], [0, 1, 4], [1, 2, 3, 5]):
         retention = RetentionPolicy(window, sinks, "policy")
@@ -81,7 +81,7 @@ def test_sinks_keep_their_block() -> None:
     assert run.table(0) == [0, 1, RELEASED, RELEASED, 4]
 
 
-def test_hits_behind_the_window_are_not_taken() -> None:
+def test_hits_behind_the_window_are_ignored() -> None:
     """The pool has 5 blocks of 2, the first sequence left 0 and 1 behind. The second begins alike: 0, 1 and 2 are still
     cached, of which the query at 6 sees positions 3 to 5 with window 4: block 0 stays where it is.
     """
@@ -97,7 +97,7 @@ def test_hits_behind_the_window_are_not_taken() -> None:
     assert run.table(1) == [RELEASED, 1, 2, 4]
 
 
-def test_a_hit_behind_the_window_costs_no_block() -> None:
+def test_hits_behind_the_window_take_no_block() -> None:
     """A pool of 4: the first sequence still has 2 and 3; blocks 0 and 1 are free and cached. The second has 1 and 2 for
     the taking and needs one block more: 1 is revived, 0 is out of sight, so it is there to be used.
     """
@@ -111,7 +111,7 @@ def test_a_hit_behind_the_window_costs_no_block() -> None:
     assert run.table(1) == [RELEASED, 1, 2, 0]
 
 
-def test_a_beginning_that_is_gone_does_not_spoil_a_hit_under_a_window() -> None:
+def test_an_evicted_beginning_does_not_prevent_a_hit_under_a_window() -> None:
     """Three blocks of 2 were computed, the first is evicted: with window 4 the query at 6 does not look at it."""
     run = CacheRun(5, 2, retention=RetentionPolicy(4, 0, "window"))
     run.run(0, [1, 2, 3, 4, 5])  # block 0 falls out of the window
@@ -173,7 +173,7 @@ def test_no_sequence_holds_more_than_most_blocks() -> None:
             assert most <= bound <= most + 1, (retention, most, bound)
 
 
-def test_a_fork_shares_what_is_left_and_a_swap_brings_it_back_to_its_places() -> None:
+def test_forks_and_swaps_keep_gaps_of_released_blocks() -> None:
     run = CacheRun(12, 2, swap_space=6, retention=RetentionPolicy(4, 0, "window"))
     run.run(0, [1, 2, 3, 4, 5, 6, 7])
     run.fork(0, 1)

@@ -13,7 +13,7 @@ def hybrid(num_blocks: int) -> CacheRun:
     return CacheRun(num_blocks, 2, swap_space=4, beside=[RetentionPolicy(4, 0, "window")])
 
 
-def test_each_group_has_a_table_and_lets_go_of_its_own_blocks() -> None:
+def test_each_group_has_a_table_and_releases_its_own_blocks() -> None:
     run = hybrid(6)
     run.run(0, PROMPT)
     assert run.manager.snapshot().block_tables[0] == [[0, 1, 2, 3], [RELEASED, RELEASED, 8, 9]]
@@ -25,7 +25,7 @@ def test_each_group_has_a_table_and_lets_go_of_its_own_blocks() -> None:
     assert (memory.num_blocks, memory.blocks_held) == (12, 5 + 2)
 
 
-def test_a_hit_takes_all_of_the_one_and_the_window_of_the_other() -> None:
+def test_a_hybrid_hit_shares_all_full_blocks_and_the_window() -> None:
     run = hybrid(8)
     run.run(0, PROMPT)
     run.submit(1, [*PROMPT[:6], 9])
@@ -35,7 +35,7 @@ def test_a_hit_takes_all_of_the_one_and_the_window_of_the_other() -> None:
     assert [op.block_id for op in run.fold() if isinstance(op, Share)] == [0, 1, 2, 9, 10]
 
 
-def test_what_one_group_has_lost_the_other_cannot_use() -> None:
+def test_a_hit_needs_the_block_in_every_group() -> None:
     """Pools of 10. When the first sequence ends, the windowed group has released its block 0 long before its block 2,
     the
     other one last of all. Eight blocks for the second evict one hash in each: block 0 here, block 2 there. So a prompt
@@ -63,7 +63,7 @@ def test_a_swap_happens_in_all_groups_or_in_none() -> None:
     assert run.manager.swap_out(0) is None and run.manager.snapshot() == before, "four blocks of the first, room for 3"
 
 
-def test_groups_are_made_of_layers_that_see_alike() -> None:
+def test_layers_with_equal_spans_form_groups() -> None:
     reaches = [
         AttentionSpan(8),
         AttentionSpan(8),

@@ -8,7 +8,7 @@ from engine.cache.block_pool import BlockPool, FreeQueue
 from engine.cache.guards import IntegrityError
 
 
-def test_free_queue_gives_up_its_middle() -> None:
+def test_a_block_can_leave_the_middle_of_the_free_queue() -> None:
     queue = FreeQueue(range(4))
     queue.remove(2)
     assert list(queue) == [0, 1, 3]
@@ -21,7 +21,7 @@ def test_a_block_is_never_twice_in_the_free_queue() -> None:
         FreeQueue(range(2)).push(1, "back")
 
 
-def test_what_was_never_written_loses_its_hash() -> None:
+def test_unwritten_blocks_lose_their_hash() -> None:
     pool = BlockPool(1)
     block, _ = pool.allocate()
     pool.fill(block, 2)

@@ -36,7 +36,7 @@ def ref_count(pool: BlockPool) -> None:
     [(unknown_hash, None, None), (ref_count, 3, 0)],
     ids=lambda v: getattr(v, "__name__", v),
 )
-def test_a_contradiction_has_its_rule(
+def test_each_contradiction_names_its_rule(
     damage: Callable[[BlockPool], None], stated: int | None, counted: int | None
 ) -> None:
     """Block 0 of two is held, and no table names it. (The guards' own sentences: see the museum's tests.)"""
@@ -51,7 +51,7 @@ def test_a_contradiction_has_its_rule(
     )
 
 
-def test_any_other_error_is_its_sentence() -> None:
+def test_an_error_without_rule_becomes_its_text() -> None:
     assert objection_of(ValueError("block 0 is shared")) == Objection(text="block 0 is shared")
 
 

@@ -179,7 +179,7 @@ def test_without_a_block_for_the_copy_the_write_is_refused() -> None:
     assert run.manager.allocate(0, 8, "append"), "the last owner needs no copy"
 
 
-def test_a_copy_to_a_block_that_is_given_away_is_not_carried_out() -> None:
+def test_a_copy_to_a_reallocated_block_is_dropped() -> None:
     """Sequence 0 copies 1 to 2 and is freed in the same step: 2 may belong to another one by now."""
     run = CacheRun(8, 4)
     run.run(0, PROMPT[:7])
@@ -189,7 +189,7 @@ def test_a_copy_to_a_block_that_is_given_away_is_not_carried_out() -> None:
     assert run.manager.take_moves()[0].copy == []
 
 
-def test_a_promise_that_was_not_kept_leaves_no_hash_behind() -> None:
+def test_an_unwritten_block_loses_its_hash() -> None:
     run = CacheRun(8, 4)
     run.submit(0, PROMPT)
     run.admit(0)
@@ -201,7 +201,7 @@ def test_a_promise_that_was_not_kept_leaves_no_hash_behind() -> None:
     assert run.manager.snapshot().free_queues[0] == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
-def test_what_a_sequence_promised_itself_is_not_copied_when_others_share_it() -> None:
+def test_a_sequence_writes_its_own_promised_block_in_place() -> None:
     """Sequence 1 shares block 0 before it is written. Sequence 0, still its writer, allocates again: no copy."""
     run = CacheRun(8, 4)
     run.submit(0, PROMPT)
@@ -216,7 +216,7 @@ def test_what_a_sequence_promised_itself_is_not_copied_when_others_share_it() ->
     run.fold()
 
 
-def test_forks_have_one_past_and_two_futures() -> None:
+def test_forks_share_the_past_and_diverge() -> None:
     """Their next blocks hold different tokens, so they get different hashes over the same parent."""
     run = CacheRun(8, 4)
     run.run(0, PROMPT[:7])
@@ -242,7 +242,7 @@ def test_a_pool_can_be_used_to_the_last_slot() -> None:
     assert run.append(1, 5) is None
 
 
-def test_misuse_is_refused_in_words_and_changes_nothing() -> None:
+def test_misuse_is_refused_without_changing_anything() -> None:
     run = CacheRun(8, 4)
     manager = run.manager
     run.run(0, PROMPT[:7])
@@ -278,7 +278,7 @@ def test_misuse_is_refused_in_words_and_changes_nothing() -> None:
     assert before.block_tables[0] == [[0, 1]]
 
 
-def test_a_match_that_is_no_longer_true_is_refused() -> None:
+def test_a_stale_match_is_refused() -> None:
     run = CacheRun(3, 4)
     run.run(0, PROMPT[:8])
     match = run.manager.lookup(1, PROMPT)

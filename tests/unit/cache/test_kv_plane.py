@@ -53,7 +53,7 @@ def test_every_way_of_reading_gives_the_same(kind: str | torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_neighbours_are_left_alone_and_rewriting_replaces(kind: str | torch.dtype) -> None:
+def test_writes_replace_only_their_own_slots(kind: str | torch.dtype) -> None:
     plane = make_plane(kind, SHAPE, torch.float32, CPU)
     plane.write(torch.tensor([5]), vectors(1, 1))
     before = plane.read(torch.tensor([5]))
@@ -73,7 +73,7 @@ def test_constant_vectors_survive(kind: str | torch.dtype, value: float) -> None
     assert torch.allclose(plane.read(torch.tensor([0])), torch.full((1, 2, 8), value), atol=0.02)
 
 
-def test_what_was_never_written_reads_as_zero() -> None:
+def test_unwritten_slots_read_as_zero() -> None:
     """Padded gathers read such slots; a NaN would spoil the sum even under a weight of zero."""
     for kind in KINDS:
         assert not make_plane(kind, SHAPE, torch.float32, CPU).view(0, 12).any()

@@ -8,7 +8,7 @@ from engine.cache import prefix_cache
 from engine.cache.prefix_cache import HASH_BYTES, HashChain, hash_block
 
 
-def test_a_hash_covers_what_came_before() -> None:
+def test_a_hash_covers_all_earlier_tokens() -> None:
     first, other = hash_block(None, [1, 2]), hash_block(None, [9, 9])
     assert len(first) == HASH_BYTES
     assert hash_block(first, [3, 4]) == hash_block(hash_block(None, [1, 2]), [3, 4])

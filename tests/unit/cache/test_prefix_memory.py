@@ -40,14 +40,14 @@ def test_the_first_prompt_shares_nothing() -> None:
     assert why(looked_up(FakeEngine(), PROMPT)) == ("miss", "nothing_shared", None, 0)
 
 
-def test_everything_that_may_hit_hits() -> None:
+def test_a_repeated_prompt_hits_all_allowed_tokens() -> None:
     """At most 8 of the prompt's 12 tokens hit; the last block is computed again."""
     engine = FakeEngine()
     looked_up(engine, PROMPT)
     assert why(looked_up(engine, PROMPT)) == ("hit", None, 0, 12)
 
 
-def test_less_than_a_block_is_shared() -> None:
+def test_a_common_beginning_shorter_than_a_block() -> None:
     """A correct 0 % hit rate: 3 tokens are equal, a block has 4."""
     engine = FakeEngine()
     looked_up(engine, PROMPT)
@@ -96,7 +96,7 @@ def test_the_earlier_one_has_not_computed_them() -> None:
     assert why(lookup) == ("hit", "not_computed", 0, 12) and lookup.num_hit_tokens == 4
 
 
-def test_too_short_off_and_not_allowed() -> None:
+def test_lookups_that_are_too_short_disabled_or_skipped() -> None:
     engine = FakeEngine()
     looked_up(engine, PROMPT)
     assert why(looked_up(engine, PROMPT[:4])) == ("too_short", None, 0, 4)
@@ -114,7 +114,7 @@ def test_two_prompts_in_one_step_explain_each_other() -> None:
     ]
 
 
-def test_memory_is_bounded_and_says_forgotten_beyond_it() -> None:
+def test_the_history_is_bounded_and_reports_forgotten() -> None:
     memory = PrefixMemory()
     for seq_id in range(RECENT_SEQUENCES + 1):
         memory.admitted(seq_id, [seq_id, 1, 2, 3, 4], None)
@@ -173,7 +173,7 @@ PARTS = st.lists(st.lists(st.integers(0, 1), max_size=5).map(lambda part: array(
 
 
 @given(PARTS, PARTS)
-def test_sequences_in_parts_share_what_they_share_as_a_whole(one: Parts, other: Parts) -> None:
+def test_prefixes_in_parts_are_shared_like_whole_ones(one: Parts, other: Parts) -> None:
     whole = [list(chain.from_iterable(parts)) for parts in (one, other)]
     assert common_prefix_of_parts(one, other) == common_prefix(*whole)
     assert common_prefix_of_parts(one, one) == len(whole[0])

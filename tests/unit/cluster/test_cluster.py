@@ -125,7 +125,7 @@ def test_prompt_log_probabilities_stay_where_they_are_asked_for() -> None:
 
 @pytest.mark.parametrize("steps", range(12))
 @pytest.mark.parametrize("index", [0, 1])
-def test_an_instance_that_is_lost_takes_its_sequences_and_comes_again(index: int, steps: int, tmp_path: Path) -> None:
+def test_a_lost_instance_ends_its_sequences_and_restarts(index: int, steps: int, tmp_path: Path) -> None:
     """The instance is lost at every possible step: answers are right, lost requests are aborted, and the next request
     is served.
     """
@@ -220,7 +220,7 @@ def test_checked_requests_get_unused_ids() -> None:
     cluster.close()
 
 
-def test_all_or_none_is_taken_in() -> None:
+def test_prompts_are_accepted_together_or_not_at_all() -> None:
     cluster = cluster_of(tiny_llama(), PLAIN)
     with pytest.raises(RequestError):
         cluster.submit([ask(SHARED), ask([])])
@@ -231,12 +231,12 @@ def test_all_or_none_is_taken_in() -> None:
 
 
 @pytest.mark.parametrize(("shape", "message"), [(Shape(1, 0), "goes on with them"), (Shape(0, 1), "computes prompts")])
-def test_a_cluster_that_could_not_answer_is_refused(shape: Shape, message: str) -> None:
+def test_an_unusable_cluster_is_refused(shape: Shape, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         cluster_of(tiny_llama(), PLAIN, shape)
 
 
-def test_more_than_one_log_holds_is_refused() -> None:
+def test_more_blocks_than_a_log_allows_are_refused() -> None:
     with pytest.raises(ConfigError, match="at most 16"):
         cluster_of(tiny_llama(), PLAIN, Shape(mixed=17))
 

@@ -77,7 +77,7 @@ def hold_and_await(staged: StagedCluster, prefill: int, decode: int) -> None:
         work(staged, decode)
 
 
-def test_a_sender_that_ends_before_the_receiver_looks_at_the_clock(tmp_path: Path) -> None:
+def test_a_sender_that_ends_early_fails_the_transfer(tmp_path: Path) -> None:
     """A transfer that was read while held is valid, however late the receiver looks at the clock."""
     path = tmp_path / "run.kvtrace"
     staged = stage(path)
@@ -90,7 +90,7 @@ def test_a_sender_that_ends_before_the_receiver_looks_at_the_clock(tmp_path: Pat
     sound(staged, path)
 
 
-def test_what_arrives_stands_after_its_hold(tmp_path: Path) -> None:
+def test_a_receipt_is_logged_after_its_hold(tmp_path: Path) -> None:
     """The sender records one transfer as received, then holds another one. The first receiver's record is processed
     last: until then nothing of the sender is in the log, including the other receipt.
     """

@@ -39,7 +39,7 @@ class Watch:
 
 
 @pytest.mark.parametrize("name", [*CONFIGS, *POLICIES])
-def test_a_view_finds_what_the_engine_finds(name: str) -> None:
+def test_the_pool_view_predicts_the_engines_hits(name: str) -> None:
     watches: list[Watch] = []
 
     def look(engine: Engine) -> None:
@@ -68,7 +68,7 @@ def test_blocks_that_were_received_are_found(pattern: int | None) -> None:
     assert all(watch.num_hits for watch in watches)
 
 
-def test_a_lost_instance_holds_nothing() -> None:
+def test_a_lost_instance_holds_no_blocks() -> None:
     watches: list[Watch] = []
     with run("roomy", on_record=lambda engine: watches.append(Watch(engine)) if not watches else None):
         watch = watches[0]

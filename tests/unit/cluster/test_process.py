@@ -134,7 +134,7 @@ def test_text_samples_and_beams(model: LoadedModel, workers: Workers) -> None:
         assert {tuple(output.output_token_ids) for output in request.outputs} <= found
 
 
-def test_what_is_refused_is_refused_in_the_same_words(model: LoadedModel, workers: Workers) -> None:
+def test_refusals_use_the_same_words(model: LoadedModel, workers: Workers) -> None:
     refused: list[tuple[RequestSpec, type[Refused]]] = [
         (RequestSpec([], GREEDY), RequestError),
         (RequestSpec([1] * 400, GREEDY), RequestError),
@@ -161,7 +161,7 @@ def test_what_is_refused_is_refused_in_the_same_words(model: LoadedModel, worker
         assert [op.reason for op in both.of(Finish, "decode-0")] == ["abort"]
 
 
-def test_an_instance_that_cannot_be_says_why_and_its_process_is_the_next_one(workers: Workers) -> None:
+def test_a_failed_instances_process_is_reused(workers: Workers) -> None:
     with Processes(workers) as processes:
         with pytest.raises(ValueError, match="cannot be called"):
             processes.start("a/b", "mixed", PLAIN)
@@ -177,7 +177,7 @@ def test_an_instance_that_cannot_be_says_why_and_its_process_is_the_next_one(wor
             processes.start("right", "mixed", PLAIN)
 
 
-def test_a_model_that_cannot_be_read(tmp_path: Path, workers: Workers) -> None:
+def test_unreadable_models_are_refused(tmp_path: Path, workers: Workers) -> None:
     """The same process then serves another model, and the first one again."""
     worker = workers.take()
     with Workers(ModelSource(str(tmp_path))) as others:
@@ -189,7 +189,7 @@ def test_a_model_that_cannot_be_read(tmp_path: Path, workers: Workers) -> None:
         workers.give_back(others.take())
 
 
-def test_what_the_numbers_of_a_block_mean_is_the_same_in_every_process(model: LoadedModel, workers: Workers) -> None:
+def test_the_layout_digest_is_equal_in_every_process(model: LoadedModel, workers: Workers) -> None:
     """Equal settings give equal layouts, and other settings different ones."""
     quantized, larger = replace(PLAIN, kv_cache_dtype="int8"), replace(PLAIN, block_size=8)
     with couple(workers, PLAIN, larger) as both:
@@ -205,7 +205,7 @@ def test_what_the_numbers_of_a_block_mean_is_the_same_in_every_process(model: Lo
         assert both.prefill.layout == first != both.decode.layout
 
 
-def test_arrays_are_recorded_as_they_are_asked_for(workers: Workers) -> None:
+def test_arrays_are_captured_as_requested(workers: Workers) -> None:
     with couple(workers, PLAIN) as both:
         both.decode.submit([Ask(RequestSpec([5, 6, 7], GREEDY))])
         captures = list[Any]()
@@ -347,7 +347,7 @@ def test_no_process_outlives_its_parent(folder: str) -> None:
     assert not Path(meeting).exists()
 
 
-def test_threads_are_shared_out() -> None:
+def test_threads_are_divided_among_instances() -> None:
     here = min(len(os.sched_getaffinity(0)), torch.get_num_threads())
     assert threads_of_each(1) == here and threads_of_each(here) == threads_of_each(here + 1) == 1
     torch.set_num_threads(1)

@@ -58,14 +58,14 @@ def test_the_tokens_are_those_of_one_engine(name: str, model: LoadedModel, worke
     assert sum(op.num_bytes for op in came) == sum(op.num_bytes for op in ops if isinstance(op, Send)) > 0
 
 
-def test_an_instance_that_cannot_be_says_why(workers: Any) -> None:
+def test_an_instance_that_cannot_start_reports_the_reason(workers: Any) -> None:
     with Processes(workers) as processes:
         wrong = processes.start("wrong", "mixed", EngineConfig(block_size=4, num_blocks=40, max_model_len=9999))
         with pytest.raises(ConfigError, match="max_model_len"):
             wrong.wait_until_ready()
 
 
-def test_a_reference_that_is_used_twice_or_made_up(model: LoadedModel, workers: Any) -> None:
+def test_reused_or_invented_references_are_refused(model: LoadedModel, workers: Any) -> None:
     with couple(workers, PLAIN) as both:
         remote = both.send(PROMPTS[0])
         both.receive(remote, PROMPTS[0])
@@ -124,7 +124,7 @@ def test_an_ended_instance_is_restarted(model: LoadedModel, workers: Any, tmp_pa
     assert list(check(path)) == []
 
 
-def test_calls_are_made_on_the_cluster_and_keep_their_places() -> None:
+def test_calls_run_on_the_cluster_in_order() -> None:
     from engine.cluster.ray_tasks import on_ray
 
     calls = [(60.0, tokens) for tokens in (2, 3, 4, 7)]

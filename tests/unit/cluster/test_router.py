@@ -50,12 +50,7 @@ class Named:
             ops.append(Allocate(seq_id=0, block_id=block_id, logical=logical))
             ops.append(
                 Cache(
-                    seq_id=0,
-                    block_id=block_id,
-                    logical=logical,
-                    block_hash=name,
-                    parent_hash=parent,
-                    token_ids=content,
+                    seq_id=0, block_id=block_id, logical=logical, block_hash=name, parent_hash=parent, token_ids=content
                 )
             )
         return self.record(*ops)
@@ -127,7 +122,7 @@ def test_hits_are_weighed_against_load() -> None:
     assert [one.cost for one in router.choose(TEXT, None, candidates([a, b])).considered] == [1 + 10, 10]
 
 
-def test_the_weight_of_what_is_to_be_computed() -> None:
+def test_routing_weighs_tokens_to_compute() -> None:
     """Instance a holds 5 more blocks, so its hits count for less than required; with weight 2 for more."""
     found = dict[float, int]()
     for weight in (0.0, 1.0, 2.0):
@@ -141,7 +136,7 @@ def test_the_weight_of_what_is_to_be_computed() -> None:
 
 
 @pytest.mark.parametrize(("role", "cost"), [("prefill", [1.0, 5.0]), ("decode", [5.0, 5.0]), ("mixed", [6.0, 10.0])])
-def test_what_counts_depends_on_what_an_instance_does(role: InstanceRole, cost: list[float]) -> None:
+def test_routing_cost_depends_on_the_role(role: InstanceRole, cost: list[float]) -> None:
     router, a, b = pair("longest_prefix", role)
     router.note("a", a.caches(TEXT[:16]))
     found = router.choose(TEXT, None, candidates([a, b]))
@@ -149,7 +144,7 @@ def test_what_counts_depends_on_what_an_instance_does(role: InstanceRole, cost: 
     assert [one.num_tokens_to_compute for one in found.considered] == ([0, 0] if role == "decode" else [4, 20])
 
 
-def test_what_is_evicted_or_lost_or_under_another_salt_is_no_hit() -> None:
+def test_evicted_lost_or_salted_content_is_no_hit() -> None:
     router, a, b = pair("longest_prefix")
 
     def hits(salt: str | None = None) -> list[int]:
@@ -172,7 +167,7 @@ def measured(router: Router, one: Named, prefill: tuple[int, float]) -> None:
     router.note(one.name, one.record(batch=[entry(0, "prefill", num_tokens)], seconds=seconds))
 
 
-def test_nothing_is_refused_before_a_measurement() -> None:
+def test_no_request_is_refused_before_a_measurement() -> None:
     router, a, _ = pair("least_loaded", ttft_slo=1e-9)
     found = router.choose(TEXT, None, [Candidate("a", Load(), 10**6)])
     assert found.chosen.estimated_seconds is None
@@ -220,7 +215,7 @@ def test_a_request_that_would_come_too_late_is_refused_with_the_numbers() -> Non
     assert router.choose(TEXT, None, late, is_accepted=True).chosen.estimated_seconds == 0.3, "who is in stays in"
 
 
-def test_a_wait_for_a_place_counts() -> None:
+def test_waiting_for_a_running_slot_counts() -> None:
     """Both places are taken: 3 and 7 tokens are left, and a step takes 20 ms. The first sequence ends in 60 ms."""
     a = Named("a")
     router = Router("least_loaded", [a])

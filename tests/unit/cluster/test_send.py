@@ -61,7 +61,7 @@ def run(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("shape", [Shape(1, 1), Shape(mixed=2), Shape(2, 2)])
-def test_what_was_sent_is_computed_when_the_instance_comes_to_it(shape: Shape, tmp_path: Path) -> None:
+def test_sent_requests_are_computed_in_a_later_turn(shape: Shape, tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     cluster = cluster_of(tiny_llama(), PLAIN, shape, log_path=path)
     make_busy(cluster)
@@ -74,7 +74,7 @@ def test_what_was_sent_is_computed_when_the_instance_comes_to_it(shape: Shape, t
     assert list(check(path)) == []
 
 
-def test_what_was_sent_and_is_not_taken_yet_counts_as_waiting() -> None:
+def test_sent_requests_count_as_waiting() -> None:
     cluster = cluster_of(tiny_llama(), PLAIN, Shape(mixed=2))
     make_busy(cluster)
     cluster.dispatch.router.policy = "least_loaded"
@@ -88,7 +88,7 @@ def test_what_was_sent_and_is_not_taken_yet_counts_as_waiting() -> None:
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_what_was_sent_to_an_instance_that_ended_before_it_took_it_begins_again(index: int, tmp_path: Path) -> None:
+def test_requests_sent_to_an_ended_instance_are_restarted(index: int, tmp_path: Path) -> None:
     """The request is rescheduled even if its prompt had been computed, and no other request's tokens are shown."""
     path = tmp_path / "run.kvtrace"
     cluster = cluster_of(tiny_llama(), PLAIN, Shape(1, 1), log_path=path, lease=0.1)
@@ -116,7 +116,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
 
 
 @pytest.mark.slow
-def test_a_process_is_not_waited_for(workers: Workers) -> None:
+def test_a_request_sent_during_a_turn_returns_at_once(workers: Workers) -> None:
     """A request sent during a turn returns before the turn is over; an invalid one ends the instance with a
     sentence.
     """
@@ -138,7 +138,7 @@ def test_a_process_is_not_waited_for(workers: Workers) -> None:
 
 
 @pytest.mark.slow
-def test_a_submission_waits_for_its_place_in_the_log_and_hears_the_others(workers: Workers) -> None:
+def test_a_submission_waits_for_its_log_position(workers: Workers) -> None:
     """Requests are submitted one by one while others run; each gets its sequence and all its tokens."""
     config = EngineConfig(block_size=4, num_blocks=40, prefill=1, decode=1, routing_policy="round_robin")
     model = load_model(workers.source.model)
@@ -184,7 +184,7 @@ def test_a_process_that_goes_on_has_its_next_turn_already(workers: Workers, tmp_
 
 
 @pytest.mark.slow
-def test_a_wait_for_instances_ends_when_something_else_is_to_be_done(workers: Workers) -> None:
+def test_waiting_for_instances_ends_for_other_work(workers: Workers) -> None:
     config = replace(PLAIN, mixed=1, instances="process")
     assert workers.source.model is not None
     with closing(process_cluster(load_model(workers.source.model), config, workers)) as cluster:

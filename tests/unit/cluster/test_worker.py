@@ -85,7 +85,7 @@ def records(sent: list[ToCluster]) -> list[StepRecord]:
     return [decode(wrote.record, StepRecord) for wrote in written(sent)]
 
 
-def test_each_turn_says_what_was_done_and_that_it_is_over(
+def test_each_turn_reports_its_result_and_end(
     make: Make, sent: list[ToCluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = make()
@@ -121,7 +121,7 @@ def test_a_step_that_fails_costs_its_batch(make: Make, sent: list[ToCluster], mo
     assert isinstance(sent[-1], TurnOver) and sent[-1].error == "" and len(records(sent)[-1].outputs) == 1
 
 
-def test_the_receiver_writes_before_the_sender_hears(make: Make, sent: list[ToCluster]) -> None:
+def test_the_receipt_is_logged_before_the_sender_is_notified(make: Make, sent: list[ToCluster]) -> None:
     """The sender still holds all blocks when `arrive` is written; a confirmation wakes it."""
     sender = make("sender")
     one = SamplingParams(max_tokens=1, ignore_eos=True)
@@ -153,7 +153,7 @@ def test_the_receiver_writes_before_the_sender_hears(make: Make, sent: list[ToCl
     assert sender.engine.snapshot().memory.blocks_held == 0
 
 
-def test_a_turn_waits_for_a_transfer_and_not_for_ever(make: Make, sent: list[ToCluster]) -> None:
+def test_a_turn_waits_for_a_transfer_with_a_limit(make: Make, sent: list[ToCluster]) -> None:
     worker = make(lease=0.2)
     one = SamplingParams(max_tokens=1, ignore_eos=True)
     worker.answer(Submit([Ask(RequestSpec(PROMPTS[0], one, "t0", transfer="t0", kv_role="kv_producer"))]))
@@ -167,7 +167,7 @@ def test_a_turn_waits_for_a_transfer_and_not_for_ever(make: Make, sent: list[ToC
     assert records(sent)[-1].kind == "transfer"
 
 
-def test_nonsense_is_answered_and_nothing_happens(make: Make, sent: list[ToCluster]) -> None:
+def test_invalid_messages_are_refused_without_effect(make: Make, sent: list[ToCluster]) -> None:
     worker = make()
     worker.answer(End())
     answer = sent[-1]

@@ -52,7 +52,7 @@ def test_a_sequence_that_awaits_blocks_relies_on_no_unfilled_block(where: str, p
         assert [str(finding) for finding in check(path)] == []
 
 
-def test_what_cannot_be_put_into_its_blocks_is_computed(tmp_path: Path) -> None:
+def test_content_that_cannot_be_loaded_is_computed(tmp_path: Path) -> None:
     def fail(*_: Any) -> None:
         raise MemoryError("no room")
 

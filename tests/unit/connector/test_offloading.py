@@ -91,7 +91,7 @@ def test_a_run_finds_on_disk_what_an_earlier_one_left(tmp_path: Path) -> None:
     after.close()
 
 
-def test_evicted_blocks_come_back(tiers: Tiers) -> None:
+def test_evicted_blocks_are_loaded_again(tiers: Tiers) -> None:
     """A pool of 11 blocks cannot hold three prompts of 7; the store does."""
     config = SETTINGS["tight"]
     prompts = [[10 * i + j for j in range(1, 9)] * 3 for i in range(1, 5)]
@@ -126,7 +126,7 @@ def test_another_salt_is_another_content(tiers: Tiers) -> None:
             assert bool(of(Load, engine.step().ops)) == loads
 
 
-def test_it_is_computed_where_that_is_faster(tiers: Tiers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_computed_if_that_is_faster(tiers: Tiers, monkeypatch: pytest.MonkeyPatch) -> None:
     config = SETTINGS["plain"]
     expected, _ = run(with_tiers(tiny_llama(), config, tiers))
     with with_tiers(tiny_llama(), config, tiers) as engine:
@@ -140,7 +140,7 @@ def test_it_is_computed_where_that_is_faster(tiers: Tiers, monkeypatch: pytest.M
     assert verdict.load_seconds > verdict.compute_seconds
 
 
-def test_a_block_that_is_gone_when_it_is_read_is_a_miss(tiers: Tiers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_deleted_before_its_read_is_a_miss(tiers: Tiers, monkeypatch: pytest.MonkeyPatch) -> None:
     """The third block of five is damaged: two are loaded, the rest is computed."""
     config = SETTINGS["plain"]
     expected, _ = run(with_tiers(tiny_llama(), config, tiers))
@@ -206,7 +206,7 @@ class Failing(OffloadingConnector):
         super()._save(meta)
 
 
-def test_content_that_could_not_be_loaded_is_never_found(tiers: Tiers) -> None:
+def test_failed_loads_are_never_found_later(tiers: Tiers) -> None:
     config = SETTINGS["plain"]
     expected, _ = run(with_tiers(tiny_llama(), config, tiers), PROMPTS[:1])
     connector = Failing(tiers, tiny_llama(), config)

@@ -42,7 +42,7 @@ def run(pair: Pair, most: int = 400) -> None:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_what_has_arrived_makes_way_for_what_runs(name: str) -> None:
+def test_received_blocks_are_given_up_for_running_sequences(name: str) -> None:
     """The running prompt needs all 9 blocks and every token of a step; a received sequence holds 4 blocks."""
     config = SETTINGS[name]
     pair = Pair(tiny_llama(), replace(config, num_blocks=40), config)

@@ -21,8 +21,8 @@ from engine.connector.link import ThrottledLink, TransferError
 from engine.connector.peer import HEAD, Peer, PeerGoneError, wait_for_any
 from engine.connector.shared_memory import BlockServer, Claim, Confirmed, Registered, SharedMemoryLink, socket_of
 from engine.connector.shared_pools import MappedPools, Region, Row, SharedPools
-from engine.trace.operations import Arrive, Send, TransferFailed
-from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, Pair, alone, check_that_no_wrong_reference_is_read, of
+from engine.trace.operations import Arrive, TransferFailed
+from tests.unit.connector.pair import PLAIN, PROMPTS, Pair, alone, check_that_no_wrong_reference_is_read, of
 from tests.unit.engine.runs import tiny_llama
 
 
@@ -50,21 +50,8 @@ class SharedPair(Pair):
         assert len(self.servers) == 2
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_the_tokens_are_those_of_one_instance(name: str, folder: Path) -> None:
-    pair = SharedPair(folder, SETTINGS[name])
-    requests = [pair.pass_on(prompt) for prompt in PROMPTS]
-    pair.run()
-    assert [request.output_token_ids for request in requests] == alone(SETTINGS[name], PROMPTS)
-    assert pair.held() == (0, 0)
-    came = of(Arrive, pair.ops["decode"])
-    assert came and not of(TransferFailed, pair.ops["decode"])
-    assert {op.link for op in came} == {"shared memory"}
-    assert sum(op.num_bytes for op in came) == sum(op.num_bytes for op in of(Send, pair.ops["prefill"])) > 0
-
-
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, "fp8_e4m3", "int8", "int4"])
-def test_a_block_is_read_as_its_owner_reads_it(kind: Any) -> None:
+def test_shared_blocks_are_read_like_own_ones(kind: Any) -> None:
     """Two groups of layers have different shapes, and their blocks are numbered consecutively."""
     pools = SharedPools(1 << 20)
     shapes = [LayerShape(2, 8, 6), LayerShape(1, 4, 4), LayerShape(2, 8, 6)]
@@ -107,7 +94,7 @@ def test_a_receiver_cannot_write_to_the_memory_and_it_outlives_the_sender() -> N
         pools((4,), dtype=torch.uint8, device=torch.device("meta"))
 
 
-def test_what_ends_while_it_is_read_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_released_during_a_read_are_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lease ends and the blocks get another owner between the first and the last message about them."""
     now = [0.0]
     pair = SharedPair(
@@ -132,11 +119,11 @@ def test_what_ends_while_it_is_read_is_not_used(folder: Path, monkeypatch: pytes
     assert request.output_token_ids == alone(PLAIN, [PROMPTS[0]])[0] and pair.held() == (0, 0)
 
 
-def test_never_another_ones_text(folder: Path) -> None:
+def test_a_wrong_reference_is_never_read(folder: Path) -> None:
     check_that_no_wrong_reference_is_read(SharedPair(folder))
 
 
-def test_a_slow_link_is_as_slow_as_it_says(folder: Path) -> None:
+def test_a_slow_link_has_its_configured_speed(folder: Path) -> None:
     waits, times = list[float](), iter([10.0, 10.001])  # reading itself takes 1 ms of what the link may take
     pair = SharedPair(folder, wrap=lambda link: ThrottledLink(link, 2e6, waits.append, times.__next__))
     pair.pass_on(PROMPTS[0])
@@ -232,7 +219,7 @@ REGION = Region(0, 4, [Row(0, 64)])
         (with_memory(Registered("prefill", [REGION])), "lost: instance prefill: it sent no message for 0.2 s"),
     ],
 )
-def test_a_sender_that_is_not_well_ends_one_transfer(say: Any, reason: str, folder: Path) -> None:
+def test_an_erroneous_sender_fails_one_transfer(say: Any, reason: str, folder: Path) -> None:
     thread = speaking(folder, say)
     sender = SharedMemoryLink(folder, patience=0.2 if reason.endswith("0.2 s") else 20.0).to("prefill")
     with pytest.raises(TransferError, match=reason):
@@ -265,7 +252,7 @@ def test_an_instance_has_a_name_that_can_be_a_file(name: str, folder: Path) -> N
         SharedMemoryLink(folder).to(name)
 
 
-def test_a_message_larger_than_what_the_system_keeps() -> None:
+def test_a_message_larger_than_the_pipe_buffer_is_delivered() -> None:
     """Three messages are sent while the receiver reads, and one that is not read in time."""
     here, there = socket.socketpair()
     sender, receiver = Peer[Any](here, Any), Peer[Claim](there, Claim)

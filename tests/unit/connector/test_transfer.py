@@ -86,7 +86,7 @@ def test_only_blocks_that_the_receiver_lacks_move() -> None:
     assert [len(op.block_ids) for op in of(Send, pair.ops["prefill"])] == [6, 2]
 
 
-def test_what_is_here_in_full_moves_nothing_and_is_released() -> None:
+def test_a_fully_cached_prompt_transfers_nothing() -> None:
     """At most 20 of 21 tokens can be transferred, and their 5 blocks of 4 are cached here."""
     pair = Pair(tiny_llama(), PLAIN)
     for _ in range(2):
@@ -97,7 +97,7 @@ def test_what_is_here_in_full_moves_nothing_and_is_released() -> None:
     assert request.output_token_ids == alone(PLAIN, [SHARED])[0] and pair.held() == (0, 0)
 
 
-def test_a_receiver_without_room_leaves_the_blocks_where_they_are() -> None:
+def test_a_receiver_without_room_leaves_blocks_at_the_sender() -> None:
     """The receiver has 11 blocks, 8 in use; a prompt of 23 tokens needs 6 and waits until they are free."""
     tight = SETTINGS["tight"]
     pair = Pair(tiny_llama(), PLAIN, tight)
@@ -112,7 +112,7 @@ def test_a_receiver_without_room_leaves_the_blocks_where_they_are() -> None:
     assert len(of(Await, pair.ops["decode"])) == 1 and pair.held() == (0, 0)
 
 
-def test_those_that_have_arrived_do_not_keep_each_other_from_running() -> None:
+def test_received_sequences_do_not_deadlock() -> None:
     """The pool has 9 blocks of 4. Two prompts of 16 tokens arrive with 4 blocks each, and each needs more than the one
     that is left.
     """
@@ -143,7 +143,7 @@ def lose() -> None:
     raise TransferError("lost", "the cable was pulled")
 
 
-def test_a_lost_link_is_made_up_for_by_computing() -> None:
+def test_a_lost_link_falls_back_to_computing() -> None:
     pair = Pair(tiny_llama(), PLAIN, link=lambda senders: Broken(senders, lose))
     requests = [pair.pass_on(prompt) for prompt in PROMPTS]
     pair.run()
@@ -155,7 +155,7 @@ def test_a_lost_link_is_made_up_for_by_computing() -> None:
     assert pair.held() == (6, 0), "the sender was told nothing: its lease ends it"
 
 
-def test_or_refused_where_that_is_the_policy() -> None:
+def test_a_failed_load_aborts_the_request_under_policy_fail() -> None:
     pair = Pair(tiny_llama(), PLAIN, link=lambda senders: Broken(senders, lose), policy="fail")
     requests = [pair.pass_on(prompt) for prompt in PROMPTS[:2]]
     pair.run()
@@ -165,7 +165,7 @@ def test_or_refused_where_that_is_the_policy() -> None:
     assert requests[1].output_token_ids == alone(PLAIN, PROMPTS[:2])[1] and pair.held()[1] == 0
 
 
-def test_a_lease_ends_and_the_blocks_come_back() -> None:
+def test_expired_leases_free_their_blocks() -> None:
     now = [0.0]
     pair = Pair(tiny_llama(), PLAIN, lease=5.0, clock=lambda: now[0])
     remote = pair.offer(PROMPTS[0])
@@ -184,7 +184,7 @@ def test_a_lease_ends_and_the_blocks_come_back() -> None:
     assert request.output_token_ids == alone(PLAIN, PROMPTS)[0]
 
 
-def test_never_another_ones_text() -> None:
+def test_a_wrong_reference_is_never_read() -> None:
     """The sender's blocks have new owners by the time of a repeated, an invented, a foreign and a too wide request."""
     pair = Pair(tiny_llama(), EngineConfig(block_size=4, num_blocks=8, max_model_len=32), PLAIN)
     check_that_no_wrong_reference_is_read(pair)
@@ -198,7 +198,7 @@ def test_never_another_ones_text() -> None:
         lambda remote: remote._replace(block_tables=[[*remote.block_tables[0][:3], -1, *remote.block_tables[0][4:]]]),
     ],
 )
-def test_a_sender_that_does_not_name_every_block_is_not_believed(change: Any) -> None:
+def test_a_sender_that_omits_blocks_is_not_trusted(change: Any) -> None:
     pair = Pair(tiny_llama(), PLAIN)
     remote = pair.offer(PROMPTS[0])
     request = pair.receive(change(remote), PROMPTS[0])
@@ -210,7 +210,7 @@ def test_a_sender_that_does_not_name_every_block_is_not_believed(change: Any) ->
 @pytest.mark.parametrize(
     ("prompt", "salt"), [([33, *PROMPTS[0][1:]], None), ([*PROMPTS[0][:-1], 99], None), (PROMPTS[0], "a")]
 )
-def test_the_blocks_of_one_text_are_no_others(prompt: list[int], salt: str | None) -> None:
+def test_different_texts_have_different_blocks(prompt: list[int], salt: str | None) -> None:
     pair = Pair(tiny_llama(), PLAIN)
     remote = pair.offer(PROMPTS[0])
     request = pair.receive(remote, prompt, cache_salt=salt)
@@ -219,7 +219,7 @@ def test_the_blocks_of_one_text_are_no_others(prompt: list[int], salt: str | Non
     assert request.output_token_ids == alone(PLAIN, [prompt])[0]
 
 
-def test_a_link_that_breaks_in_any_other_way_ends_one_transfer() -> None:
+def test_an_unexpected_link_error_fails_one_transfer() -> None:
     def burst() -> None:
         raise OSError("no route")
 
@@ -237,7 +237,7 @@ class Never:
         return Future()
 
 
-def test_what_never_comes_is_waited_for_no_longer_than_it_is_held() -> None:
+def test_waiting_for_blocks_ends_with_their_lease() -> None:
     now = [0.0]
     pair = Pair(tiny_llama(), PLAIN, lease=5.0, clock=lambda: now[0], pulls=Never())
     request = pair.pass_on(PROMPTS[0])
@@ -317,6 +317,6 @@ def test_the_log_says_where_each_block_came_from() -> None:
     assert arrive.link == "local" and 0 <= arrive.began <= arrive.ended
 
 
-def test_both_logs_hold_to_their_rules(tmp_path: Path) -> None:
+def test_both_logs_pass_the_check(tmp_path: Path) -> None:
     for path in both_logs(tiny_llama(), tmp_path):
         assert [str(finding) for finding in check(path)] == []

@@ -90,7 +90,7 @@ def expected(module: Any, off: Off) -> Tensor:
 
 
 @pytest.mark.parametrize("off", [Off(1, 3, 0), Off(0, 0, 0), Off(2, None, 0)], ids=str)
-def test_what_is_off_adds_nothing(off: Off) -> None:
+def test_ablated_heads_and_layers_add_nothing(off: Off) -> None:
     module = tiny_model("llama")
     module.set_attn_implementation("eager")
     right = expected(module, off)
@@ -120,7 +120,7 @@ def test_a_fork_is_the_run_up_to_its_record_and_another_one_from_there(tmp_path:
     assert not list(check(path))
 
 
-def test_computed_at_once_it_is_what_was_computed_step_by_step() -> None:
+def test_one_pass_equals_computing_step_by_step() -> None:
     """Tokens before the fork have no head off, those after it do."""
     with finished(CONFIG, [TOKENS], EACH) as source, forked(source, 4, AblateChange(layer=0, head=1)) as fork:
         log = log_of(fork)
@@ -165,7 +165,7 @@ def test_a_sequence_that_is_preempted_when_it_begins_keeps_what_it_had() -> None
         assert outputs_of(preempted, 1) == outputs_of(alone, 1)
 
 
-def test_without_a_cache_it_is_off_for_the_same_tokens() -> None:
+def test_strategy_none_ablates_the_same_tokens() -> None:
     with (
         run_of(replace(CONFIG, ablate="0@4"), [TOKENS]) as paged,
         run_of(replace(CONFIG, ablate="0@4", strategy="none"), [TOKENS]) as none,
@@ -173,7 +173,7 @@ def test_without_a_cache_it_is_off_for_the_same_tokens() -> None:
         assert outputs_of(none, 0) == outputs_of(paged, 0)
 
 
-def test_a_fork_of_a_sequence_is_remembered_as_its_parent_is() -> None:
+def test_a_fork_is_remembered_like_its_parent() -> None:
     """The layer is off from the middle of the prompt on: the same prompt again, off from its start, finds neither."""
     config = replace(CONFIG, max_num_batched_tokens=4, ablate="0@3")
     with finished(config, []) as engine:
@@ -199,7 +199,7 @@ def test_a_change_drops_ablations_that_began_later() -> None:
         assert fork.config.ablate is None and outputs_of(fork, 0) == outputs_of(source, 0)
 
 
-def test_keys_of_a_whole_model_and_of_an_ablated_one_are_found_by_their_own_alone() -> None:
+def test_ablated_and_unablated_keys_never_mix() -> None:
     """The prompt again: before the head is off it hits, then it does not, then it hits what was computed without it."""
     with finished(CONFIG, [TOKENS]) as engine:
         at = len(log_of(engine))
@@ -218,7 +218,7 @@ def test_keys_of_a_whole_model_and_of_an_ablated_one_are_found_by_their_own_alon
             assert outputs_of(fork, 1) == outputs_of(alone, 0)
 
 
-def test_blocks_that_an_ablation_began_in_are_another_sequences_hit_only_with_the_same_beginning() -> None:
+def test_blocks_of_an_ablation_hit_only_with_the_same_ablation() -> None:
     """A run whose own blocks are half of the whole model's: a whole sequence with its tokens shares the first ones."""
     with finished(CONFIG, [TOKENS]) as source, forked(source, 6, AblateChange(layer=1, head=2)) as fork:
         text = log_of(fork).state_now().sequences[0].token_ids
@@ -240,11 +240,11 @@ def test_blocks_that_an_ablation_began_in_are_another_sequences_hit_only_with_th
         ({"preemption_mode": "swap"}, "leave out preemption_mode swap"),
     ],
 )
-def test_what_it_does_not_go_with_is_refused(settings: dict[str, Any], sentence: str) -> None:
+def test_incompatible_features_are_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence.replace(".", r"\.")):
         resolve_for(replace(CONFIG, **{"ablate": "1.2@0", **settings}), tiny_llama().facts)
 
 
-def test_its_text_is_read_as_it_is_written() -> None:
+def test_ablation_text_round_trips() -> None:
     offs = [Off(1, 2, 7), Off(3, None, 12)]
     assert read_ablation(" ".join(map(str, offs))) == offs and read_ablation(None) == []

@@ -96,7 +96,7 @@ def test_beams_and_scores_are_those_of_transformers(
         (EngineConfig(strategy="contiguous", block_size=4, num_blocks=48, max_model_len=32), 3),
     ],
 )
-def test_neither_company_nor_preemption_changes_a_search(config: EngineConfig, company: int) -> None:
+def test_beam_search_does_not_depend_on_the_batch_or_preemption(config: EngineConfig, company: int) -> None:
     """17 prompt tokens + 10 - 1 are 7 blocks of 4 for each of 3 beams: 21 blocks are the least that is accepted."""
     expected, _ = run(BEAMS)
     request, preemptions = run(BEAMS, config, company=company)
@@ -104,7 +104,7 @@ def test_neither_company_nor_preemption_changes_a_search(config: EngineConfig, c
     assert bool(preemptions) == (config.num_blocks == 21), "else this does not test preemption"
 
 
-def test_searches_that_preempt_each_other_all_finish() -> None:
+def test_beam_searches_that_preempt_each_other_finish() -> None:
     """Each fits the pool alone, together they do not: beams wait for beams that have no room."""
     prompts = [PROMPTS[0], PROMPTS[5], PROMPTS[0][::-1], PROMPTS[5][::-1]]
     expected = [run(BEAMS, prompt=p)[0] for p in prompts]
@@ -144,7 +144,7 @@ def test_a_dropped_beam_frees_only_what_it_held() -> None:
         assert dropped > 0, "else this does not test drops"
 
 
-def test_the_log_tells_the_search() -> None:
+def test_the_log_describes_the_beam_search() -> None:
     with Engine(tiny_llama(), CONFIG) as engine:
         request = engine.add_request(PROMPTS[0], BEAMS)
         records = []
@@ -164,19 +164,16 @@ def test_the_log_tells_the_search() -> None:
             assert completion.score == pytest.approx(completion.cumulative_logprob / count, abs=1e-5)
 
 
-def test_what_does_not_fit_is_refused_with_the_numbers() -> None:
+def test_oversized_models_are_refused_with_the_numbers() -> None:
     for change, words in (
         ({"num_blocks": 20}, "a beam of 3 has 6 of the pool's 20 blocks"),
         ({"strategy": "none"}, "strategy none caches nothing"),
     ):
-        with (
-            Engine(tiny_llama(), replace(CONFIG, **change)) as engine,
-            pytest.raises(RequestError, match=words),
-        ):
+        with Engine(tiny_llama(), replace(CONFIG, **change)) as engine, pytest.raises(RequestError, match=words):
             engine.add_request(PROMPTS[0], BEAMS)
 
 
-def test_a_search_by_hand() -> None:
+def test_beam_search_equals_a_hand_computed_example() -> None:
     """Width 2, token 9 ends, no length penalty. Step 1: 1 (-1) and 2 (-2) go on; 9 (-3) is third, so it does not count.
     Step 2: from 1: 9 (-0.5: -1.5 in all), 3 (-1: -2); from 2: 4 (-0.1: -2.1). 9 ends with -1.5; 3 and 4 go on.
     Step 3: both could end with 9, -2.2 and -2.3; the best two that finished are -1.5 and -2.2; the running ones are at

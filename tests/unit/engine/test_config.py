@@ -33,7 +33,7 @@ MOST = 1 << 18  # blocks that a log's state has at most, of all groups together
         ),
     ],
 )
-def test_no_more_blocks_than_a_log_holds(settings: dict[str, Any], windows: list[int | None], message: str) -> None:
+def test_the_pool_respects_the_logs_limit(settings: dict[str, Any], windows: list[int | None], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve(EngineConfig(**settings), 256, windows)
 
@@ -45,12 +45,12 @@ def test_no_more_blocks_than_a_log_holds(settings: dict[str, Any], windows: list
         ({"max_model_len": 1, "block_size": 1}, r"max_model_len must be between 2 \(a prompt token and one"),
     ],
 )
-def test_a_pool_or_a_length_that_fits_no_request(settings: dict[str, Any], message: str) -> None:
+def test_settings_that_fit_no_request_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve(EngineConfig(**settings), 256)
     assert resolve(EngineConfig(num_blocks=2, block_size=1), 256).config.max_model_len == 2
 
 
-def test_as_many_as_a_log_holds() -> None:
+def test_the_most_blocks_of_a_log_are_accepted() -> None:
     config = resolve(EngineConfig(num_blocks=MOST, block_size=1, preemption_mode="swap"), 256, [None]).config
     assert (config.num_blocks, config.swap_space) == (MOST, MOST)

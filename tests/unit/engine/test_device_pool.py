@@ -81,7 +81,7 @@ def test_no_pool_passes_the_share_and_no_block_more_would_fit(
     assert taken + peak + (count + 1) * each > int(utilization * total)
 
 
-def test_a_pool_that_was_chosen_and_a_cpu_are_left_alone(model: LoadedModel, gpu: Gpu) -> None:
+def test_chosen_pool_sizes_and_cpus_are_left_unchanged(model: LoadedModel, gpu: Gpu) -> None:
     chosen = EngineConfig(num_blocks=7)
     assert with_pool(chosen, model) is chosen and gpu.measured == 0
     device.ALLOCATOR = Allocator()
@@ -116,7 +116,7 @@ def test_a_failed_allocation_is_one_sentence_with_sizes(gpu: Gpu, error: Excepti
     assert (f"{requested} more were requested" in text) is (requested is not None)
 
 
-def test_another_error_is_none(gpu: Gpu) -> None:
+def test_other_errors_are_not_out_of_memory(gpu: Gpu) -> None:
     assert device.out_of_memory(RuntimeError("shape mismatch"), torch.device("cpu"), "the step", "") is None
 
 
@@ -153,9 +153,7 @@ def test_loading_without_memory_is_one_sentence(gpu: Gpu, monkeypatch: pytest.Mo
         load_model("bundled", device="cpu")
 
 
-def test_runs_of_the_page_keep_the_pool_that_can_be_drawn_and_the_apis_may_pass_the_limit(
-    model: LoadedModel, gpu: Gpu
-) -> None:
+def test_only_api_runs_exceed_the_drawable_pool(model: LoadedModel, gpu: Gpu) -> None:
     """Several runs share a GPU: only the one that the server's own settings size has what is left."""
     engine = engine_builder(model, 64 * MIB)(EngineConfig(block_size=4), None)
     assert (engine.config.num_blocks or 0) <= DRAWN

@@ -49,7 +49,7 @@ def test_without_work_a_step_is_refused(engine: Engine) -> None:
         engine.step()
 
 
-def test_greedy_takes_the_most_probable_candidate(engine: Engine) -> None:
+def test_greedy_chooses_the_most_probable_candidate(engine: Engine) -> None:
     engine.add_request(PROMPTS[0], GREEDY)
     output = engine.step().outputs[0]
     assert output.token_id == output.top[0].token_id and output.logprob == output.top[0].logprob
@@ -57,7 +57,7 @@ def test_greedy_takes_the_most_probable_candidate(engine: Engine) -> None:
     assert len(output.top) == engine.config.num_logprobs
 
 
-def test_a_request_that_wants_more_alternatives_gets_them_and_its_neighbour_no_more_than_before(engine: Engine) -> None:
+def test_more_alternatives_of_a_request_do_not_affect_others(engine: Engine) -> None:
     curious = engine.add_request(PROMPTS[0], replace(GREEDY, logprobs=9), client="alice", waited=0.25)
     plain = engine.add_request(PROMPTS[1], GREEDY)
     tops = {output.seq_id: output.top for output in engine.step().outputs}
@@ -200,7 +200,7 @@ def test_contiguous_is_the_same_pool_cut_into_blocks_of_max_model_len() -> None:
 
 
 @pytest.mark.parametrize("dtype", get_args(KVCacheDtype))
-def test_the_cache_stores_what_it_is_told_to_and_counts_its_bytes(dtype: KVCacheDtype) -> None:
+def test_the_cache_has_its_dtype_and_counts_its_bytes(dtype: KVCacheDtype) -> None:
     """The bytes of a token agree in the formula, in the header and in the tensors."""
     with Engine(tiny_llama(), replace(SMALL, kv_cache_dtype=dtype)) as engine:
         request = engine.add_request(PROMPTS[0], GREEDY)
@@ -211,7 +211,7 @@ def test_the_cache_stores_what_it_is_told_to_and_counts_its_bytes(dtype: KVCache
         assert len(request.output_token_ids) == 12
 
 
-def test_capture_follows_the_request_and_costs_no_record_without(engine: Engine) -> None:
+def test_captures_follow_the_request(engine: Engine) -> None:
     engine.add_request(PROMPTS[0], GREEDY)
     assert not engine.step().has_capture
     engine.capture = CaptureRequest(layers=None, heads=None)

@@ -20,7 +20,7 @@ def tokens(count: int) -> SamplingParams:
     return SamplingParams(max_tokens=count, ignore_eos=True)
 
 
-def test_holes_are_runs_of_free_blocks_and_the_first_that_is_large_enough_is_taken() -> None:
+def test_first_fit_uses_the_first_large_enough_hole() -> None:
     holes = holes_of([1, 1, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0], first_block=20)
     assert holes == [Hole(22, 3), Hole(26, 1), Hole(28, 4)]
     assert first_fit(holes, 1) == first_fit(holes, 3) == Hole(22, 3)

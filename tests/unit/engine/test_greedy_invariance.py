@@ -51,7 +51,7 @@ def test_forced_preemption(num_blocks: int, reference: list[list[int]]) -> None:
     assert outputs_of(config) == reference
 
 
-def test_alone_or_in_company(reference: list[list[int]]) -> None:
+def test_outputs_do_not_depend_on_the_batch(reference: list[list[int]]) -> None:
     config = EngineConfig(block_size=4, num_blocks=64, max_model_len=64)
     for prompt, expected in zip(PROMPTS, reference, strict=True):
         assert outputs_of(config, [prompt]) == [expected]

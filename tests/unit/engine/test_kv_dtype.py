@@ -51,7 +51,7 @@ def test_greedy_output_does_not_depend_on_blocks_or_preemption(dtype: KVCacheDty
 
 
 @pytest.mark.parametrize("dtype", QUANTIZED)
-def test_what_is_captured_is_what_is_stored(dtype: KVCacheDtype) -> None:
+def test_captured_arrays_equal_the_stored_ones(dtype: KVCacheDtype) -> None:
     capture = CaptureRequest(dtype="float32")
     config = EngineConfig(block_size=4, num_blocks=16)
     keys = {}

@@ -29,18 +29,7 @@ from tests.causal_types import causal_config, causal_model
 from tests.hybrid_types import hybrid_model
 from tests.quick_tiers import QuickTiers
 from tests.tiny_models import tiny_tokenizer
-from tests.unit.engine.answered import (
-    BEAMS,
-    SAMPLING,
-    Case,
-    answered,
-    config,
-    handed_over,
-    prompts,
-    run,
-    search,
-    serve,
-)
+from tests.unit.engine.answered import BEAMS, SAMPLING, Case, answered, config, handed_over, prompts, run, search, serve
 
 COMPRESSED, ROTATED, HEADS, KEY, VALUE = 16, 4, 4, 12, 8  # of every layer of these models
 
@@ -57,7 +46,7 @@ def some(ops: list[Op], kind: type) -> bool:
     return any(isinstance(op, kind) for op in ops)
 
 
-def test_what_is_kept_of_a_token(case: Case) -> None:
+def test_latents_store_few_numbers_per_token(case: Case) -> None:
     """16 + 4 numbers a layer, where keys and values of four heads would be 4 * (12 + 8)."""
     facts = case.model.facts
     assert (facts.latent_dim, facts.rope_dim) == (COMPRESSED + ROTATED, ROTATED)
@@ -96,18 +85,18 @@ def test_neither_chunks_nor_hits_change_a_token(case: Case, tmp_path: Path, sett
 
 
 @each_with_a_family("mode", "recompute", "swap")
-def test_preempted_sequences_come_back(case: Case, tmp_path: Path, mode: str) -> None:
+def test_preempted_sequences_resume(case: Case, tmp_path: Path, mode: str) -> None:
     ops = run(case, tmp_path / "a.kvtrace", num_blocks=22, preemption_mode=mode)
     assert some(ops, Preempt) and some(ops, SwapIn) == (mode == "swap")
 
 
 @each_with_a_family("strategy", "contiguous", "first_fit", "none")
-def test_other_ways_to_place_latents(case: Case, tmp_path: Path, strategy: str) -> None:
+def test_other_latent_layouts_are_refused(case: Case, tmp_path: Path, strategy: str) -> None:
     run(case, tmp_path / "a.kvtrace", strategy=strategy, num_blocks=96)
 
 
 @each_with_a_family("strategy", "concat", "dynamic", "static")
-def test_what_keeps_keys_and_values_of_a_sequence_is_refused(case: Case, strategy: str) -> None:
+def test_caches_per_sequence_refuse_latents(case: Case, strategy: str) -> None:
     with pytest.raises(ConfigError, match="keeps latents: use paged"):
         Engine(case.model, config(strategy=strategy, max_model_len=None))
 
@@ -117,7 +106,7 @@ def test_a_fork_copies_the_block_that_it_shares(case: Case) -> None:
         assert some(search(engine, case), Copy)
 
 
-def test_latents_go_to_a_tier_and_come_back(case: Case) -> None:
+def test_latents_are_stored_in_a_tier_and_loaded(case: Case) -> None:
     tiers, settings = Tiers(cpu_bytes=1 << 26, speeds=QuickTiers()), config(num_blocks=24, max_num_seqs=2)
     for turn in range(2):
         with Engine(case.model, settings, connector=OffloadingConnector(tiers, case.model, settings)) as engine:
@@ -125,7 +114,7 @@ def test_latents_go_to_a_tier_and_come_back(case: Case) -> None:
 
 
 @each_with_a_family("roles", {"prefill": 1, "decode": 1}, {"mixed": 2})
-def test_latents_are_handed_over(case: Case, roles: dict[str, int]) -> None:
+def test_latents_are_transferred_between_instances(case: Case, roles: dict[str, int]) -> None:
     handed_over(case, **roles)
 
 
@@ -137,7 +126,7 @@ def test_attention_over_rounded_latents_is_the_formula_over_what_they_expand_to(
     assert isinstance(ModelRunner(case.model, 1, 4, 4, backend=ReferenceAttention()).backend, ReferenceAttention)
 
 
-def test_what_is_recorded_are_keys_and_values_of_every_head(case: Case) -> None:
+def test_latents_are_recorded_as_keys_and_values_per_head(case: Case) -> None:
     """The arrays of all steps are those of one pass over the whole sequence."""
     prompt = prompts()[1]
     with Engine(case.model, config()) as engine:
@@ -155,7 +144,7 @@ def test_what_is_recorded_are_keys_and_values_of_every_head(case: Case) -> None:
         np.testing.assert_allclose(v, expected.v, rtol=1e-4, atol=1e-5)
 
 
-def test_it_is_not_compiled(case: Case) -> None:
+def test_latent_models_are_not_compiled(case: Case) -> None:
     with pytest.raises(ValueError, match="attention over latents has no compiled form"):
         compile_model(case.model)
 
@@ -176,7 +165,7 @@ def test_latents_beside_states(family: str) -> None:
     assert facts.latent_dim and facts.state_bytes and "state" in facts.layer_kinds
 
 
-def test_what_the_start_says(case: Case) -> None:
+def test_the_start_reports_the_tiers(case: Case) -> None:
     facts = case.model.facts
     text = cache_by_layer(facts, kv_bytes_per_token(facts))
     each, expanded = (facts.num_layers * 4 * numbers for numbers in (20, 4 * 20))

@@ -147,12 +147,12 @@ def test_samples_keep_their_places_among_max_num_seqs() -> None:
         ({"logit_bias": {3: 101.0}}, "logit_bias must be at most 300 token ids"),
     ],
 )
-def test_what_contradicts_itself_is_refused(bad: dict[str, object], words: str) -> None:
+def test_contradictory_settings_are_refused(bad: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         replace(SAMPLING, **bad).checked()
 
 
-def test_forks_that_no_reader_would_follow_end_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_forks_over_the_readers_limits_end_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Seven forks of a prompt of 50 copy 7 * (2 * 50 + its table's 13 entries) = 791 units, where 600 are allowed; the
     earlier records stay readable, and nothing follows them.
     """

@@ -57,7 +57,7 @@ def test_a_smaller_dtype_of_the_cache_holds_more() -> None:
     assert resolve_for(EngineConfig(kv_cache_dtype="int8"), model).num_blocks == 256
 
 
-def test_what_is_chosen_stays() -> None:
+def test_fixed_tokens_are_kept() -> None:
     model = facts(175e9, 96, 96, 128, 2048)
     assert resolve_for(EngineConfig(num_blocks=3), model).num_blocks == 3
     laid_out = resolve_for(replace(EngineConfig(), strategy="contiguous"), facts(3e6, 4, 2, 32, 1024))

@@ -65,7 +65,7 @@ def test_captured_rows_of_every_step_are_the_recomputed_ones() -> None:
         assert compared == len(request.sequence.token_ids) - 1  # the last token was sampled, never computed
 
 
-def test_it_changes_nothing() -> None:
+def test_recomputation_does_not_change_the_run() -> None:
     """Cache, log and random numbers continue as without the recomputation."""
     sampling = SamplingParams(max_tokens=10, temperature=1.5, ignore_eos=True)
     outputs = []
@@ -84,7 +84,7 @@ def test_it_changes_nothing() -> None:
     assert outputs[0] == outputs[1]
 
 
-def test_a_prefix_of_the_sequence_down_to_one_token() -> None:
+def test_any_prefix_can_be_recomputed() -> None:
     with Engine(tiny_llama(), CONFIG) as engine:
         engine.add_request(PROMPTS[0], GREEDY)
         whole = engine.recompute_attention(0, 1).layers[0].rows[0].weights
@@ -94,7 +94,7 @@ def test_a_prefix_of_the_sequence_down_to_one_token() -> None:
             np.testing.assert_allclose(part.rows[0].weights, whole[:, :count, :count], atol=1e-6)
 
 
-def test_what_cannot_be_recomputed_is_said_with_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_recomputations_are_refused_with_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     with Engine(tiny_llama(), CONFIG) as engine:
         engine.add_request(PROMPTS[0], GREEDY)
         with pytest.raises(RecomputeError, match="no sequence 5"):

@@ -40,7 +40,7 @@ def test_replay_equals_the_engine_after_every_record(name: str) -> None:
         ("window and swapping", {Release, SwapOut, SwapIn, Share, Fork, Copy, Rank}),
     ],
 )
-def test_the_runs_have_what_they_are_for(name: str, kinds: set[type]) -> None:
+def test_the_runs_cover_their_features(name: str, kinds: set[type]) -> None:
     """Otherwise the test above would not cover it."""
     with run(name) as engine:
         log = log_of(engine)

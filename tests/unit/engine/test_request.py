@@ -42,7 +42,7 @@ def test_a_stop_string_over_several_tokens_never_shows() -> None:
     assert "".join(shown) == "one " and request.finish_reason == "stop"
 
 
-def test_what_only_looked_like_a_stop_string_is_shown_late() -> None:
+def test_partial_stop_strings_are_shown_late() -> None:
     shown, request = feed(b"ENTER", stop=["END"])
     assert shown == ["", "", "ENT", "", "ER"] and request.text == "ENTER"
 
@@ -52,18 +52,18 @@ def test_the_earliest_of_several_stop_strings_counts() -> None:
     assert request.text == "a"
 
 
-def test_max_tokens_flushes_what_was_held_back() -> None:
+def test_max_tokens_flushes_held_back_text() -> None:
     _, request = feed(b"abEN", stop=["END"], max_tokens=4)
     assert request.text == "abEN" and request.finish_reason == "length"
 
 
 @pytest.mark.parametrize("data", [b"a\xe6\x9c\0", b"a\xe6\x9c"])
-def test_a_character_that_stays_unfinished_shows_that_it_is_whatever_the_end(data: bytes) -> None:
+def test_an_incomplete_character_is_shown_at_every_kind_of_end(data: bytes) -> None:
     _, request = feed(data, max_tokens=len(data))
     assert request.text == "a\ufffd" and request.finish_reason == ("stop" if data.endswith(b"\0") else "length")
 
 
-def test_a_fork_goes_on_in_the_middle_of_a_character_and_of_a_stop_string() -> None:
+def test_a_fork_continues_within_a_character_and_a_stop_string() -> None:
     """Two of the three bytes of 月, and the first two letters of a stop string."""
     _, whole = feed("a月".encode()[:3])
     child = whole.fork(whole.sequence, seed=1)

@@ -106,7 +106,7 @@ def test_prompt_logprobs_are_complete_and_come_once(config: EngineConfig, compan
     assert request.output_token_ids == plain.output_token_ids
 
 
-def test_prompt_logprobs_allow_no_reuse_and_say_so() -> None:
+def test_prompt_logprobs_skip_the_prefix_cache() -> None:
     with Engine(tiny_llama(), CONFIG) as engine:
         engine.add_request(PROMPTS[0], GREEDY)
         while engine.has_unfinished():

@@ -33,7 +33,7 @@ def steps_of(strategy: str, prompt: list[int], path: Path | None = None) -> tupl
         return found, log_of(engine).header.kv_bytes_per_token
 
 
-def test_a_tensor_that_lies_elsewhere_was_copied_whole() -> None:
+def test_a_moved_tensor_counts_as_fully_copied() -> None:
     stays, grows = torch.zeros(3, 5), torch.zeros(2, 4)
     counter = CopyCounter({"a": stays, "b": grows, "gone": torch.zeros(9)})
     stays[0] = 1
@@ -53,14 +53,14 @@ def test_concatenation_copies_everything_before_in_every_step(kind: str) -> None
 
 
 @pytest.mark.parametrize("strategy", ("static", "paged", "contiguous", "none"))
-def test_what_is_written_in_place_copies_nothing(strategy: str) -> None:
+def test_writes_in_place_copy_nothing(strategy: str) -> None:
     found, per_token = steps_of(strategy, PROMPTS[0])
     assert {(step.copied_bytes, step.num_copied) for step in found} == {(0, 0)}
     slots = 40 if strategy == "static" else 40 * 4  # one sequence of max_model_len, or the pool
     assert {step.storage_bytes for step in found} == {slots * per_token}
 
 
-def test_a_copied_block_counts(tmp_path: Path) -> None:
+def test_copied_blocks_are_counted(tmp_path: Path) -> None:
     """Two samples share the partial tail of a prompt of 17 until one writes: a block of 4 tokens is copied."""
     with Engine(tiny_llama(), CONFIG) as engine:
         engine.add_request(PROMPTS[0], SamplingParams(n=2, temperature=1.0, max_tokens=3, ignore_eos=True))
@@ -88,13 +88,13 @@ def test_tokens_are_those_of_the_paged_cache(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_window_hides_the_same_keys(kind: str) -> None:
+def test_the_window_hides_the_same_keys_in_recomputation(kind: str) -> None:
     window = {"attention_window": 6, "attention_sinks": 3, "max_model_len": 32, "num_blocks": 64}
     assert outputs_of(EngineConfig(strategy=kind, **window)) == outputs_of(EngineConfig(**window))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_captured_is_what_pages_capture(kind: str, tmp_path: Path) -> None:
+def test_captured_arrays_equal_those_of_pages(kind: str, tmp_path: Path) -> None:
     captured = []
     for strategy in ("paged", kind):
         path = tmp_path / f"{strategy}.kvtrace"
@@ -118,7 +118,7 @@ def test_what_is_captured_is_what_pages_capture(kind: str, tmp_path: Path) -> No
                 torch.testing.assert_close(torch.tensor(row.weights), torch.tensor(other.weights))
 
 
-def test_tensors_are_given_back_with_their_sequences() -> None:
+def test_tensors_are_freed_with_their_sequences() -> None:
     with Engine(tiny_llama(), replace(CONFIG, strategy="dynamic")) as engine:
         first, second = (engine.add_request(prompt, GREEDY) for prompt in PROMPTS[:2])
         engine.step()
@@ -131,7 +131,7 @@ def test_tensors_are_given_back_with_their_sequences() -> None:
         assert not caches.tensors()
 
 
-def test_what_such_a_cache_cannot_do_is_refused() -> None:
+def test_unsupported_options_of_sequence_caches_are_refused() -> None:
     with pytest.raises(ConfigError, match="kv_cache_dtype auto"):
         Engine(tiny_llama(), replace(CONFIG, strategy="dynamic", kv_cache_dtype="int8"))
     with pytest.raises(ConfigError, match="static reserves 40 slots a sequence"):

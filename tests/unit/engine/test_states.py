@@ -19,17 +19,7 @@ from engine.trace.check import check
 from engine.trace.operations import Copy, Load, Lookup, Op, Preempt, Release, SwapIn
 from tests.hybrid_types import hybrid_model
 from tests.quick_tiers import QuickTiers
-from tests.unit.engine.answered import (
-    BEAMS,
-    Case,
-    answered,
-    config,
-    handed_over,
-    prompts,
-    run,
-    search,
-    serve,
-)
+from tests.unit.engine.answered import BEAMS, Case, answered, config, handed_over, prompts, run, search, serve
 
 
 @pytest.fixture(scope="module", params=["qwen3_5_text", "lfm2", "jamba"])
@@ -53,7 +43,7 @@ def test_prefixes_hit_as_far_as_a_state_reaches(case: Case, tmp_path: Path) -> N
     assert {op.reason for op in ops if isinstance(op, Release)} == {"state"}
 
 
-def test_a_hit_that_ends_for_want_of_a_state_says_so(case: Case) -> None:
+def test_a_hit_without_a_state_has_the_reason_no_state(case: Case) -> None:
     """The keys of three blocks are cached; the first cached state is after four."""
     prompt = prompts()[0]
     with Engine(case.model, config(max_num_batched_tokens=32)) as engine:
@@ -69,7 +59,7 @@ def test_without_prefix_caching_nothing_hits(case: Case, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("mode", ["recompute", "swap"])
-def test_preempted_sequences_come_back(case: Case, tmp_path: Path, mode: str) -> None:
+def test_preempted_sequences_resume(case: Case, tmp_path: Path, mode: str) -> None:
     ops = run(case, tmp_path / "a.kvtrace", num_blocks=22, preemption_mode=mode)
     assert kinds(ops)[Preempt] > 0
     first = 22  # ids of states follow those of keys
@@ -106,7 +96,7 @@ def test_other_strategies_are_refused(case: Case, strategy: str) -> None:
         Engine(case.model, config(strategy=strategy, max_model_len=None))
 
 
-def test_a_checkpoint_is_a_whole_number_of_blocks(case: Case) -> None:
+def test_a_state_checkpoint_is_a_multiple_of_blocks(case: Case) -> None:
     with pytest.raises(ConfigError, match="mamba_block_size must be a multiple of block_size 4, not 6"):
         Engine(case.model, config(mamba_block_size=6))
 
@@ -121,7 +111,7 @@ def test_mixed_instances_serve_states(case: Case) -> None:
     handed_over(case, mixed=2)
 
 
-def test_states_go_to_a_tier_and_come_back(case: Case, tmp_path: Path) -> None:
+def test_states_are_stored_in_a_tier_and_loaded(case: Case, tmp_path: Path) -> None:
     """A second engine with the same tier computes nothing that the first one left there, states among it."""
     tiers = Tiers(cpu_bytes=1 << 26, speeds=QuickTiers())
     settings = config(num_blocks=24, max_num_seqs=2)
@@ -141,7 +131,7 @@ def test_a_model_with_states_is_not_compiled(case: Case) -> None:
         compile_model(case.model)
 
 
-def test_half_precision_finds_a_lost_state() -> None:
+def test_the_plain_check_detects_a_lost_state_in_half_precision() -> None:
     """The median row does not: few rows go on from a state in the steps that are compared."""
     module = hybrid_model("jamba").to(torch.bfloat16)
     states = from_module(module).states

@@ -13,7 +13,7 @@ LETTERS = st.text("ab", min_size=1, max_size=6)
 
 
 @given(stops=st.lists(LETTERS, min_size=1, max_size=4), pieces=st.lists(st.text("abc", max_size=4), max_size=12))
-def test_pieces_are_searched_as_the_whole_is(stops: list[str], pieces: list[str]) -> None:
+def test_incremental_stop_search_equals_a_full_search(stops: list[str], pieces: list[str]) -> None:
     searched, text = StopStrings(stops), ""
     for piece in pieces:
         before, text = len(text), text + piece
@@ -41,7 +41,7 @@ def test_a_character_costs_the_same_however_long_a_stop_string_is() -> None:
     assert seconds(10_000) < 10 * seconds(10) + 0.1
 
 
-def test_whatever_is_a_list_has_a_bound() -> None:
+def test_every_list_has_a_limit() -> None:
     """Every list and text option of a request has bounds on entries and characters."""
     for name, row in table_of(SamplingParams).items():
         if row.kind in ("list", "map"):

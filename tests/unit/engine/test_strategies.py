@@ -143,9 +143,7 @@ def test_beams_fork_and_are_dropped_and_never_hold_what_three_texts_apart_would(
 
 
 @in_every_language
-def test_a_long_prompt_that_comes_late_leaves_the_poem_its_token_in_every_step(
-    model: LoadedModel, language: str
-) -> None:
+def test_a_late_long_prompt_does_not_delay_decoding(model: LoadedModel, language: str) -> None:
     played = play(model, "chunks", language)
     assert [record.kind for record in played.records[:5]] == ["submit", "step", "step", "step", "submit"]
     chunked = [r for r in played.steps if any(e.seq_id == 1 and e.phase == "prefill" for e in r.batch)]
@@ -218,7 +216,7 @@ def test_with_sinks_the_cache_stops_growing(model: LoadedModel, language: str) -
 
 
 @in_every_language
-def test_guesses_are_verified_and_wrong_ones_taken_back(model: LoadedModel, language: str) -> None:
+def test_wrong_drafts_are_taken_back(model: LoadedModel, language: str) -> None:
     played = play(model, "guesses", language)
     assert played.texts == play(model, "guesses", language, speculative_config=None).texts
     verified = [op for _, op in played.ops(Verify) if isinstance(op, Verify)]
@@ -228,7 +226,7 @@ def test_guesses_are_verified_and_wrong_ones_taken_back(model: LoadedModel, lang
 
 
 @in_every_language
-def test_int4_keeps_a_token_in_a_sixth_of_the_bytes(model: LoadedModel, language: str) -> None:
+def test_int4_stores_a_token_in_a_sixth_of_the_bytes(model: LoadedModel, language: str) -> None:
     """4 layers · 2 KV heads · (64 values: 2048 bytes as float32, 256 as int4, with 4 of scale and zero point twice)."""
     small, plain = play(model, "int4", language), play(model, "int4", language, kv_cache_dtype="auto")
     bytes_held = [[record.memory.bytes_held for record in run.steps[:8]] for run in (small, plain)]

@@ -24,7 +24,7 @@ from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
         ({"attention_window": 8, "attention_sinks": -1}, "attention_sinks must be between 0"),
     ],
 )
-def test_what_cannot_work_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve(EngineConfig(**settings), 256)
 

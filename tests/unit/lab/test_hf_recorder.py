@@ -90,7 +90,7 @@ def compare_rows(log: TraceReader, seq_id: int, layer: int, expected: np.ndarray
     assert seen == set(range(num_rows))
 
 
-def test_the_books_of_a_batch(tmp_path: Path):
+def test_memory_figures_of_a_batch(tmp_path: Path):
     """The 9 + 3 prompt tokens take six passes: 12 slots after the first, two more each, then all are freed at once."""
     path, model = tmp_path / "run.kvtrace", tiny_model("llama")
     with watch_generate(model, tiny_tokenizer(), path):
@@ -105,7 +105,7 @@ def test_the_books_of_a_batch(tmp_path: Path):
         assert all(log.record(i).timing.forward > 0 for i in range(1, len(log)))
 
 
-def test_a_row_that_ends_early_holds_its_memory_until_the_batch_is_done(tmp_path: Path):
+def test_early_rows_hold_memory_until_the_batch_ends(tmp_path: Path):
     model = tiny_model("llama")
     free = generate(model, PROMPTS)
     eos = free[1][len(free[1]) - NEW_TOKENS + 1]  # what the second row says second
@@ -150,7 +150,7 @@ def test_arrays_stop_where_the_budget_ends(tmp_path: Path):
         assert list(check(tmp_path / "run.kvtrace")) == []
 
 
-def test_an_error_amid_generating_leaves_what_came_before(tmp_path: Path):
+def test_an_error_during_generation_keeps_the_earlier_text(tmp_path: Path):
     model = tiny_model("llama")
     passes = 0
 

@@ -51,10 +51,7 @@ def two_sampled(config: EngineConfig | None = None) -> Engine:
     """Run two requests that sample, one of them with a seed, to the end."""
     engine = fresh(config or ALL["roomy"])
     engine.add_requests(
-        [
-            RequestSpec(PROMPTS[0], SAMPLED, "a"),
-            RequestSpec(PROMPTS[2], msgspec.structs.replace(SAMPLED, seed=7), "b"),
-        ]
+        [RequestSpec(PROMPTS[0], SAMPLED, "a"), RequestSpec(PROMPTS[2], msgspec.structs.replace(SAMPLED, seed=7), "b")]
     )
     while engine.has_unfinished():
         engine.step()
@@ -123,7 +120,7 @@ def test_a_fork_of_a_fork_comes_again() -> None:
         assert same(timeless(log_of(again)), timeless(log_of(second)))
 
 
-def test_it_is_computed_as_the_log_says_compiled_or_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_rerun_uses_the_logged_forward_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The forward pass that serves depends on timing; the log names it, so a rerun does not depend on timing."""
     with fresh(ALL["roomy"]) as original:
         for prompt in PROMPTS[2:4]:
@@ -239,7 +236,7 @@ def test_another_model_version_or_configuration_is_refused() -> None:
         assert "num_blocks 63" in refused(replace(log.header, engine={**log.header.engine, "num_blocks": 63}))
 
 
-def test_other_weights_under_the_same_name_are_found_out() -> None:
+def test_other_weights_under_the_same_name_are_detected() -> None:
     other = from_module(tiny_model("llama", seed=1), tiny_tokenizer(), "tiny-llama")
     with two_sampled() as original, Engine(other, ALL["roomy"]) as engine, pytest.raises(RerunMismatch):
         Rerun(engine, log_of(original), 5, None, True).finish()
@@ -267,7 +264,7 @@ def test_a_step_that_failed_cannot_come_again(where: str, monkeypatch: pytest.Mo
             assert len(tokens_of(engine, 0)) == len(PROMPTS[0]) + 12
 
 
-def test_there_is_no_fork_behind_the_end() -> None:
+def test_forks_after_the_end_are_refused() -> None:
     with run("roomy") as original, pytest.raises(RerunError, match="cannot come after"):
         rerun(log_of(original), len(log_of(original)) + 1)
 
@@ -337,7 +334,7 @@ def test_a_chosen_end_of_sequence_ends_it() -> None:
             assert len(sequence.token_ids) == len(PROMPTS[0]) + 3
 
 
-def test_one_more_request() -> None:
+def test_a_fork_can_add_a_request() -> None:
     with run("few sequences") as original:
         log = log_of(original)
         with rerun(log, 5, RequestChange(prompt=[70, 71, 72], sampling=GREEDY)) as fork:
@@ -363,7 +360,7 @@ def test_an_abort() -> None:
             rerun(log_of(original), 4, AbortChange(request_id="nobody"))
 
 
-def test_other_sampling_from_there_on() -> None:
+def test_a_fork_can_change_sampling() -> None:
     """Greedy from the fourth record on: each later token is the most probable one, and the change is in the log."""
     with two_sampled() as original:
         change = SamplingChange(request_id="a", sampling={"temperature": 0.0, "max_tokens": 6})
@@ -379,7 +376,7 @@ def test_other_sampling_from_there_on() -> None:
             assert tokens_of(fork, 1) == tokens_of(original, 1)
 
 
-def test_another_seed_draws_anew_and_the_same_one_goes_on() -> None:
+def test_another_seed_restarts_the_draws() -> None:
     with two_sampled() as original:
         log = log_of(original)
         with rerun(log, 4, SamplingChange(request_id="b", sampling={"seed": 8})) as fork:

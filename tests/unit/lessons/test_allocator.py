@@ -56,7 +56,7 @@ def graded(*moves: BlockMove) -> Graded:
     return grade(exercise(), state(), list(moves))
 
 
-def test_what_the_engine_did_is_right() -> None:
+def test_the_engines_own_operations_are_right() -> None:
     assert graded(*ENGINE).right
     assert graded(*ENGINE[:3]).missing == 2 and not graded(*ENGINE[:3]).right
 
@@ -81,7 +81,7 @@ def test_what_the_engine_did_is_right() -> None:
         (BlockMove(kind="evict", block=2), "no_hash"),
     ],
 )
-def test_what_may_not_be_is_said_and_changes_nothing(move: BlockMove, why: str) -> None:
+def test_illegal_moves_are_explained(move: BlockMove, why: str) -> None:
     found = graded(move, *ENGINE)
     assert (found.verdicts[0].grade, found.verdicts[0].why) == ("illegal", why)
     assert [verdict.grade for verdict in found.verdicts[1:]] == ["right"] * 5 and not found.right
@@ -94,7 +94,7 @@ def test_the_last_token_is_never_shared() -> None:
     assert found.verdicts[0].why == "last_token"
 
 
-def test_another_choice_is_told_from_a_mistake() -> None:
+def test_valid_alternatives_differ_from_illegal_moves() -> None:
     found = graded(COPY, SHARE, FREE, EVICT)
     assert [(v.grade, v.why) for v in found.verdicts[2:]] == [("other", "order"), ("other", "not_head")]
     needless = graded(COPY, SHARE, EVICT, TAKE, FREE, BlockMove(kind="allocate", block=5, seq=0))

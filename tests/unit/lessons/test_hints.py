@@ -201,18 +201,8 @@ CLAIMS: dict[str, dict[str, Claim]] = {
         "yes": lambda c: c.scene.entry(c.scene.next_step(), c.seq).start % c.scene.block_size != 0,
         "no": lambda c: c.scene.entry(c.scene.next_step(), c.seq).start % c.scene.block_size == 0,
     },
-    "ref_count": {
-        "one_each": few,
-        "all": many,
-        "all_and_cache": many,
-        "tokens": always,
-    },
-    "copied": {
-        "none": right_is("tail"),
-        "tail": right_is("none"),
-        "full": always,
-        "every": always,
-    },
+    "ref_count": {"one_each": few, "all": many, "all_and_cache": many, "tokens": always},
+    "copied": {"none": right_is("tail"), "tail": right_is("none"), "full": always, "every": always},
     "bytes_after": {
         "only_tokens": lambda c: c.n == c.memory.bytes_used < c.memory.bytes_held,
         "block_more": many,
@@ -255,13 +245,7 @@ CLAIMS: dict[str, dict[str, Claim]] = {
         "other": lambda c: c.right not in ("admit", "partly"),
     },
     "victim": {"first": always, "longest": always, "who_asks": always},
-    "recomputed": {
-        "nothing": few,
-        "only_output": few,
-        "only_prompt": few,
-        "found_again": many,
-        "one": few,
-    },
+    "recomputed": {"nothing": few, "only_output": few, "only_prompt": few, "found_again": many, "one": few},
     "run_at_once": {
         "all": many,
         "one": few,
@@ -315,13 +299,7 @@ CLAIMS: dict[str, dict[str, Claim]] = {
         "both": right_is("sender", "receiver"),
         "nobody": always,
     },
-    "bytes_moved": {
-        "tokens": few,
-        "everything": many,
-        "keys": few,
-        "nothing": few,
-        "one_layer": few,
-    },
+    "bytes_moved": {"tokens": few, "everything": many, "keys": few, "nothing": few, "one_layer": few},
     "moving_or_computing": {  # an answer is called after what was sooner
         "moving": lambda c: c.right == "computing" and c.question.values["computing"] < c.question.values["moving"],  # type: ignore[operator]
         "computing": lambda c: c.right == "moving" and c.question.values["moving"] < c.question.values["computing"],  # type: ignore[operator]
@@ -398,7 +376,7 @@ def text_of(rule: str, why: str) -> str:
 
 
 @pytest.mark.parametrize("path", lesson_files(shipped_folder()), ids=lambda path: path.stem)
-def test_what_the_lessons_say_of_wrong_answers_is_so(path: Path) -> None:
+def test_sentences_about_wrong_answers_are_true(path: Path) -> None:
     lesson = read_lesson(path)
     found: list[str] = []
     for language in lesson.languages:
@@ -437,7 +415,7 @@ ARGUMENTS = {"position": "3", "logical": "1", "layer": "1", "head": "0"}
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: " ".join(f"{k}={v}" for k, v in one.items()) or "paged")
-def test_what_is_said_of_wrong_answers_is_so_in_any_run(settings: dict[str, Any]) -> None:
+def test_sentences_about_wrong_answers_are_true_in_any_run(settings: dict[str, Any]) -> None:
     """Every rule that the run decides is checked, up to the next step and up to the end."""
     config = EngineConfig(**{"block_size": 4, "num_blocks": 48, "enforce_eager": True, **settings})
     engine = BareLessonEngine(builder, config, "bundled")

@@ -102,7 +102,7 @@ def test_optional_sections_come_last_and_count_apart() -> None:
         (HEAD + BODY.replace("All", "<b>All</b> ![x](y)"), 12, "a link to 'y'"),
     ],
 )
-def test_a_bad_one_is_told_with_its_line(text: str, line: int, sentence: str) -> None:
+def test_invalid_lessons_are_reported_by_line(text: str, line: int, sentence: str) -> None:
     with pytest.raises(LessonError) as caught:
         parse_lesson(text, Path("bad.md"))
     assert caught.value.line == line

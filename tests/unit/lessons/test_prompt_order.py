@@ -17,7 +17,7 @@ MOVES = st.lists(MOVE, max_size=6)
 
 
 @given(prompts=st.lists(st.lists(st.sampled_from(NAMES), unique=True), max_size=4), moves=MOVES)
-def test_a_move_leaves_nothing_out_and_the_rest_in_its_order(prompts: list[list[str]], moves: list[Move]) -> None:
+def test_a_move_keeps_the_other_parts_in_order(prompts: list[list[str]], moves: list[Move]) -> None:
     lines = [[f"{name}: {i}" for name in prompt] for i, prompt in enumerate(prompts)]
     found = moved(lines, moves)
     parts = {move.part for move in moves}
@@ -45,7 +45,7 @@ def test_a_part_is_moved_in_every_turn_that_has_it(prompts: list[list[str]], mov
             assert behind[:1] == [name for name in after if name in lines][:1]
 
 
-def test_what_changes_goes_last_what_was_added_before_it_and_what_stays_keeps_the_first_order() -> None:
+def test_the_best_order_puts_changing_parts_last() -> None:
     prompts = [
         ["time: 1", "read: r", "write: w", "ask: a"],
         ["time: 2", "write: w", "read: r", "note: n", "ask: a", "told: b"],
@@ -102,13 +102,13 @@ def turn(lines: list[str]) -> TurnRun:
         ([Move(part="time"), Move(part="time")], "'time' is moved to the same place twice in a row"),
     ],
 )
-def test_what_is_no_move_is_said(moves: list[Move], why: str) -> None:
+def test_invalid_moves_are_refused(moves: list[Move], why: str) -> None:
     turns = [turn(["rule: r", "time: 1"]), turn(["rule: r", "time: 2", "note: n"])]
     assert (refusal(turns, ["time", "note"], moves) or "").startswith(why)
     assert refusal(turns, ["time", "note"], [Move(part="note", before="time"), Move(part="time")]) is None
 
 
-def test_what_may_be_moved_is_a_part_of_a_prompt() -> None:
+def test_movable_parts_must_be_in_the_prompt() -> None:
     text = """+++
 id = "bad"
 minutes = 1

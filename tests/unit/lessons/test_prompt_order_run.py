@@ -91,7 +91,7 @@ RIGHT = Mending(moves=[Move(part="Note"), Move(part="Time"), Move(part="Read", b
 
 # `at`: restart, the first prompt, its steps, a later prompt's; with one try before also in the run of the right session
 @pytest.mark.parametrize(("tries", "at"), [*((0, at) for at in (0, 1, 2, 7, 12)), *((1, at) for at in (0, 1, 7, 30))])
-def test_a_mending_that_fails_leaves_the_lesson_as_it_was(
+def test_a_failed_order_leaves_the_lesson_unchanged(
     course: tuple[Course, FaultyLessonEngine], at: int, tries: int
 ) -> None:
     lesson, engine = course
@@ -135,7 +135,7 @@ GIVEN = st.fixed_dictionaries({"moves": st.lists(MOVE, max_size=80) | ANYTHING})
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(answer=GIVEN)
-def test_what_is_no_mending_is_refused_in_a_sentence(course: tuple[Course, FaultyLessonEngine], answer: object) -> None:
+def test_invalid_orders_are_refused(course: tuple[Course, FaultyLessonEngine], answer: object) -> None:
     lesson, engine = course
     try:
         message = msgspec.convert({"theater": "t", "item": lesson.at, "given": answer}, LessonAnswer, strict=True)

@@ -31,7 +31,7 @@ def test_the_first_lesson_races_strategies_and_the_seventh_caches() -> None:
     }
 
 
-def test_it_is_told_with_the_lessons_own_settings() -> None:
+def test_the_race_uses_the_lessons_settings() -> None:
     path = next(shipped_folder().glob("07-*.md"))
     lesson = read_lesson(path)
     race = race_setup(lesson, "zh", raced(path)[0].action)

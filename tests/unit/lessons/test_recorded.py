@@ -104,7 +104,7 @@ def graded(item: PageItem) -> PageItem:
     return structs.replace(item, given=lists)
 
 
-def test_it_is_told_as_the_live_lesson(recorded: Recorded, builder: Callable[[str], BuildEngine]) -> None:
+def test_a_recorded_lesson_equals_the_live_one(recorded: Recorded, builder: Callable[[str], BuildEngine]) -> None:
     path = next(path for path in shipped_folder().glob("*.md") if read_lesson(path).id == recorded.transcript.lesson)
     lesson = read_lesson(path)
     stops = [item.index for item in recorded.transcript.items if item.__class__.__name__ in ("AskItem", "DoItem")]
@@ -164,7 +164,7 @@ def test_a_session_that_is_not_run_is_graded_as_its_run_is(
     assert verdicts.count(False) > 3
 
 
-def test_its_runs_are_those_of_the_lesson(recorded: Recorded, tmp_path: Path) -> None:
+def test_recorded_runs_are_those_of_the_lesson(recorded: Recorded, tmp_path: Path) -> None:
     write_recorded(recorded, tmp_path)
     last = way(recorded.transcript, 10_000, unsure(recorded))
     assert last.progress.over and last.moment.run == len(recorded.runs) - 1
@@ -202,7 +202,7 @@ def test_the_page_walks_as_the_server_does(recorded: Recorded) -> None:
         assert json.loads(line) == msgspec.to_builtins(way(recorded.transcript, at, answers)), (at, answers)
 
 
-def test_nothing_is_told_before_its_question_is_answered(recorded: Recorded) -> None:
+def test_no_answer_is_sent_before_its_question(recorded: Recorded) -> None:
     first = next(iter(recorded.transcript.keys))
     shown = way(recorded.transcript, 10_000, {})
     assert shown.at == int(first) and shown.items[-1].index == int(first)
@@ -212,7 +212,7 @@ def test_nothing_is_told_before_its_question_is_answered(recorded: Recorded) -> 
     assert shown.moment == (done[-1] if done else Moment(run=0, records=0)), "and no record of what comes"
 
 
-def test_what_is_no_recorded_lesson_is_said(tmp_path: Path) -> None:
+def test_invalid_recorded_lessons_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no recorded lesson"):
         recorded_lessons(tmp_path)
     (tmp_path / "x.en.json").write_text("{}", encoding="utf-8")
@@ -223,7 +223,7 @@ def test_what_is_no_recorded_lesson_is_said(tmp_path: Path) -> None:
     assert main(["replay", "--lessons", str(tmp_path), "--port", "0", "--data-dir", str(tmp_path / "d")]) == 2
 
 
-def test_one_takes_a_lesson_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lesson_is_exported_as_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page, folder = tmp_path / "a.html", tmp_path / "r"
     assert main(["lesson", "export", "not-yet", "-o", str(page), "--language", "zh"]) == 0
     text = page.read_text(encoding="utf-8")

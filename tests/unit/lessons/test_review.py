@@ -60,7 +60,7 @@ def test_the_actions_stay_and_the_rest_goes() -> None:
     assert verbs == [Show, "prefill", Ask, "step"]
 
 
-def test_one_stands_at_the_question_and_it_is_called_what_the_page_calls_it() -> None:
+def test_a_review_starts_at_its_question() -> None:
     lesson = review(parse_lesson(LESSON, Path("one.md")), [7])
     builder = engine_builder(load_model("bundled"), ServerSettings().max_pool_bytes)
     engine = BareLessonEngine(lambda name: builder, settings_of(lesson, {})[0], lesson.model)
@@ -76,7 +76,7 @@ def test_one_stands_at_the_question_and_it_is_called_what_the_page_calls_it() ->
     engine.close()
 
 
-def test_of_questions_that_went_nothing_is_left() -> None:
+def test_removed_questions_are_not_reviewed() -> None:
     assert review(parse_lesson(LESSON, Path("one.md")), [0, 40]).items == []
 
 

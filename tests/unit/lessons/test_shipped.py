@@ -136,7 +136,7 @@ def test_every_rule_is_asked_and_each_lesson_begins_with_a_question_of_an_earlie
     assert used_rules == set(RULES)
 
 
-def test_what_a_class_hour_has_fits_into_one() -> None:
+def test_the_lessons_of_a_class_hour_fit_into_one() -> None:
     """Lessons 1, 2, 3, 5, 7, 8 and 9, without the optional sections."""
     lessons = {lesson.number: lesson for lesson in map(read_lesson, lesson_files(shipped_folder()))}
     assert sum(minutes(lessons[number]) for number in (1, 2, 3, 5, 7, 8, 9)) <= 45
@@ -198,13 +198,13 @@ sampling = { max_tokens = 4, ignore_eos = true }
         ("do: prefill\nwork:\ndo: step 2", 11, "no block is allocated, shared, copied or freed"),
     ],
 )
-def test_what_does_not_hold_is_told_with_its_line(body: str, line: int, sentence: str) -> None:
+def test_false_claims_are_reported_by_line(body: str, line: int, sentence: str) -> None:
     found = check(parse_lesson(BAD + body, Path("bad.md")), builder)
     assert [error.line for error in found] == [line]
     assert sentence in found[0].sentence
 
 
-def test_a_race_that_cannot_be_run_is_told_with_its_line() -> None:
+def test_impossible_races_are_reported_by_line() -> None:
     small = BAD.replace("num_blocks = 8", "num_blocks = 1")
     found = check(parse_lesson(small + "do: race caches", Path("bad.md")), builder)
     assert [error.line for error in found] == [10] * len(STRATEGIES["caches"])
@@ -274,7 +274,7 @@ def test_a_new_lesson_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert ":25: [en] “six” is said where prompt_tokens is 5" in capsys.readouterr().out
 
 
-def test_an_answer_is_taken_once() -> None:
+def test_a_question_is_answered_once() -> None:
     lesson = parse_lesson(BAD + "do: prefill\nask: keys_read\ndo: step", Path("x.md"))
     engine = lesson_engine_of(lesson)
     course = Course(lesson, "en", engine)
@@ -297,7 +297,7 @@ def test_an_answer_is_taken_once() -> None:
     engine.close()
 
 
-def test_a_lesson_that_does_not_hold_stands_where_it_stood() -> None:
+def test_a_false_lesson_stays_at_its_checkpoint() -> None:
     """No sequence is preempted, so the question fails with its sentence each time, and no other error."""
     lesson = parse_lesson(BAD + "do: prefill\nask: victim\ndo: step", Path("x.md"))
     engine = lesson_engine_of(lesson)
@@ -341,7 +341,7 @@ def test_bytes_beside_another_model_are_asked_of_as_many_blocks() -> None:
     assert "it holds 3 blocks where the run before held 2" in error.sentence
 
 
-def test_what_was_answered_wrong_comes_back_where_the_run_decides_it() -> None:
+def test_wrong_answers_are_repeated_in_lessons_that_decide_them() -> None:
     """Lesson 4 asks neither for the keys read nor for a window's block; its run decides the first of them."""
     lesson = next(one for one in map(read_lesson, lesson_files(shipped_folder())) if one.id == "asked-once")
     again = {

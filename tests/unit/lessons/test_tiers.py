@@ -62,7 +62,7 @@ def test_sizes_are_read_as_the_command_line_reads_them() -> None:
         ("kv_offload_tape=1MiB", "there is no setting 'kv_offload_tape'"),
     ],
 )
-def test_what_cannot_be_is_told_with_its_line(changes: str, why: str) -> None:
+def test_impossible_settings_are_reported_by_line(changes: str, why: str) -> None:
     with pytest.raises(LessonError) as caught:
         parse_lesson(BODY.format(changes=changes), Path("outside.md"))
     assert caught.value.line == 8 and why in caught.value.sentence

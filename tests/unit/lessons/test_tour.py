@@ -23,7 +23,7 @@ def spoken(language: str, stops: list[str]) -> str:
     return "\n".join("".join(words[key]) for key in keys)
 
 
-def test_its_minutes_are_those_of_its_words_and_of_what_is_done() -> None:
+def test_the_tours_minutes_follow_from_its_contents() -> None:
     stops = list(dict.fromkeys(re.findall(r'\bid: "(\w+)"', TOUR)))
     assert len(stops) == 6
     longest = max(reading(spoken(language, stops)) for language in ("en", "zh"))
@@ -31,7 +31,7 @@ def test_its_minutes_are_those_of_its_words_and_of_what_is_done() -> None:
     assert abs(int(constant("MINUTES")) - (longest + doing)) <= 0.5
 
 
-def test_it_leads_to_the_first_lesson() -> None:
+def test_the_tour_links_to_the_first_lesson() -> None:
     lesson = Catalogue().get(constant("NEXT_LESSON"))
     assert lesson is not None and lesson.kind == "lesson"
     assert lesson.number == min(one.number for one in Catalogue().lessons() if one.kind == "lesson")

@@ -8,10 +8,7 @@ from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.trace.operations import RELEASED
 
 FULL, WINDOWED = AttentionSpan(None), AttentionSpan(4)
-GROUPS = [
-    GroupPlan([0], frozenset([FULL]), None, 10),
-    GroupPlan([1], frozenset([WINDOWED]), None, 5, first_block=10),
-]
+GROUPS = [GroupPlan([0], frozenset([FULL]), None, 10), GroupPlan([1], frozenset([WINDOWED]), None, 5, first_block=10)]
 
 
 def batch(*slices: SequenceSlice) -> StepBatch:
@@ -33,14 +30,14 @@ def test_a_decode_step_writes_to_slots_of_each_groups_own_tensors() -> None:
     assert step.slot_mapping(WINDOWED).tolist() == [4 * 2 + 1, 1 * 2], "blocks 14 and 11 lie at places 4 and 1"
 
 
-def test_a_decode_step_reads_the_keys_in_sight() -> None:
+def test_a_decode_step_reads_the_visible_keys() -> None:
     """The window of 4 at position 5 begins at position 2: places 2 and 4, slots 4, 5, 8, 9."""
     step = decoding()
     assert step.decode_keys(WINDOWED).slots[0].tolist() == [4, 5, 8, 9]
     assert step.decode_keys(FULL).slots[0].tolist() == [6, 7, 0, 1, 8, 9]
 
 
-def test_kernels_get_places_and_0_for_released_blocks() -> None:
+def test_kernels_get_slot_0_for_released_blocks() -> None:
     step = decoding()
     for tables in (step.decode_tables(WINDOWED).block_tables, step.step_tables(WINDOWED).block_tables):
         assert tables.tolist() == [[0, 2, 4], [0, 1, 0]] and tables.dtype == torch.int32
@@ -49,8 +46,7 @@ def test_kernels_get_places_and_0_for_released_blocks() -> None:
 
 def test_a_mixed_step_writes_a_chunk_and_a_token() -> None:
     step = batch(
-        SequenceSlice(0, [1, 2, 3], 0, [[2, 1], [13, 11]], True),
-        SequenceSlice(1, [8], 2, [[5, 6], [10, 12]], True),
+        SequenceSlice(0, [1, 2, 3], 0, [[2, 1], [13, 11]], True), SequenceSlice(1, [8], 2, [[5, 6], [10, 12]], True)
     )
     assert step.slot_mapping(FULL).tolist() == [4, 5, 2, 12]
     assert step.slot_mapping(WINDOWED).tolist() == [6, 7, 2, 4]

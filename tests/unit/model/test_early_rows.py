@@ -77,7 +77,7 @@ class _Layer(nn.Module):
         lambda x: x.reshape(1, 2, -1, 16).reshape(1, -1, 16),
     ],
 )  # fmt: skip
-def test_what_mixes_tokens_stays_before_the_selection(operation: Callable[[Tensor], Tensor]) -> None:
+def test_layers_that_mix_tokens_run_before_the_row_selection(operation: Callable[[Tensor], Tensor]) -> None:
     """An unknown operation counts as mixing tokens: the graph stays unchanged, which is slower but right."""
     tokens, kept = torch.export.Dim("tokens", min=4, max=64), torch.export.Dim("kept", min=2, max=64)
     inputs, shapes = (torch.randn(1, 8, 16), KEEP), ({1: 2 * tokens}, {0: kept})

@@ -109,7 +109,7 @@ def test_a_model_without_llamas_rotation_is_refused_in_a_sentence(family: str) -
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_budget_keeps_sinks_newest_pinned_and_the_best(seed: int) -> None:
+def test_forgetting_retains_sinks_newest_pinned_and_best_tokens(seed: int) -> None:
     rng = random.Random(seed)
     sinks, recent = rng.randint(0, 3), rng.randint(0, 4)
     budget, count = sinks + recent + rng.randint(0, 6), rng.randint(1, 30)

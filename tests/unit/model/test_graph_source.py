@@ -65,6 +65,6 @@ def test_the_forward_pass_its_loops_and_its_constants_are_kept() -> None:
         'constants_info_[0].original_fqn = "a.weight";',
     ],
 )
-def test_another_form_is_refused(lost: str) -> None:
+def test_unknown_generated_code_is_refused(lost: str) -> None:
     with pytest.raises(UnknownSource, match="version of torch"):
         units_of(SOURCE.replace(lost, ""))

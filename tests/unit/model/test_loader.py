@@ -38,7 +38,7 @@ def one_sentence(error: pytest.ExceptionInfo[ModelError]) -> str:
     return text
 
 
-def test_a_folder(folder: Path) -> None:
+def test_folders_are_named_by_their_last_part(folder: Path) -> None:
     model = load_model(str(folder), device="cpu")
     assert model.dtype == torch.float32 and model.device.type == "cpu"
     assert model.tokenizer is not None and model.tokenizer_facts.eos_token_ids == [2]
@@ -49,7 +49,7 @@ def test_a_folder(folder: Path) -> None:
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 @pytest.mark.skipif(not MAPS.exists(), reason="this system does not say what is mapped")
 @pytest.mark.parametrize("family", ["qwen2", "gpt2", "gemma2"])  # biases; norms with biases; a tied head
-def test_a_packed_model_leaves_its_file(family: str, tmp_path: Path) -> None:
+def test_packed_weights_release_the_mapped_file(family: str, tmp_path: Path) -> None:
     tiny_model(family).save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
     loaded = load_model(str(tmp_path), device="cpu")
@@ -81,7 +81,7 @@ def test_weights_in_fewer_bits(folder: Path, tmp_path: Path) -> None:
     assert read[0] == pytest.approx(read[1] / 2, rel=0.02)
 
 
-def test_a_model_without_such_layers_is_not_served_as_if_it_had_them() -> None:
+def test_a_model_without_state_layers_is_not_served_as_hybrid() -> None:
     """GPT-2's projections are no `nn.Linear`, and its head, which is one, is not rounded to int8."""
     with pytest.raises(ModelError, match=r"no linear layer of .* can be kept in int8: ") as error:
         from_module(tiny_model("gpt2"), weights=torch.int8)
@@ -111,14 +111,14 @@ def test_an_encoder_decoder(tmp_path: Path) -> None:
     one_sentence(error)
 
 
-def test_layers_that_are_no_attention(tmp_path: Path) -> None:
+def test_layers_without_attention_are_refused(tmp_path: Path) -> None:
     module = tiny_model("llama")
     module.model.layers[1].self_attn.forward = lambda hidden_states, **_: (hidden_states, None)
     with pytest.raises(ModelError, match="2 of its 3 layers use"):
         from_module(module)
 
 
-def test_a_window_that_attention_is_not_told() -> None:
+def test_a_window_hidden_from_attention_is_refused() -> None:
     class Forgetful:  # what attention is given as its window is the configuration's of its layer
         sliding_window = None
 
@@ -135,7 +135,9 @@ def test_a_window_that_attention_is_not_told() -> None:
         from_module(module)
 
 
-def test_missing_things(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files_are_reported_in_a_sentence(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ModelError, match="no folder") as error:
         load_model(str(tmp_path / "nowhere"))
@@ -277,7 +279,7 @@ def test_the_hybrid_keeps_keys_in_one_layer_and_a_state_in_two() -> None:
     assert (SHIPPED["bundled-hybrid"].folder / "model.safetensors").stat().st_size <= 3 * 1024**2
 
 
-def test_heads_that_were_measured_travel_with_the_facts(folder: Path, tmp_path: Path) -> None:
+def test_measured_heads_are_part_of_the_facts(folder: Path, tmp_path: Path) -> None:
     """The pattern to open on comes first; a model without measured heads has none."""
     assert load_model(str(folder), device="cpu").facts.heads == []
     copy = tmp_path / "measured"

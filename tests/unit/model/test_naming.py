@@ -15,7 +15,7 @@ from engine.trace.log import TraceReader
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 
-def test_a_hub_name_stays() -> None:
+def test_a_hub_name_is_unchanged() -> None:
     assert [model_name(name) for name in ("Qwen/Qwen3-0.6B", "gpt2", "bundled-gqa")] == [
         "Qwen/Qwen3-0.6B",
         "gpt2",
@@ -24,7 +24,7 @@ def test_a_hub_name_stays() -> None:
 
 
 @pytest.mark.parametrize("given", ["/home/ada/models/tiny", "/home/ada/models/tiny/", "./tiny", "~/tiny", "a/b/tiny"])
-def test_a_path_is_its_last_part(given: str) -> None:
+def test_a_path_is_named_by_its_last_part(given: str) -> None:
     assert model_name(given) == "tiny"
 
 
@@ -36,16 +36,16 @@ def test_a_folder_that_looks_like_a_hub_name_is_a_folder(tmp_path: Path, monkeyp
     assert model_name(".") == "tiny"
 
 
-def test_a_folder_of_the_hubs_cache_is_what_the_hub_calls_it() -> None:
+def test_a_hub_cache_folder_has_its_hub_name() -> None:
     cache = "/home/ada/.cache/huggingface/hub"
     assert model_name(f"{cache}/models--Qwen--Qwen3-0.6B/snapshots/c1899de2") == "Qwen/Qwen3-0.6B"
 
 
-def test_a_root_has_no_name() -> None:
+def test_the_root_folder_is_named_model() -> None:
     assert model_name("/") == "model"
 
 
-def test_no_log_page_or_export_tells_where_a_model_lies(
+def test_no_log_page_or_export_contains_the_models_path(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "who-lives-here" / "tiny"

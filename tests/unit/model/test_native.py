@@ -34,7 +34,7 @@ def test_figures_of_logits(rows: int, width: int) -> None:
 
 
 @needs_compiler
-def test_of_equals_the_first_comes_first() -> None:
+def test_equal_logits_are_ordered_by_id() -> None:
     """300 logits, 7 at 3, 64, 65 and 200, else 0: the zeros follow from the left."""
     logits = torch.zeros(1, 300)
     logits[0, [3, 64, 65, 200]] = 7
@@ -75,7 +75,7 @@ def test_largest_by_groups(width: int) -> None:
     torch.testing.assert_close(_logsumexp(logits), torch.logsumexp(logits, -1, keepdim=True))
 
 
-def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_compiler_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     with pytest.raises(NoCompiler, match=r"^no C compiler was found$"):

@@ -106,7 +106,7 @@ def test_bfloat16_weights_are_widened_without_a_loss() -> None:
         assert torch.equal(PACKED(x, half), PACKED(x, packed(weight)))
 
 
-def test_int8_is_half_a_step_from_every_weight() -> None:
+def test_int8_rounds_within_half_a_step() -> None:
     """A step is the largest number of the column over 127; a column of zeros stays one."""
     torch.manual_seed(0)
     weight = torch.randn(32, 70) * torch.logspace(-3, 3, 32)[:, None]
@@ -118,7 +118,7 @@ def test_int8_is_half_a_step_from_every_weight() -> None:
     assert torch.equal(unpacked(packed(unpacked(panels), torch.int8))[5], weight[5])
 
 
-def test_int4_is_half_a_step_from_every_weight_but_the_one_of_the_other_sign() -> None:
+def test_int4_rounds_within_half_a_step() -> None:
     """A step is the largest number of 32 of a column over 8, rounded to bfloat16; 8 steps of the other sign are 7."""
     torch.manual_seed(0)
     weight = torch.randn(32, 96) * torch.logspace(-3, 3, 32)[:, None]
@@ -132,7 +132,7 @@ def test_int4_is_half_a_step_from_every_weight_but_the_one_of_the_other_sign() -
     assert torch.equal(unpacked(packed(unpacked(panels), torch.uint8)), unpacked(panels))
 
 
-def test_rows_of_no_whole_groups_are_int8_in_place_of_int4() -> None:
+def test_rows_without_full_groups_use_int8() -> None:
     layers = nn.Sequential(nn.Linear(32, 16), nn.Linear(48, 16)).requires_grad_(False)
     before = sum(parameter.nbytes for parameter in layers.parameters())
     difference = packed_bytes(layers, torch.uint8)
@@ -141,7 +141,7 @@ def test_rows_of_no_whole_groups_are_int8_in_place_of_int4() -> None:
     assert sum(parameter.nbytes for parameter in layers.parameters()) == before + difference
 
 
-def test_bfloat16_is_taken_unasked_where_all_weights_are_such_numbers() -> None:
+def test_auto_dtype_is_bfloat16_if_that_is_lossless() -> None:
     layers = _Layers().bfloat16().float().requires_grad_(False)
     before = {name: tensor.clone() for name, tensor in layers.state_dict().items()}
     assert pack_linears(layers) == 2 and layers.up.panels.dtype == torch.bfloat16
@@ -233,14 +233,14 @@ def test_compiled() -> None:
             _check(compiled(x), (exact(x.double()),))
 
 
-def test_panels_are_the_weight() -> None:
+def test_panels_unpack_to_the_weight() -> None:
     """Column 3 of panel 2 is row 2 * 16 + 3."""
     weight = torch.randn(64, 10)
     assert torch.equal(packed(weight)[2, :, 3], weight[35])
     assert torch.equal(unpacked(packed(weight)), weight)
 
 
-def test_state_is_as_before() -> None:
+def test_packing_keeps_the_state_dict() -> None:
     """Names, order and content: what is filed under a digest of the weights is found whatever their layout."""
     layers = _Layers()
     before = {name: tensor.clone() for name, tensor in layers.state_dict().items()}
@@ -304,14 +304,14 @@ def test_rows_of_int4_are_refused() -> None:
     assert _rows(packed(torch.randn(64, 64), torch.uint8), torch.tensor([3])) is None
 
 
-def test_without_the_c_function_nothing_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_not_packed_without_the_c_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_linears, "linear_kernel", lambda: None)
     layers = _Layers()
     assert pack_linears(layers) == 0 and type(layers.up) is nn.Linear
 
 
 @pytest.mark.parametrize("wrong", [torch.ones(3, 26), torch.ones(3, 25, dtype=torch.float64), torch.tensor(1.0)])
-def test_another_width_or_dtype_is_an_error(wrong: Tensor) -> None:
+def test_a_different_width_or_dtype_is_an_error(wrong: Tensor) -> None:
     """The error is that of nn.Linear; the C function would silently read past the row, or misread its numbers."""
     layers, _ = _layers(torch.float32)
     with pytest.raises(ValueError, match=r"float32 \[\.\.\., 25\]"):

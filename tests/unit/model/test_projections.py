@@ -33,7 +33,7 @@ def differences(model: LoadedModel, parts: list[ProjectionPart]) -> list[float]:
 
 
 @pytest.mark.parametrize("family", ["llama", "llama_mqa", "qwen2", "gpt2", "phi3", "gemma2"])
-def test_a_heads_projection_of_what_attention_reads_is_its_vector(family: str) -> None:
+def test_a_heads_projection_gives_its_captured_vector(family: str) -> None:
     assert max(differences(from_module(tiny_model(family)), PARTS)) < 1e-5
 
 
@@ -44,12 +44,12 @@ def test_a_norm_or_a_scale_after_it_is_not_part_of_the_projection(family: str) -
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16-weights", "int8-weights", "int4-weights"])
-def test_whatever_form_weights_are_stored_in(dtype: str) -> None:
+def test_every_storage_form_of_weights_is_served(dtype: str) -> None:
     assert max(differences(load_model("bundled", dtype=dtype), ["v"])) < 1e-4
 
 
 @pytest.mark.parametrize(("family", "part"), [("gpt_neox", "q"), ("deepseek_v3", "k")])
-def test_no_matrix_of_its_own_is_a_sentence(family: str, part: ProjectionPart) -> None:
+def test_a_layer_without_such_a_matrix_is_refused(family: str, part: ProjectionPart) -> None:
     with pytest.raises(ProjectionError, match=f"layer 1 has no matrix of its own from which a head's {part.upper()}"):
         projection_of(from_module(tiny_model(family)), 1, part, 0)
 

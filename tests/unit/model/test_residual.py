@@ -60,7 +60,7 @@ def test_parts_add_up_to_the_models_own_states_and_next_token(family: str) -> No
 
 
 @pytest.mark.parametrize("family", ["llama", "minicpm3"])
-def test_only_what_is_scaled_gets_a_factor(family: str) -> None:
+def test_only_scaled_layers_get_a_factor(family: str) -> None:
     """A sum in half precision rounds; a factor fitted to that would change the block's output."""
     module = causal_model(causal_config(family, tie_word_embeddings=False)).to(torch.bfloat16)
     factor = getattr(module.model.layers[0], "residual_scale", 1)
@@ -137,7 +137,7 @@ def test_hooks_are_gone_after_the_pass() -> None:
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.module.modules())
 
 
-def test_it_needs_one_layer_and_a_model_without_states() -> None:
+def test_the_stream_needs_one_layer_and_no_states() -> None:
     with pytest.raises(RecomputeError, match="one layer"):
         recompute_sequence(from_module(tiny_model("llama")), 0, TOKENS, None, [0], residual=1)
     with pytest.raises(RecomputeError, match="without recurrent states"):
@@ -148,7 +148,7 @@ def num_keys(model: LoadedModel, layer: int, **more: Any) -> int:
     return recompute_sequence(model, 0, TOKENS, layer, [0], **more).num_keys
 
 
-def test_flops_of_all_layers_and_the_output_are_those_of_the_step() -> None:
+def test_summed_flops_equal_those_of_the_step() -> None:
     start, count = len(TOKENS) - 1, len(TOKENS)
     for family in ("llama", "mistral", "deepseek_v3"):
         model = from_module(tiny_model(family))
@@ -159,7 +159,7 @@ def test_flops_of_all_layers_and_the_output_are_those_of_the_step() -> None:
         assert abs(StepWork(facts).of([step]).flops - total) <= 2 * facts.num_layers  # the average layer is rounded
 
 
-def test_the_keys_are_those_that_the_last_query_gives_weight() -> None:
+def test_tova_retains_the_keys_weighted_by_the_last_query() -> None:
     """The sequence has a window narrower than the model's, or has forgotten other tokens in each head."""
     model = from_module(tiny_model("gemma2"))  # windows of 5 keys in two layers of three
     forgetting = Forgetting(ForgetSettings("h2o", 9), model)

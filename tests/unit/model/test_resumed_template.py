@@ -93,7 +93,7 @@ def outcome(template: ChatTemplate, messages: list[dict[str, Any]], given: dict[
 @settings(max_examples=400, deadline=None)
 @given(SOURCES, CONVERSATIONS)
 @example(NAMESPACE + BEFORE[1] + "{% for m in messages %}" + INSIDE[6] + "{% endfor %}", [(0, [], True, TOOLS)] * 3)
-def test_a_resumed_rendering_is_the_whole_one(source: str, steps: Sequence[Any]) -> None:
+def test_a_resumed_rendering_equals_a_full_one(source: str, steps: Sequence[Any]) -> None:
     """Each conversation keeps some messages of the one before, and has others behind them."""
     template, messages = template_of(source), list[dict[str, Any]]()
     earlier: Rendering | None = None

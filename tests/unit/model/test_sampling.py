@@ -165,7 +165,7 @@ def test_a_row_has_one_set_of_figures_for_every_request(kernels: LogitKernels | 
     assert [adjusted for _, adjusted, _ in offers] == [raw for *_, raw in offers] == best.top_logprobs
 
 
-def test_a_settled_token_overrules_and_the_draw_is_taken_all_the_same() -> None:
+def test_a_fixed_token_overrides_but_still_consumes_the_draw() -> None:
     sampler, logits = Sampler(), torch.zeros((1, 50))
     free, ruled = row(seed=5, temperature=1.0), row(seed=5, temperature=1.0)
     draws = [sampler.sample(logits, [free])[0] for _ in range(3)]
@@ -222,7 +222,9 @@ def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> tuple[CudaCopies, FakeCud
 
 @pytest.mark.parametrize("width", [7, 130, 3000])
 @pytest.mark.parametrize("on_device", [False, True])
-def test_rows_are_chosen_together_as_each_alone(width: int, on_device: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batched_sampling_equals_sampling_each_row(
+    width: int, on_device: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sampling a batch equals sampling each row alone, on the host and with the device's code."""
     logits = torch.randn((40, width), generator=torch.Generator().manual_seed(width)) * 3
     logits[::3] = (logits[::3] * 2).round() / 2  # ties

@@ -32,7 +32,7 @@ def _load(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, dict[str,
 
 @pytest.mark.parametrize("family", ["llama", "llama_tied", "qwen2", "gpt2", "gemma3"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_it_computes_what_it_would_in_float32(
+def test_compressed_weights_compute_like_float32(
     family: str, dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Untied and tied, with biases, without linear layers, and with an embedding that scales."""

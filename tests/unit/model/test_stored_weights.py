@@ -22,7 +22,7 @@ from tests.tiny_models import tiny_config, tiny_model, tiny_tokenizer
 
 
 @pytest.mark.parametrize("form", quantized_files.FORMS)
-def test_what_can_only_be_expanded_is_what_it_stands_for(form: str, tmp_path: Path) -> None:
+def test_expanded_weights_equal_the_quantized_ones(form: str, tmp_path: Path) -> None:
     plain = quantized_files.write(form, tmp_path)
     model = load_model(str(tmp_path), dtype="float32", device="cpu")
     sequences = {seq: random_prompt(length, 100, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
@@ -40,7 +40,7 @@ def test_what_can_only_be_expanded_is_what_it_stands_for(form: str, tmp_path: Pa
     assert str(model.stored).endswith("of float32") and f"in {form}, expanded to" in str(model.stored)
 
 
-def test_there_is_no_memory_to_expand_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_do_not_fit_expanded_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Small(Allocator):
         def memory(self, device: torch.device) -> DeviceMemory:
             return DeviceMemory(1 << 10, 1 << 20)
@@ -65,7 +65,7 @@ AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, 
         ({"quant_algo": "FP8"}, "in an unnamed form .*not read here"),
     ],
 )
-def test_what_is_not_read_is_refused_before_it_is_loaded(
+def test_unsupported_weights_are_refused_before_loading(
     quantization: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
     """The folder has a file of weights that could not be read at all."""
@@ -78,7 +78,7 @@ def test_what_is_not_read_is_refused_before_it_is_loaded(
     assert "(3 MiB)" in text and "\n" not in text and len(text) < 500, text
 
 
-def test_a_quantization_that_stands_beside_the_configuration(tmp_path: Path) -> None:
+def test_quantization_in_a_separate_file_is_found(tmp_path: Path) -> None:
     tiny_model("llama").save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
     beside = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
@@ -119,7 +119,7 @@ class Int8Quantizer(HfQuantizer):  # type: ignore[misc]
         return True
 
 
-def test_what_is_computed_with_as_it_is_stored_is_served_so(tmp_path: Path) -> None:
+def test_weights_with_kernels_are_served_as_stored(tmp_path: Path) -> None:
     plain = tiny_model("llama")
     num_params = sum(parameter.numel() for parameter in plain.parameters())
     Int8Quantizer(Int8Config())._process_model_before_weight_loading(plain)

@@ -91,7 +91,7 @@ def template_of(source: str, tokenizer: Any) -> ChatTemplate:
 
 
 @pytest.mark.parametrize("name", APPENDING)
-def test_one_that_only_appends(name: str, tokenizer: Any) -> None:
+def test_append_only_templates_pass(name: str, tokenizer: Any) -> None:
     """The template appends in every case but the one in which the client removes a message; a refusal does not count
     against it.
     """
@@ -104,7 +104,7 @@ def test_one_that_only_appends(name: str, tokenizer: Any) -> None:
 
 
 @pytest.mark.parametrize("name", BREAKING)
-def test_one_that_breaks(name: str, tokenizer: Any) -> None:
+def test_breaking_templates_are_reported_with_the_place(name: str, tokenizer: Any) -> None:
     source, case, turns_back, avoided_by = BREAKING[name]
     found = checked(source, tokenizer)[case]
     assert found.verdict == "breaks" and found.first is not None
@@ -138,7 +138,7 @@ def test_the_verdict_is_what_the_engine_then_hits(tokenizer: Any) -> None:
         assert hit == (found.first.token if found.first is not None else len(held))
 
 
-def test_a_file_that_is_no_template_is_none(tmp_path: Path) -> None:
+def test_a_file_without_template_is_recognized(tmp_path: Path) -> None:
     """Rather than a template that refuses everything."""
     (tmp_path / "t.jinja").write_text("{% for m in messages %}\n{% endfo %}")
     with pytest.raises(ValueError, match=r"^line 2: "):

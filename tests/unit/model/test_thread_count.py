@@ -44,7 +44,7 @@ def test_all_threads_while_the_cores_are_free(passes: Passes) -> None:
 
 
 @pytest.mark.parametrize("free", [1, 3, 6])
-def test_crowded_passes_get_fewer_threads_and_later_all_again(passes: Passes, free: int) -> None:
+def test_busy_cores_reduce_threads_for_a_while(passes: Passes, free: int) -> None:
     """Trials of more threads become rare: of an hour they take less than 2 %."""
     passes.free = free
     passes.run(1)
@@ -64,7 +64,7 @@ def test_crowded_passes_get_fewer_threads_and_later_all_again(passes: Passes, fr
     assert passes.run(2 * thread_count.RETRIES[0])[-1] == 8  # the first trial comes soon again
 
 
-def test_nothing_is_told_where_threads_sleep_at_once(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_counts_stay_if_threads_sleep_at_once(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_count, "SLEEPS", True)
     passes.free = 1
     assert passes.run(10) == [8]

@@ -45,7 +45,7 @@ GROUPED = {**A, "group_idx": 0}
         ({**A, "medium": "cpu"}, removed([b"a"], medium="CPU", group_idx=0)),
     ],
 )
-def test_what_is_left_out_means_the_gpu_and_the_only_group(there: dict[str, Any], gone: dict[str, Any]) -> None:
+def test_missing_fields_mean_gpu_and_group_0(there: dict[str, Any], gone: dict[str, Any]) -> None:
     assert known_after(there)[0] == {b"a"}
     found, observed = known_after(there, gone)
     last = observed.log.record(2).seen
@@ -64,7 +64,7 @@ def test_a_content_of_two_blocks_is_cached_until_both_are_taken() -> None:
     assert observed.known(0).num_in_pool == 1
 
 
-def test_what_may_only_tell_that_a_request_found_it_is_no_copy() -> None:
+def test_reports_of_hits_are_no_copies() -> None:
     """vLLM names the blocks that a prompt hits, from its beginning on, if `kv_cache_report_mode` is full."""
     assert known_after(A, A, removed([b"a"]))[0] == set()
 
@@ -86,7 +86,7 @@ def test_after_a_gap_no_copy_is_remembered() -> None:
     assert observed.known(0).keys == set()
 
 
-def test_what_a_log_has_no_place_for_is_said_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contents_over_the_limit_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """More external contents than readers accept are omitted, so that the log stays readable."""
     monkeypatch.setattr(contents, "MAX_BLOCKS", 1)
     outside = [{**stored([one], [], 0), "medium": "CPU"} for one in (b"x", b"y")]

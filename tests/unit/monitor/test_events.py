@@ -68,7 +68,7 @@ def test_a_map_and_an_array_that_may_end_early_say_the_same(event: dict[str, Any
 
 
 @given(st.lists(HASH, max_size=4), st.none() | st.integers(0, 3), st.integers(1, len(REMOVED)))
-def test_what_is_removed_too(hashes: list[Any], group: int | None, keep: int) -> None:
+def test_removed_events_are_decoded(hashes: list[Any], group: int | None, keep: int) -> None:
     event = removed(hashes, group_idx=group)
     short = {name: value for name, value in event.items() if name == "type" or name in REMOVED[:keep]}
     assert decode(message(short)) == decode(message(positional(event, REMOVED, keep)))
@@ -107,7 +107,7 @@ def test_which_tokens_are_whose_is_unknown_where_the_event_skips_blocks() -> Non
         ({**stored([b"a", b"b"], [], 2), "token_ids": [[1, 2], [2, 3], [3, 4], [4, 5]]}, [None, b"a"]),  # pairs
     ],
 )
-def test_what_comes_before_is_named_only_where_the_event_says_it(event: dict[str, Any], parents: list[Any]) -> None:
+def test_the_parent_is_known_only_if_reported(event: dict[str, Any], parents: list[Any]) -> None:
     (found,) = decode(message(event)).events
     assert isinstance(found, BlockStored)
     assert ["?" if one.parent_unsaid else one.parent_hash for one in found.contents] == parents
@@ -130,13 +130,13 @@ def test_an_event_of_a_new_kind_is_counted_and_the_others_are_read() -> None:
         message({**stored([b"a"], [], 1), "token_ids": ["x"]}),
     ],
 )
-def test_what_is_none_of_the_forms_is_refused_in_a_sentence(payload: bytes) -> None:
+def test_unknown_event_forms_are_refused(payload: bytes) -> None:
     with pytest.raises(EventError) as refused:
         decode(payload)
     assert "\n" not in str(refused.value)
 
 
 @given(st.binary(max_size=64))
-def test_no_bytes_do_anything_else(payload: bytes) -> None:
+def test_arbitrary_bytes_raise_only_event_errors(payload: bytes) -> None:
     with contextlib.suppress(EventError):
         decode(payload)

@@ -72,7 +72,7 @@ def test_the_next_log_begins_with_what_was_known_and_each_is_sound(tmp_path: Pat
     assert sorted(numbers) == sorted([*range(MESSAGES)] * RANKS)  # no message twice, none lost
 
 
-def test_of_recorded_ones_the_last_stay(tmp_path: Path) -> None:
+def test_only_the_last_recorded_logs_are_kept(tmp_path: Path) -> None:
     observed, cached = watch(tmp_path / "seen.kvtrace", most_bytes=4 << 10, most_parts=2)
     assert len(list(tmp_path.iterdir())) == 2 and known_in(observed.log) == cached
     observed.log.close()

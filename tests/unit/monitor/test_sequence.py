@@ -57,7 +57,7 @@ Action = st.sampled_from(["live", "live", "live", "drop", "double", "cut", "rest
 
 @settings(max_examples=400)
 @given(st.lists(Action, max_size=60), st.sampled_from([1000, 3]), st.booleans())
-def test_what_is_told_is_in_order_and_every_hole_is_said(actions: list[str], buffer: int, can_replay: bool) -> None:
+def test_messages_are_in_order_and_gaps_are_reported(actions: list[str], buffer: int, can_replay: bool) -> None:
     model, sequence, received = Model(buffer), Sequence(can_replay), list[SequenceEvent]()
     last: tuple[int, bytes] | None = None
     for action in actions:
@@ -108,7 +108,7 @@ def test_with_a_buffer_that_is_long_enough_nothing_is_missing(actions: list[str]
     assert len(received) == len(model.lives[0]) + 1
 
 
-def test_a_replay_that_is_larger_than_the_bounds_is_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_replays_are_requested_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.observe.monitor.sequence.MAX_PENDING", 4)
     model, sequence, received = Model(1000), Sequence(True), list[SequenceEvent]()
     for _ in range(23):

@@ -25,7 +25,7 @@ def as_bytes(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_each_form_says_the_same(form: Form) -> None:
+def test_every_event_form_decodes_equally(form: Form) -> None:
     payload = batch(
         form,
         page_stored(form, [FIRST, SECOND], [1, 2, 3, 4], 2),
@@ -47,7 +47,7 @@ def test_each_form_says_the_same(form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", ["SEVEN", "MAPS"])
-def test_a_salt_is_told_and_is_no_adapters_name(form: Form) -> None:
+def test_salts_are_distinguished_from_adapters(form: Form) -> None:
     [stored] = decode(batch(form, page_stored(form, [FIRST, SECOND], [1, 2], 1, salt="tenant"))).events
     assert isinstance(stored, BlockStored) and stored.lora_name is None
     assert [json.loads(one.extra_keys or "") for one in stored.contents] == [{"cache_salt": "tenant"}] * 2
@@ -56,13 +56,13 @@ def test_a_salt_is_told_and_is_no_adapters_name(form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_of_pages_of_pairs_no_token_is_made_up(form: Form) -> None:
+def test_tokens_of_bigram_pages_are_not_invented(form: Form) -> None:
     [stored] = decode(batch(form, page_stored(form, [FIRST], [[1, 2], [2, 3]], 2))).events
     assert isinstance(stored, BlockStored) and stored.contents[0].token_ids == []
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_it_lacks_is_unknown_in_the_log(form: Form) -> None:
+def test_missing_data_is_unknown_in_the_log(form: Form) -> None:
     header = header_of(model="m", source="SGLang", block_size=2, num_blocks=8, events=["tcp://one:5557"])
     observed = ObservedLog(header)
     observed.receive(0, Break("attached", 0))

@@ -91,9 +91,7 @@ def breaks_of(log: TraceReader) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("shape", ["pair", "topic"])
-def test_what_was_dropped_is_asked_for_and_the_set_is_the_servers_after_each_message(
-    shape: Shape, tmp_path: Path
-) -> None:
+def test_dropped_messages_are_replayed(shape: Shape, tmp_path: Path) -> None:
     server, path = Server(1), tmp_path / "run.kvtrace"
     with Publisher(shape=shape) as publisher:
         publisher.withheld = {3, 4, 11}
@@ -111,7 +109,7 @@ def test_what_was_dropped_is_asked_for_and_the_set_is_the_servers_after_each_mes
     assert not findings, findings
 
 
-def test_late_it_knows_since_the_oldest_that_is_kept_and_counts_what_it_cannot_match() -> None:
+def test_a_late_subscriber_replays_the_buffer() -> None:
     with Publisher(buffer=2) as publisher:
         publisher.publish(message(stored([b"a", b"b"], list(range(8)), SIZE)))
         publisher.publish(message(stored([b"c"], [1, 2, 3, 4], SIZE, b"b")))
@@ -124,7 +122,7 @@ def test_late_it_knows_since_the_oldest_that_is_kept_and_counts_what_it_cannot_m
             assert last is not None and last.num_unmatched == 1  # "a" was stored before
 
 
-def test_what_cannot_be_asked_for_is_a_gap_and_what_was_known_is_given_up() -> None:
+def test_without_replay_missed_messages_are_a_gap() -> None:
     with Publisher() as publisher, attached(publisher, replay=False) as attachment:
         publisher.withheld = {5, 6}
         wait_for(lambda: publisher.publish(message(stored([b"x"], [1] * SIZE, SIZE))) > 8 and len(attachment.log) > 3)
@@ -211,7 +209,7 @@ def test_a_message_that_cannot_be_read_is_a_gap_with_its_reason() -> None:
         assert breaks_of(attachment.log)[-1] == ("gap", 2, 1) and not attachment.observed.known(0).keys
 
 
-def test_more_contents_than_the_pool_has_places_are_said_and_not_kept() -> None:
+def test_contents_over_the_pool_are_reported_and_dropped() -> None:
     with Publisher() as publisher, attached(publisher) as attachment:
         hashes = [bytes([i]) for i in range(POOL + 2)]
         publisher.publish(message(stored(hashes, [0] * (SIZE * len(hashes)), SIZE)))

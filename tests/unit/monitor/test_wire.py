@@ -84,7 +84,7 @@ def test_settings_of_a_cache_that_decide_what_may_hit_are_numbers_too() -> None:
         assert {name.removeprefix(begins): n for name, n in numbers.items() if name.startswith(begins)} == expected
 
 
-def test_numbers_are_written_when_they_change_and_a_reason_is_said_once() -> None:
+def test_numbers_are_logged_on_change_only() -> None:
     header = header_of(model="m", source="vLLM", block_size=4, num_blocks=4, events=["a"])
     observed = ObservedLog(header)
     for numbers in ({"x": 1.0}, {"x": 1.0}, {"x": 2.0}):

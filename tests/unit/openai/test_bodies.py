@@ -54,13 +54,13 @@ def test_sampling_that_a_request_leaves_open_is_the_models_own(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("name", sorted(HARMLESS))
-def test_what_is_harmless_passes_whatever_it_says(name: str) -> None:
+def test_ignored_fields_accept_any_value(name: str) -> None:
     for value in (1, "x", [1], {"a": None}, True, None):
         completion(**{name: value})
 
 
 @pytest.mark.parametrize("name", sorted(NEUTRAL))
-def test_what_is_not_implemented_passes_only_when_it_asks_for_nothing(name: str) -> None:
+def test_unimplemented_fields_accept_neutral_values_only(name: str) -> None:
     for value in (*NEUTRAL[name], None):
         chat(**{name: value})
     others: list[Any] = [{"something": "else"}, 7]
@@ -198,7 +198,7 @@ def test_an_answer_may_be_sent_back_as_it_came() -> None:
         ({"min_tokens": 5}, ConfigError("min_tokens must be between 0 and max_tokens (3)"), "min_tokens", None),
     ],
 )
-def test_what_the_engine_refuses_names_the_field_of_the_body(
+def test_engine_refusals_name_the_field(
     fields: dict[str, Any], error: ValueError, param: str, code: str | None
 ) -> None:
     refused = chat(**fields).refusal(error)
@@ -220,7 +220,7 @@ def test_what_the_engine_refuses_names_the_field_of_the_body(
         b'{"prompt": Infinity}',
     ],
 )
-def test_what_is_no_json_object_is_refused_in_a_sentence(data: bytes) -> None:
+def test_bodies_must_be_json_objects(data: bytes) -> None:
     with pytest.raises(ApiError) as refused:
         read(data, CompletionBody)
     assert refused.value.status == 400 and len(refused.value.message) < 300 and "\n" not in refused.value.message

@@ -107,7 +107,7 @@ def test_a_response_is_refused_by_the_fields_name(fields: dict[str, Any], param:
     assert (refused.value.param, refused.value.status) == (param, 400) and words in refused.value.message
 
 
-def test_what_is_stored_is_bounded_and_its_clients_own() -> None:
+def test_stored_conversations_are_bounded_and_private() -> None:
     messages = [ChatMessage(role="user", content="x" * 1000)]
     data = msgspec.json.encode(messages)
     size = len(data)
@@ -134,10 +134,7 @@ def test_what_is_stored_is_bounded_and_its_clients_own() -> None:
     [
         ({"reasoning_effort": "high"}, {"reasoning_effort": "high"}),
         ({"reasoning_effort": "none"}, {"reasoning_effort": "none", "enable_thinking": False}),
-        (
-            {"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "max"}},
-            {"reasoning_effort": "max"},
-        ),
+        ({"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "max"}}, {"reasoning_effort": "max"}),
     ],
 )
 def test_the_effort_of_chat_completions_reaches_the_template_too(

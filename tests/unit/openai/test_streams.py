@@ -29,7 +29,7 @@ class Stream:
         self.sent.append(self.name)
 
 
-def test_a_first_token_is_told_before_the_streams_of_a_round() -> None:
+def test_first_tokens_are_sent_before_other_streams() -> None:
     sent: list[str] = []
     streams = Streams(urgent_sent=lambda: sent.append("-"))
     going, first, last = (Stream(name, sent) for name in ("going", "first", "last"))
@@ -38,7 +38,7 @@ def test_a_first_token_is_told_before_the_streams_of_a_round() -> None:
     assert sent == ["first", "-", "going", "last"]
 
 
-def test_one_that_is_late_is_told_once_with_what_may_not_wait() -> None:
+def test_a_late_stream_is_sent_once_with_urgent_tokens() -> None:
     sent: list[str] = []
     streams = Streams(urgent_sent=lambda: None)
     streams._pace, one = 0.02, Stream("one", sent)

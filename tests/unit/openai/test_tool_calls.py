@@ -156,7 +156,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("logprobs", [None, 0])
 @pytest.mark.parametrize(("reading", "text"), TEXTS)
-def test_a_stream_tells_what_the_whole_answer_does(reading: Reading, text: str, logprobs: int | None) -> None:
+def test_a_stream_equals_the_whole_answer(reading: Reading, text: str, logprobs: int | None) -> None:
     wanted = whole(reading, output(text), logprobs=logprobs)
     message = wanted["message"]
     for seed in range(20):
@@ -178,7 +178,7 @@ def test_a_stream_tells_what_the_whole_answer_does(reading: Reading, text: str, 
         assert scored == (b"" if logprobs is None else text.encode())
 
 
-def test_reasoning_is_told_apart_from_content() -> None:
+def test_reasoning_is_separated_from_content() -> None:
     for reading, text in ((Reading(thinks=False), f"{THINKS}So."), (Reading(thinks=True), "Let me see.</think>So.")):
         message = whole(reading, output(text))["message"]
         assert (message["reasoning_content"], message["content"]) == ("Let me see.", "So.")

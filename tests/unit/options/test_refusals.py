@@ -11,7 +11,6 @@ from msgspec import Struct
 from app.ground.errors import refused
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.options.option import Option
-from engine.options.refusal import sentence
 from engine.options.table import OptionRow, table_of
 from engine.options.words import languages
 from engine.setup.resolve import resolve
@@ -60,12 +59,6 @@ def test_every_option_refuses_in_every_language(settings: type[Struct]) -> None:
         assert all(name in text or row.kind == "map" for found in refusals for text in found.values()), refusals
 
 
-def test_every_sentence_has_every_language_and_the_same_values_in_each() -> None:
-    for key, texts in sentence.texts.items():
-        assert set(texts) == set(languages()), key
-        assert len({frozenset(filter(None, (part[1] for part in parse(text)))) for text in texts.values()}) == 1, key
-
-
 def test_no_refusal_of_a_setting_is_said_in_english_alone() -> None:
     """A sentence in the code itself has no translation."""
     plain = []
@@ -78,7 +71,7 @@ def test_no_refusal_of_a_setting_is_said_in_english_alone() -> None:
     assert plain == []
 
 
-def test_a_refusal_that_puts_sentences_together_is_said_in_one_language() -> None:
+def test_combined_refusals_are_in_one_language() -> None:
     with pytest.raises(ConfigError) as found:
         resolve(
             EngineConfig(forget_policy="window", forget_budget=8, attention_window=8, fault="missing_causal_mask"), 512

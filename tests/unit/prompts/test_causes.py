@@ -18,7 +18,7 @@ def turns_before(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda session: session.name)
 @pytest.mark.parametrize("is_whole", [False, True], ids=["", "from the first turn on"])
-def test_each_break_has_its_cause_and_place(session: Session, is_whole: bool, tmp_path: Path) -> None:
+def test_each_divergence_has_its_cause_and_place(session: Session, is_whole: bool, tmp_path: Path) -> None:
     before = turns_before(session.bodies[0]) if is_whole else []
     *others, last = verdicts([*before, *session.bodies], tmp_path)
     assert not any(verdict.parted for verdict in others)

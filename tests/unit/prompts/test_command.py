@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_says_what_hit_what_broke_and_what_would_save(
+def test_the_report_lists_hits_breaks_and_savings(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "MAX_BREAKS", 100)
@@ -42,7 +42,7 @@ def test_it_says_what_hit_what_broke_and_what_would_save(
     assert "would save" in shown and "move what changes out of the system prompt" in shown
 
 
-def test_a_proposal_saves_what_it_says(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_proposal_saves_the_stated_tokens(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Only a clock changes: without it each turn hits all of the previous one but its last, partial block."""
     clock = next(session for session in SESSIONS if session.name == "clock")
     file.write_text("\n".join(map(json.dumps, clock.bodies)))
@@ -122,16 +122,14 @@ def test_a_proposal_shows_the_place_that_changes(tmp_path: Path, capsys: pytest.
         assert all(len(line) < 120 for line in saving["example"])
 
 
-def test_evictions_are_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evictions_are_reported(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prompts = ["a" * 400, "b" * 400, "c" * 400, "a" * 400]  # of 25 blocks
     file.write_text("\n".join(json.dumps({"input": prompt}) for prompt in prompts))
     assert main(["prompts", str(file), "--num-blocks", "60"]) == 0
     assert "1 request hits less: evicted for request 3" in capsys.readouterr().out
 
 
-def test_what_does_not_fit_in_the_pool_is_said_and_the_rest_is_played(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prompts_over_the_pool_are_counted(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     message = {"role": "user", "content": "a" * 160}  # 10 blocks
     answered = [message, {"role": "assistant", "content": "b" * 80}]
     conversations = [[message], [*answered, {"role": "user", "content": "c" * 16}], [message]]  # 10, 16 and 10 blocks
@@ -168,9 +166,7 @@ def test_every_cause_limit_and_proposal_has_words() -> None:
 
 
 @pytest.mark.parametrize(("policy", "shown"), [("vllm", ", block {} of 16 tokens each"), ("sglang", "")])
-def test_a_break_is_told_with_its_block(
-    policy: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_break_names_its_block(policy: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     main(["prompts", str(EXAMPLE), "--json"])
     token = json.loads(capsys.readouterr().out)["requests"][5]["parted"]["token"]

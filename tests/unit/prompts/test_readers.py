@@ -88,7 +88,7 @@ FILES: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize("lines", [True, False], ids=["lines", "indented"])
 @pytest.mark.parametrize("name", FILES)
-def test_what_each_program_writes_is_the_same_request(name: str, lines: bool, tmp_path: Path) -> None:
+def test_all_file_shapes_give_the_same_request(name: str, lines: bool, tmp_path: Path) -> None:
     shape, document = FILES[name]
     path = tmp_path / "file"
     path.write_text(f"{json.dumps(document)}\n" * 2 if lines else json.dumps(document, indent=1))
@@ -145,7 +145,7 @@ def test_responses_and_messages_have_the_same_order(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_no_request_is_counted_and_named(tmp_path: Path) -> None:
+def test_entries_that_are_no_requests_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "mixed"
     lines = [
         "not json",
@@ -165,7 +165,7 @@ def test_what_is_no_request_is_counted_and_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [chat, anthropic])
 @pytest.mark.parametrize("mode", ["redacted", "whole", "private"])
-def test_what_the_proxy_writes_parts_where_the_requests_do(mode: Mode, shape: Any, tmp_path: Path) -> None:
+def test_proxy_files_diverge_like_the_requests(mode: Mode, shape: Any, tmp_path: Path) -> None:
     path = tmp_path / "proxy"
     file = Exchanges(path, mode, b"secret")
     for body in (shape(2, tools=("read",)), shape(3, tools=("read",)), shape(3, "Another.", ("read",))):

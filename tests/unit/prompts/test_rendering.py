@@ -92,7 +92,7 @@ def test_a_template_that_drops_reasoning_is_the_cause_and_one_that_appends_none(
     ]
 
 
-def test_what_the_client_changes_is_told_as_before(templates: dict[str, ChatTemplate]) -> None:
+def test_client_changes_have_the_same_causes(templates: dict[str, ChatTemplate]) -> None:
     tools = {"tools": [tool("read"), tool("write")]}
     bodies = [chat(2) | tools, changed(chat(3), "messages", 2, "content", to=text(96, 70)) | tools]
     bodies.append(bodies[-1] | {"tools": tools["tools"][::-1]})
@@ -229,7 +229,7 @@ def test_only_what_a_prompt_does_not_share_is_encoded_again(templates: dict[str,
             assert list(chain.from_iterable(request.rendered.tokens)) == templates[source].encode(prompt)
 
 
-def test_a_request_that_cannot_be_rendered_is_told_and_parts_are_counted(
+def test_unrenderable_requests_are_reported_and_counted_by_segment(
     tmp_path: Path, templates: dict[str, ChatTemplate], capsys: pytest.CaptureFixture[str]
 ) -> None:
     refusing = "{% if messages | length > 2 %}{{ raise_exception('two messages at most') }}{% endif %}" + HEAD + BODY

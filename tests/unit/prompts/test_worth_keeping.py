@@ -59,7 +59,7 @@ def test_tokens_are_whole_units_and_long_enough() -> None:
     assert [prefix.num_tokens for prefix in kept(BODIES, "openai")] == [1024]
 
 
-def test_models_share_nothing() -> None:
+def test_models_share_no_prefix() -> None:
     assert kept([body(SYSTEM, "a"), body(SYSTEM, "b", model="other")]) == []
 
 

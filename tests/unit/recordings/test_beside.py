@@ -18,7 +18,7 @@ FOLDER = static_dir() / "recordings"
 OURS, THEIRS = (FOLDER / f"{name}.kvtrace" for name in CARDS)
 
 
-def test_they_are_sound_and_have_their_cards() -> None:
+def test_pairs_of_recordings_are_sound_and_described() -> None:
     for name, card in CARDS.items():
         assert list(check(FOLDER / f"{name}.kvtrace")) == []
         assert msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=Card) == card
@@ -38,7 +38,7 @@ def test_every_operation_is_the_same() -> None:
         assert min(totals.preemptions, totals.evictions, totals.hit_tokens) > 0
 
 
-def test_ours_is_what_is_made_now(tmp_path: Path) -> None:
+def test_our_shipped_recording_is_reproducible(tmp_path: Path) -> None:
     model, path = load_model(BUNDLED), tmp_path / "again.kvtrace"
     requests = [msgspec.structs.replace(one, ignore_eos=True) for one in REQUESTS]
     ours(model, settled(CONFIG, model), requests, path)

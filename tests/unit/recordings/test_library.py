@@ -89,7 +89,7 @@ def test_a_record_whose_arrays_are_cut_off_goes_with_them(library: Library, fold
     after.close()
 
 
-def test_a_recording_that_another_server_makes_is_left_alone(library: Library, folder: Path, run: Run) -> None:
+def test_recordings_of_other_servers_are_untouched(library: Library, folder: Path, run: Run) -> None:
     recorder = library.record(run, "moon", [])
     other = Library(folder)  # the recorder holds its lock
     assert other.findings == []
@@ -131,7 +131,7 @@ def test_a_row_whose_file_is_gone_waits_for_it(folder: Path, make_trace: MakeTra
 
 
 @pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\x00" + b"\xff" * 4096])
-def test_a_damaged_index_is_put_aside_and_rebuilt(folder: Path, make_trace: MakeTrace, content: bytes) -> None:
+def test_a_damaged_index_is_moved_aside_and_rebuilt(folder: Path, make_trace: MakeTrace, content: bytes) -> None:
     make_trace(folder / "a.kvtrace")
     Library(folder).close()
     (folder / INDEX_FILE).write_bytes(content)
@@ -142,7 +142,7 @@ def test_a_damaged_index_is_put_aside_and_rebuilt(folder: Path, make_trace: Make
     library.close()
 
 
-def test_of_two_damaged_indexes_within_a_second_both_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_indexes_of_the_same_second_are_both_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.recordings.repair.time.strftime", lambda _: "20260101-000000")
     for content in (b"no database at all" * 100, b"none either" * 200, b"nor this" * 300):
         folder.mkdir(exist_ok=True)
@@ -185,7 +185,7 @@ def test_abandoned_uploads_are_removed_unless_they_are_being_written(folder: Pat
     library.close()
 
 
-def test_what_is_only_shown_can_not_be_changed(folder: Path, tmp_path: Path, make_trace: MakeTrace) -> None:
+def test_read_only_recordings_cannot_be_changed(folder: Path, tmp_path: Path, make_trace: MakeTrace) -> None:
     path = make_trace(tmp_path / "shown" / "tour.kvtrace")
     path.with_suffix(".json").write_text(
         '{"title": {"en": "A tour", "zh": "导览"}, "text": {"en": "x", "zh": "y"}, "command": "kvtheater generate x"}'

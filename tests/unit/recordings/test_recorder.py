@@ -116,7 +116,7 @@ def test_the_mark_is_kept_in_memory_while_the_index_has_no_room(
     assert stored() == [("write_failed",)]
 
 
-def test_where_nothing_can_be_written_nothing_is_begun(folder: Path, run: Run) -> None:
+def test_no_recording_starts_without_a_writable_folder(folder: Path, run: Run) -> None:
     if os.geteuid() == 0:
         folder.parent.mkdir(exist_ok=True)
         folder.write_text("a file where the folder belongs")

@@ -45,7 +45,7 @@ def test_the_shelf_has_each_with_its_card() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_is_sound(name: str) -> None:
+def test_each_shipped_recording_is_sound(name: str) -> None:
     assert [str(finding) for finding in check(FOLDER / f"{name}.kvtrace")] == []
 
 
@@ -76,7 +76,7 @@ def test_the_command_makes_the_same_log_apart_from_the_clocks(name: str, model: 
             _compare_arrays(shipped, made, index)
 
 
-def test_what_each_is_meant_to_show_is_in_it() -> None:
+def test_shipped_recordings_show_their_subject() -> None:
     shown = {"moon": set[str](), "prefix": {"Share"}, "preemption": {"Preempt", "Evict"}, "samples": {"Fork", "Copy"}}
     shown |= {"restart-before": {"Store"}, "restart-after": {"Load"}}
     for name, expected in shown.items():

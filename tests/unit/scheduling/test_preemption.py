@@ -1,15 +1,6 @@
 """Preemption when blocks run out, and the return; by hand at block size 4."""
 
-from engine.trace.operations import (
-    Admit,
-    Allocate,
-    Defer,
-    Free,
-    Lookup,
-    Preempt,
-    Sample,
-    Write,
-)
+from engine.trace.operations import Admit, Allocate, Defer, Free, Lookup, Preempt, Sample, Write
 from tests.unit.scheduling.fake_engine import FakeEngine, facts, names, of_type
 
 PROMPT = list(range(100, 112))  # 12 tokens = 3 full blocks
@@ -80,7 +71,7 @@ def test_at_full_use_of_the_pool_a_sequence_always_advances() -> None:
     assert [engine.output(i) for i in range(3)] == [engine.expected(i) for i in range(3)]
 
 
-def test_a_victim_that_is_already_in_the_batch_gives_its_tokens_back() -> None:
+def test_a_scheduled_victim_returns_its_token_budget() -> None:
     """Priority, 6 blocks, budget 10. Running: 0 (priority 9, 11 tokens, 3 blocks), 1 (priority 0, 8 tokens, 2 blocks)
     and 2 (priority 5, 1 of 20 prompt tokens, 1 block). 0 is in the batch with its 12th token when 1 finds no block for
     its 9th: 0 leaves, 1 takes one of its 3 blocks and 1 token, 2 the other 9 tokens (not 8) and 2 blocks."""

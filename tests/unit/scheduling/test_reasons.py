@@ -39,7 +39,7 @@ def test_a_preempted_sequence_frees_and_resumes() -> None:
     assert [reason for seq_id, _, reason in allocated(ops) if seq_id == 1] == ["resume"], "its first block hits"
 
 
-def test_swapped_blocks_come_back_and_one_more_is_for_new_tokens() -> None:
+def test_swapping_in_needs_a_block_for_new_tokens() -> None:
     engine = FakeEngine(num_blocks=3, swap_space=4, enable_prefix_caching=False)
     for i in range(2):
         engine.add([i] * 4, max_tokens=4)

@@ -199,7 +199,7 @@ def test_no_cache_recomputes_every_token_and_keeps_nothing() -> None:
     assert engine.output(0) == engine.expected(0)
 
 
-def test_no_cache_takes_the_first_over_the_budget_and_others_while_it_lasts() -> None:
+def test_without_cache_the_first_may_exceed_the_budget() -> None:
     """Budget 8: 12 tokens alone exceed it and go alone; then 5 fit, 4 more do not."""
     engine = FakeEngine(recompute_all=True, max_num_batched_tokens=8)
     engine.add(PROMPT, max_tokens=1)
@@ -225,7 +225,7 @@ def test_no_cache_without_room_skips_a_step_and_preempts_no_sequence() -> None:
     assert [engine.output(i) for i in (0, 1)] == [engine.expected(i) for i in (0, 1)]
 
 
-def test_a_token_cannot_follow_a_position_that_is_not_computed() -> None:
+def test_tokens_need_computed_predecessors() -> None:
     engine = FakeEngine(max_num_batched_tokens=4)
     engine.add(PROMPT)
     engine.step()

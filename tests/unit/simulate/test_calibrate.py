@@ -56,6 +56,6 @@ def test_a_jittered_cost_keeps_the_mean_and_the_seed() -> None:
     assert np.mean(drawn) == pytest.approx(TRUE.seconds(shape), rel=0.03)
 
 
-def test_knots_reach_what_was_seen() -> None:
+def test_knots_cover_the_observed_range() -> None:
     assert knots_up_to(1) == [1, 2]
     assert knots_up_to(100) == [1, 2, 4, 8, 16, 32, 64, 128]

@@ -33,7 +33,7 @@ def test_two_that_split_perfectly_do_so_at_every_number() -> None:
         (0.1, 1, [1], 2.5, "more than 1 and at most 2"),
     ],
 )
-def test_what_cannot_be_is_refused(step: float, batch: int, degrees: list[int], speedup: float, says: str) -> None:
+def test_impossible_inputs_are_refused(step: float, batch: int, degrees: list[int], speedup: float, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         decode_over_degrees(step, batch, degrees, speedup)
 

@@ -76,7 +76,7 @@ def test_stages_scale_and_splitting_shortens_by_less_and_less(made: Paper) -> No
     assert all(points(found, "throughput", "split")[n] < throughput[n] for n in (2, 4, 8))
 
 
-def test_whose_layers_stand_in_is_said(made: Paper) -> None:
+def test_substituted_layers_are_named(made: Paper) -> None:
     assert "internlm-20b × 0.9917 in place of OPT-13B's" in made.times[0] and "OPT-66B" in made.times[1]
 
 

@@ -62,7 +62,7 @@ def test_the_keys_of_a_shape_are_those_that_the_work_of_a_step_reads(policy: Win
     assert shape.num_tokens == 47 and shape.num_pairs < no_window.num_pairs == 40 * 41 / 2 + 5 * 20 + 15
 
 
-def test_what_was_measured_is_of_presets_and_grows_with_the_tokens() -> None:
+def test_measured_layer_times_belong_to_presets_and_grow() -> None:
     for layer in layer_file().layer:
         assert layer.model in {one.id for one in model_presets() if one.is_counted}
         assert layer.gpu in {one.id for one in gpu_presets()}

@@ -161,7 +161,7 @@ def test_formulas_give_the_numbers_of_the_placement(model: str, demand: Demand) 
 
 
 @pytest.mark.parametrize("network", [100e9, 30e9, 1e9])
-def test_where_the_network_is_too_slow_for_the_best_pair_another_is_taken(network: float) -> None:
+def test_a_slow_network_changes_the_placement(network: float) -> None:
     """The result has the fewest GPUs of all pairs that fit into the nodes and the network; without any, the smallest
     transfer of all is reported.
     """
@@ -190,7 +190,7 @@ def test_where_the_network_is_too_slow_for_the_best_pair_another_is_taken(networ
         ({"rate": 5000.0}, "nodes of 4 of one kind, and there are 2"),
     ],
 )
-def test_what_nothing_serves_is_a_sentence(changed: dict[str, float], says: str) -> None:
+def test_unservable_demands_are_refused(changed: dict[str, float], says: str) -> None:
     model, demand = DEMANDS[0]
     with pytest.raises(PlacementError, match=says):
         apart(on(model), SMALL, replace(demand, **changed))

@@ -30,7 +30,7 @@ def test_the_formula_is_shown_with_its_numbers() -> None:
 @pytest.mark.parametrize(
     ("speedup", "exact", "load"), [(1.3, 0.6106, 0.611), (1.5, 0.9361, 0.937), (1.7, 1.2571, 1.258)]
 )
-def test_where_two_stages_become_faster_than_splitting_in_two(speedup: float, exact: float, load: float) -> None:
+def test_the_crossing_of_stages_and_splitting(speedup: float, exact: float, load: float) -> None:
     """R · D at the crossing is the first thousandth at which stages are faster; D itself does not matter."""
     for d in (0.05, 1.0):
         prefill = Prefill(service=d, speedup=speedup)
@@ -49,7 +49,7 @@ def test_perfect_splitting_is_never_overtaken() -> None:
     assert crossing(Prefill(service=1.0, gpus=4, speedup=4.0)) is None
 
 
-def test_a_smaller_speed_up_leaves_splitting_less() -> None:
+def test_a_smaller_speed_up_favours_stages() -> None:
     found = [crossing(Prefill(service=1.0, gpus=4, speedup=speedup)) or 0.0 for speedup in (1.5, 2.0, 3.0, 3.9)]
     assert found == sorted(found) and found[-1] < 3.9
 

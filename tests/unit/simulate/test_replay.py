@@ -144,7 +144,7 @@ def test_a_smaller_pool_does_not_raise_a_limit_to_what_never_fits(tmp_path: Path
     assert answer.log.steps == 20 and answer.other.steps == 4
 
 
-def test_where_the_log_decides_otherwise_is_said() -> None:
+def test_the_first_diverging_record_is_reported() -> None:
     """The replay of vLLM's own scheduler has the same figures, and another order in one record."""
     with TraceReader(GOLDEN / "watched.kvtrace") as log:
         answer = what_if(log)
@@ -163,7 +163,7 @@ def test_where_the_log_decides_otherwise_is_said() -> None:
         ("drafts", "speculative_config, .* depends on the model"),
     ],
 )
-def test_what_a_log_does_not_say_is_one_sentence(name: str, says: str) -> None:
+def test_incomplete_logs_are_refused(name: str, says: str) -> None:
     with TraceReader(GOLDEN / f"{name}.kvtrace") as log, pytest.raises(ReplayError, match=says):
         what_if(log)
 

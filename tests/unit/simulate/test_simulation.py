@@ -196,7 +196,7 @@ def test_two_simulated_logs_are_compared_as_any(tmp_path: Path) -> None:
         assert found.first_op is not None and [one.name for one in found.settings] == ["enable_prefix_caching"]
 
 
-def test_a_turn_goes_on_from_what_was_answered() -> None:
+def test_a_turn_continues_the_previous_answer() -> None:
     asks = [SimulatedRequest(list(range(300, 320)), 4), SimulatedRequest(list(range(400, 408)), 4, after=0)]
     simulation = Simulation(tiny_llama().facts, EngineConfig(block_size=4, num_blocks=64), Fixed(0.5))
     first, second = simulation.run(asks).requests

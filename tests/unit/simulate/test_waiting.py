@@ -33,7 +33,7 @@ def test_the_share_within_a_time_is_that_of_a_simulated_queue(load: float, wait:
     assert share_within(load, 1.0, wait) == pytest.approx(float(np.mean(simulated_waits(load) <= wait)), abs=0.01)
 
 
-def test_it_is_erlangs_formula() -> None:
+def test_waiting_follows_erlangs_formula() -> None:
     for wait, load in product([0.0, 0.5, 0.999, 1.0, 1.001, 3.25, 8.0], [0.05, 0.5, 0.99]):
         assert share_within(load / 0.25, 0.25, wait * 0.25) == pytest.approx(erlang(load, wait), abs=1e-10)
 
@@ -54,7 +54,7 @@ def test_the_mean_of_the_distribution_is_pollaczek_and_khinchines(load: float) -
 
 
 @pytest.mark.parametrize("load", [0.5, 0.9, 0.995])
-def test_far_out_the_tail_goes_on_as_it_was(load: float) -> None:
+def test_the_tail_of_waiting_times_is_exponential(load: float) -> None:
     """P(W > t) falls by e^(−θ) a service time, where θ is the root above 0 of ρ(e^(θ) − 1) = θ."""
     low, high = 1e-6, 30.0
     while (theta := (low + high) / 2) not in (low, high):

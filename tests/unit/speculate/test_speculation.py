@@ -84,7 +84,7 @@ def test_every_pattern_of_acceptance_at_every_block_boundary(
 
 
 @pytest.mark.parametrize("name", [*ABLE, *POLICIES])
-def test_beside_everything_else(name: str, tmp_path: Path) -> None:
+def test_drafts_work_beside_every_other_feature(name: str, tmp_path: Path) -> None:
     """Chunks, forks, hits, preemption, swaps, windows, aborts and forced choices leave a sound log that can be
     rerun.
     """
@@ -199,7 +199,7 @@ def test_a_step_whose_drafter_fails_promises_no_block(future: list[int], tmp_pat
     assert list(check(path)) == []
 
 
-def test_a_draft_defers_and_preempts_nothing(future: list[int]) -> None:
+def test_drafts_defer_and_preempt_no_sequence(future: list[int]) -> None:
     """The pool has one block to spare, so drafts get what is left, and then nothing."""
     config = EngineConfig(block_size=4, num_blocks=8, max_model_len=32)
     with speculating(config, Scripted(right_then_wrong(future, lambda at: 4))) as engine:
@@ -277,7 +277,7 @@ def test_ngrams_are_those_that_a_plain_search_finds(tokens: list[int], low: int,
     assert found.token_ids == plain()
 
 
-def test_a_draft_model_costs_tokens_and_bytes() -> None:
+def test_tokens_and_bytes_of_a_draft_model_are_logged() -> None:
     """The bundled model drafts for itself: with equal logits every draft is right."""
     model = load_model("bundled")
     config = EngineConfig(
@@ -299,7 +299,7 @@ def test_a_draft_model_costs_tokens_and_bytes() -> None:
 
 
 @pytest.mark.parametrize("method", ["add_request", "step"])
-def test_a_draft_model_that_fails_keeps_no_request(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_draft_model_drops_its_requests(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second call fails, as a request or as a step."""
     requests = [
         (Sequence(seq_id=i, request_id="", token_ids=[5, 9, 11], num_prompt_tokens=3, max_tokens=9), 3) for i in (0, 1)
@@ -337,7 +337,7 @@ def test_a_draft_model_that_fails_keeps_no_request(method: str, monkeypatch: pyt
         ({"speculative_config": NGRAM, "fault": "slot_off_by_one"}, "drafts no tokens"),
     ],
 )
-def test_what_does_not_go_together_is_refused(changes: dict[str, str], reason: str) -> None:
+def test_incompatible_options_are_refused(changes: dict[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         Engine(tiny_llama(), replace(ROOMY, **changes))
 

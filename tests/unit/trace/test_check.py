@@ -185,7 +185,7 @@ def test_a_second_capture_and_one_before_the_records(frames: Frames, findings: C
         (2, 3, {"seq_id": 5}, "(cache) contradicts the state: there is no sequence 5"),
     ],
 )
-def test_what_an_operation_names_is_there(
+def test_operations_that_name_missing_things_are_found(
     frames: Frames, findings: Check, index: int, place: int, fields: dict[str, Any], expected: str
 ) -> None:
     record: StepRecord = frames[index][1]
@@ -205,7 +205,9 @@ def test_what_an_operation_names_is_there(
         ({"num_hit_tokens": 4}, "4 of 3 tokens cannot hit"),
     ],
 )
-def test_what_a_lookup_names_is_there(frames: Frames, findings: Check, fields: dict[str, Any], expected: str) -> None:
+def test_lookups_that_name_missing_things_are_found(
+    frames: Frames, findings: Check, fields: dict[str, Any], expected: str
+) -> None:
     lookup = Lookup(seq_id=0, verdict="miss", num_tokens=3, num_hit_tokens=0, block_ids=[])
     record: StepRecord = frames[2][1]
     assert findings(changed(frames, 2, ops=[lookup, *record.ops])) == []
@@ -213,7 +215,7 @@ def test_what_a_lookup_names_is_there(frames: Frames, findings: Check, fields: d
     assert finding.endswith(f"operation 0: lookup: {expected}")
 
 
-def test_a_state_that_is_wrong_as_a_whole(frames: Frames, findings: Check) -> None:
+def test_inconsistent_states_are_refused(frames: Frames, findings: Check) -> None:
     """A hit on a block with other tokens is a possible operation, but contradicts the whole."""
     from engine.trace.operations import Admit, Share
 

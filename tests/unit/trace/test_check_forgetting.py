@@ -61,7 +61,7 @@ def test_weight_on_a_forgotten_key_is_found() -> None:
     assert any("gives weight to a key that it has forgotten" in message for message in findings(weigh=True))
 
 
-def test_a_token_that_is_gone_cannot_be_kept() -> None:
+def test_forgotten_tokens_cannot_be_kept() -> None:
     with TraceReader(GOLDEN) as log:
         book = ForgettingBook(log.header)
         records = [log.record(index) for index in range(len(log))]

@@ -92,7 +92,7 @@ def test_tokens_are_external_only_where_they_were_found(golden: TraceReader) -> 
     assert "no lookup_external found them" in finding
 
 
-def test_what_is_stored_is_what_the_block_is_cached_as(golden: TraceReader) -> None:
+def test_a_store_has_the_hash_of_its_block(golden: TraceReader) -> None:
     record = records_with(golden, lambda op: isinstance(op, Store))[0]
     (finding,) = findings(golden, changed(record, Store, block_hash=b"another"))
     assert "is stored as one hash, and cached as another" in finding
@@ -128,6 +128,6 @@ def test_a_lease_ends_no_sooner_than_it_may(held: StepRecord, at: float, until: 
     assert wrong(SUBMITTED, held, expired(at)) == messages
 
 
-def test_what_is_not_held_does_not_expire() -> None:
+def test_only_held_transfers_expire() -> None:
     assert wrong(SUBMITTED, expired(40.0)) == ["expire: transfer X#1 is not held here"]
     assert wrong(SUBMITTED, HELD, expired(40.0), expired(41.0)) == ["expire: transfer X#1 is not held here"]

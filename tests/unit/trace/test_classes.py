@@ -88,7 +88,7 @@ def test_each_class_is_its_requests(served: Path, tmp_path: Path) -> None:
         assert sum(one.requests for one in found) == 9 and sum(one.sequences for one in found) == 10
 
 
-def test_a_class_of_lengths_holds_its_ends() -> None:
+def test_classes_of_lengths_include_their_bounds() -> None:
     assert [length_class(n) for n in (0, 1, 15, 16, 63, 64, 16_383, 16_384)] == [
         "0", "1-15", "1-15", "16-63", "16-63", "64-255", "4096-16383", "16384+",
     ]  # fmt: skip

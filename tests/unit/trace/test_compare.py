@@ -156,7 +156,7 @@ def test_a_run_that_has_only_not_come_so_far_does_not_differ(original: Engine) -
         assert found.b.totals.unfinished == 2
 
 
-def test_a_request_that_only_one_run_has_stands_alone(original: Engine) -> None:
+def test_requests_of_only_one_run_are_unpaired(original: Engine) -> None:
     with fork(original, 5, RequestChange(prompt=[70, 71], sampling=GREEDY, request_id="more")) as other:
         found = compared(original, other)
         assert [(p.request_id, p.a is None, p.b is None) for p in found.sequences] == [
@@ -274,7 +274,7 @@ def test_a_reason_that_one_log_does_not_say_is_no_difference() -> None:
     assert not same(freed, Free(seq_id=0, block_id=3, to="front", reason="finish"))
 
 
-def test_what_loading_was_expected_to_take_is_no_difference() -> None:
+def test_expected_load_times_are_no_difference() -> None:
     """Expected times are clock readings: two machines, or two runs on one, differ in them and behave equally."""
     lookup = LookupExternal(
         seq_id=0, verdict="load", num_tokens=8, num_found_tokens=8, media=["disk", "disk"],

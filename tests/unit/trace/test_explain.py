@@ -50,7 +50,7 @@ def test_waits_and_their_reasons() -> None:
 
 
 @pytest.mark.parametrize("name", ["roomy", "preempting", "swapping", "no prefix caching"])
-def test_what_was_computed_twice(name: str) -> None:
+def test_tokens_computed_twice_are_counted(name: str) -> None:
     """The last token's K and V are never needed: a sequence computes its prompt and all outputs but one, less the hits
     of its first admission, and again what a preemption lost.
     """
@@ -125,7 +125,7 @@ def test_a_request_that_still_waits_when_the_log_ends() -> None:
     assert not any(isinstance(m.op, Lookup) for m in b.events)
 
 
-def test_what_drafts_came_to(capsys: pytest.CaptureFixture[str]) -> None:
+def test_drafts_are_summarized(capsys: pytest.CaptureFixture[str]) -> None:
     """Every verifying pass gives its accepted drafts and one token more: 14 passes, 11 of 30 drafts, 25 tokens."""
     path = Path("tests/golden/drafts.kvtrace")
     with TraceReader(path) as log:

@@ -24,7 +24,7 @@ def output(request_id: str, ttft: float | None = 0.1, tpot: float | None = 0.04,
         ([output("a", ttft=None, tpot=None, finished=False), output("b")], 1, 1),
     ],
 )
-def test_what_counts(outputs: list[Output], met: int, ended: int) -> None:
+def test_requests_that_meet_the_objective(outputs: list[Output], met: int, ended: int) -> None:
     found = goodput(outputs, 4.0, BAR)
     assert (found.met, found.ended, found.per_second) == (met, ended, met / 4)
 
@@ -39,7 +39,7 @@ def test_an_objective_is_an_application_or_two_times_in_milliseconds() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "talk", "ttft:250", "ttft:0,tpot:1", "ttft:a,tpot:1", "ttft:nan,tpot:1", "e2e:1"])
-def test_what_is_no_objective_is_said_in_a_sentence(text: str) -> None:
+def test_invalid_objectives_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no objective: one of chat, code, summarising, or milliseconds as in"):
         slo_of(text)
 

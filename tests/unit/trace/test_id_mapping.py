@@ -31,7 +31,7 @@ def test_hashes_are_names() -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(b"a", b"2"), (b"b", b"1")])
-def test_a_name_that_stands_for_something_else_differs(ours: bytes, theirs: bytes) -> None:
+def test_swapped_names_are_a_difference(ours: bytes, theirs: bytes) -> None:
     renamed = Renamed()
     renamed.pair([cache(0, b"a"), cache(1, b"b")], [cache(0, b"1"), cache(1, b"2")])
     a, b = renamed.pair([Evict(block_id=0, block_hash=ours)], [Evict(block_id=0, block_hash=theirs)])
@@ -58,7 +58,7 @@ def test_texts_and_sentences_are_not_compared_and_tokens_are() -> None:
     assert a == b
 
 
-def test_of_a_server_watched_from_outside_no_total_is_said() -> None:
+def test_a_monitored_server_has_no_totals() -> None:
     with (
         TraceReader(ROOT / "static/recordings/beside-ours.kvtrace") as one,
         TraceReader(ROOT / "tests/golden/observed.kvtrace") as two,

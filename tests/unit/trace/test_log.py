@@ -130,7 +130,7 @@ def test_a_record_that_does_not_follow_is_not_written(header: Header, records: l
         assert len(writer) == 0 and writer.num_bytes == before
 
 
-def test_a_refused_record_leaves_the_state_alone(header: Header, records: list[StepRecord]) -> None:
+def test_a_refused_record_leaves_the_state_unchanged(header: Header, records: list[StepRecord]) -> None:
     """The second operation contradicts the state after the first one has been applied."""
     bad = msgspec.structs.replace(records[1], ops=[*records[1].ops[:2], records[1].ops[1]])
     with TraceWriter(header) as writer:
@@ -198,7 +198,7 @@ def test_a_flipped_byte_is_found_at_its_frame(tmp_path: Path, header: Header, re
 @pytest.mark.parametrize(
     "content", [b"", b"PK\x03\x04", b"KVTRACE\x02", b"KVTRACE\x01", b"KVTRACE\x01\x09" + b"\0" * 8]
 )
-def test_what_is_not_a_trace_is_refused_in_one_sentence(tmp_path: Path, content: bytes) -> None:
+def test_files_that_are_no_traces_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.kvtrace"
     path.write_bytes(content)
     with pytest.raises(TraceFormatError) as error:
@@ -206,7 +206,7 @@ def test_what_is_not_a_trace_is_refused_in_one_sentence(tmp_path: Path, content:
     assert "\n" not in str(error.value)
 
 
-def test_a_length_that_lies_allocates_nothing(tmp_path: Path, header: Header) -> None:
+def test_a_false_length_allocates_nothing(tmp_path: Path, header: Header) -> None:
     path = written(tmp_path / "a.kvtrace", header, [])
     with path.open("ab") as file:
         file.write(b"\x02\xff\xff\xff\x0f" + b"\0" * 4)  # a record that claims 268,435,455 bytes
@@ -214,7 +214,7 @@ def test_a_length_that_lies_allocates_nothing(tmp_path: Path, header: Header) ->
         assert len(reader) == 0 and reader.damage is not None
 
 
-def test_an_array_whose_shape_lies_is_refused(header: Header) -> None:
+def test_arrays_with_false_shapes_are_refused(header: Header) -> None:
     def array(data: bytes) -> bytes:
         return msgspec.msgpack.encode({"layer": 0, "q": msgspec.msgpack.Ext(1, data), "k": 1, "v": 1, "rows": []})
 
@@ -271,7 +271,7 @@ def test_readers_may_read_while_a_writer_appends(header: Header, monkeypatch: py
     assert not failures
 
 
-def test_subscribers_hear_of_each_record_after_it_is_readable(header: Header) -> None:
+def test_subscribers_are_notified_after_a_record_is_readable(header: Header) -> None:
     seen: list[tuple[int, int]] = []
     with TraceWriter(header) as writer:
         unsubscribe = writer.subscribe(lambda record: seen.append((record.index, writer.record(record.index).index)))
@@ -325,7 +325,7 @@ def test_captures_of_any_size_are_read_back(header: Header, records: list[StepRe
             assert back is not None and back.layers[-1].q.shape == (1, 1, size) and (back.layers[-1].q == index).all()
 
 
-def test_what_is_appended_is_read_on(tmp_path: Path) -> None:
+def test_appended_records_are_read(tmp_path: Path) -> None:
     """A partial record is ignored until it is complete."""
     for source in sorted((Path(__file__).parents[2] / "golden").glob("*.kvtrace")):
         bytes_of = source.read_bytes()

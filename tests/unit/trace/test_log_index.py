@@ -149,7 +149,7 @@ def test_bins_keep_the_one_bad_record(pressed: Path, tmp_path: Path) -> None:
             bins(log_index.series, 5, 5, 10)
 
 
-def test_what_is_no_survey_of_this_log_is_not_believed(pressed: Path, tmp_path: Path) -> None:
+def test_a_foreign_index_is_rejected(pressed: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.survey"
     with TraceReader(GOLDEN / "states.kvtrace") as log, TraceReader(pressed) as other:
         make(log, target)
@@ -174,7 +174,7 @@ def test_what_is_no_survey_of_this_log_is_not_believed(pressed: Path, tmp_path: 
             LogIndex(target, log)
 
 
-def test_a_damaged_log_is_surveyed_as_far_as_it_goes(pressed: Path, tmp_path: Path) -> None:
+def test_a_damaged_log_is_indexed_up_to_the_damage(pressed: Path, tmp_path: Path) -> None:
     with TraceReader(pressed) as log:
         frame = log.record_frame(100)
     damaged = tmp_path / "damaged.kvtrace"
@@ -187,7 +187,7 @@ def test_a_damaged_log_is_surveyed_as_far_as_it_goes(pressed: Path, tmp_path: Pa
         assert read_index(tmp_path / "a.survey") == index
 
 
-def test_of_a_watched_server_the_numbers_are_those_of_its_metrics(tmp_path: Path) -> None:
+def test_series_of_a_monitored_server_are_its_metrics(tmp_path: Path) -> None:
     """Gauges are the last readings over all ranks, counters their increase; unknown before the first reading."""
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1", "tcp://a:2"])
     observed = ObservedLog(header, tmp_path / "seen.kvtrace")
@@ -261,7 +261,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("one_by_one", "small_pieces")
 @pytest.mark.parametrize("log", ["instances.kvtrace", "observed.kvtrace", "outside.kvtrace"], indirect=True)
-def test_one_that_is_cut_short_is_the_survey_of_a_log_that_ends_there(log: TraceReader, tmp_path: Path) -> None:
+def test_a_truncated_index_covers_fewer_records(log: TraceReader, tmp_path: Path) -> None:
     """A file truncated anywhere indexes the records whose update is complete, and is rebuilt."""
     target, ends = tmp_path / "a.survey", list[int]()
     with log:
@@ -302,7 +302,7 @@ def _expect_as_of_a_shorter_log(log_index: LogIndex, log: TraceReader, count: in
 
 
 @pytest.mark.usefixtures("one_by_one")
-def test_what_is_written_of_a_record_does_not_grow_with_the_log(pressed: Path, tmp_path: Path) -> None:
+def test_index_bytes_per_record_are_constant(pressed: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.survey"
     sizes = [0]
     with TraceReader(pressed) as log:

@@ -66,7 +66,7 @@ def _values_of(kind: inspect.Type) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("language", languages())
-def test_there_is_an_entry_for_every_type_and_every_value_of_its_aspects_and_no_other(language: str) -> None:
+def test_every_operation_and_facet_has_an_entry(language: str) -> None:
     found = entries(language)
     assert set(found) == {kind.__struct_config__.tag for kind in TYPES}
     for kind in TYPES:
@@ -87,7 +87,7 @@ def test_a_value_that_a_field_gets_is_missed_by_that_test() -> None:
 
 @pytest.mark.parametrize("language", languages())
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
-def test_every_operation_is_told_in_every_register(kind: type[Op], language: str) -> None:
+def test_every_operation_has_texts_in_every_register(kind: type[Op], language: str) -> None:
     """Each operation is described alone and within a record."""
     voice = Voice(language)
     known = set(texts(language))
@@ -145,7 +145,7 @@ def lookup(**fields: Any) -> Lookup:
     return Lookup(**(plain | fields))
 
 
-def test_a_lookup_says_what_was_found_and_why_no_more() -> None:
+def test_a_lookup_reports_hits_and_the_reason_of_their_end() -> None:
     op = lookup(verdict="hit", num_hit_tokens=4, block_ids=[3], reason="differs", closest_seq_id=0, num_shared_tokens=6)
     assert Voice().tell(op, context_of(op)) == (
         "seq 1: the prefix cache has 4 of 9 tokens, 1 block (3). Closest is seq 0: equal up to position 6, where a "
@@ -216,7 +216,7 @@ def test_an_eviction_names_the_taker_or_a_broken_promise() -> None:
     assert "what it promised was never written" in Voice().tell(op, context_of(op))
 
 
-def test_what_a_request_brings_with_it_is_said_where_it_is_not_as_usual() -> None:
+def test_unusual_fields_of_a_request_are_mentioned() -> None:
     plain: dict[str, Any] = {
         "seq_id": 0, "queue_position": 2, "request_id": "r", "prompt_token_ids": [1], "prompt_token_bytes": [b"a"],
         "max_tokens": 1,
@@ -230,7 +230,7 @@ def test_what_a_request_brings_with_it_is_said_where_it_is_not_as_usual() -> Non
     )
 
 
-def test_a_settled_token_is_told_by_its_text_where_the_record_has_it() -> None:
+def test_fixed_tokens_are_named_by_their_text() -> None:
     fields = {"type": "sample", "seq_id": 0, "token_id": 9, "sampled_token_id": 2}
     op = msgspec.convert(fields, Op)  # type: ignore[arg-type]
     assert Voice().tell(op, None, "short") == (
@@ -241,7 +241,7 @@ def test_a_settled_token_is_told_by_its_text_where_the_record_has_it() -> None:
     assert sentence == "序列 0 选中“⏎”。它由外部指定：采样器选的是“#2”。"
 
 
-def test_what_a_contradicting_log_lacks_is_a_dash() -> None:
+def test_missing_values_are_shown_as_a_dash() -> None:
     op = Allocate(seq_id=0, block_id=5, logical=2, reason="copy")
     assert Voice().tell(op, context_of(op)).endswith("It is about to write to block –, which others hold too.")
 
@@ -254,7 +254,7 @@ def test_blocks_and_bytes() -> None:
     ]  # fmt: skip
 
 
-def test_aspects_are_in_the_order_in_which_they_are_told() -> None:
+def test_facets_are_in_display_order() -> None:
     def names(facets: tuple[Facet, ...]) -> list[str]:
         return [facet.name for facet in facets]
 

@@ -52,7 +52,7 @@ def log(old: Old):
         yield reader
 
 
-def test_it_is_read_whole(old: Old, log: TraceReader) -> None:
+def test_old_traces_are_read_in_full(old: Old, log: TraceReader) -> None:
     assert log.damage is None and log.header.generator == old.generator and len(log) == old.num_records
     state = log.state_at(len(log) - 1)
     assert [len(sequence.token_ids) for sequence in state.sequences.values()] == old.tokens
@@ -60,13 +60,13 @@ def test_it_is_read_whole(old: Old, log: TraceReader) -> None:
     assert "".join(output.text for output in outputs).startswith(old.text)
 
 
-def test_it_is_sound_and_its_states_have_the_figures_of_its_writer(old: Old, log: TraceReader) -> None:
+def test_old_traces_are_sound_and_have_the_writers_figures(old: Old, log: TraceReader) -> None:
     assert list(check(GOLDEN / f"{old.file}.kvtrace")) == []
     for index in range(len(log)):
         assert memory_figures(log.state_at(index)) == log.record(index).memory, f"record {index}"
 
 
-def test_its_arrays_are_there(log: TraceReader) -> None:
+def test_arrays_of_old_versions_are_readable(log: TraceReader) -> None:
     captured = [index for index in range(len(log)) if log.record(index).has_capture]
     assert captured
     for index in captured:
@@ -76,13 +76,13 @@ def test_its_arrays_are_there(log: TraceReader) -> None:
         assert all(layer.k.shape[0] == num_tokens for layer in capture.layers)  # [T, Hkv, D]
 
 
-def test_it_is_explained_and_exported(old: Old, log: TraceReader) -> None:
+def test_old_traces_are_explained_and_exported(old: Old, log: TraceReader) -> None:
     totals = overview(log).totals
     assert (totals.hit_tokens, totals.asked_tokens, totals.output_tokens) == old.totals
     assert log.header.model.name.encode() in export_page(log)
 
 
-def test_it_is_not_run_again_by_another_version_and_both_are_named(old: Old, log: TraceReader) -> None:
+def test_reruns_of_another_version_are_refused(old: Old, log: TraceReader) -> None:
     here = msgspec.structs.replace(log.header, generator="kvtheater 9.9.9")
     with pytest.raises(RerunError, match=f"made by {old.generator}, which kvtheater 9.9.9 may not do alike"):
         check_origin(log.header, here, same_settings=True)

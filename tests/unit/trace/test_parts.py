@@ -25,7 +25,7 @@ def figures(records: list[StepRecord]) -> tuple[RunFigures, list[SequenceFigures
     return reading.figures(), [member for members in reading.members.values() for member in members]
 
 
-def test_what_two_instances_computed_is_one_request() -> None:
+def test_both_parts_count_as_one_request() -> None:
     run, [request] = figures([*PREFILL, *DECODE])
     assert (run.totals.requests, run.totals.unfinished) == (1, 0)
     assert run.totals.output_tokens == 2, "the token of who computed the prompt counts nowhere"
@@ -38,7 +38,7 @@ def test_what_two_instances_computed_is_one_request() -> None:
     assert request.num_cached_tokens == 0, "what was moved was computed, not found"
 
 
-def test_a_part_that_is_lost_before_it_had_tokens_is_gone_on_with() -> None:
+def test_losing_an_instance_before_tokens_continues() -> None:
     lost = record(1, 3.5, 0.0, [Lost(detail="killed")], "lost")
     again = [replace(one, timing=replace(one.timing, at=one.timing.at + 3)) for one in PREFILL]
     again[0] = replace(again[0], ops=[submit(2, "X/prefill", "kv_producer")])
@@ -48,7 +48,7 @@ def test_a_part_that_is_lost_before_it_had_tokens_is_gone_on_with() -> None:
     assert (request.finish_reason, request.ttft) == ("length", None), "of its last part; nothing came of it yet"
 
 
-def test_a_part_that_is_lost_with_tokens_ends_the_request() -> None:
+def test_losing_an_instance_after_tokens_ends_the_request() -> None:
     lost = record(1, 4.6, 0.0, [Lost(detail="killed")], "lost")
     other = record(0, 6.0, 0.0, [submit(4, "X")], "submit")
     run, requests = figures([*PREFILL, *DECODE[:4], lost, other])
@@ -56,7 +56,7 @@ def test_a_part_that_is_lost_with_tokens_ends_the_request() -> None:
     assert (run.totals.requests, run.totals.unfinished) == (2, 1), "the second is another of the same name"
 
 
-def test_what_one_instance_writes_alone_has_no_parts() -> None:
+def test_one_side_of_a_transfer_is_one_request() -> None:
     """The producer's sequence is the request in the log of one side of a transfer."""
     reading = RunReading(HEADER)
     for one in numbered(PREFILL):
@@ -66,7 +66,7 @@ def test_what_one_instance_writes_alone_has_no_parts() -> None:
     assert reading.figures().totals.seconds == 1.5
 
 
-def test_an_account_that_forgets_keeps_nothing_of_what_has_ended() -> None:
+def test_bounded_accounts_drop_ended_requests() -> None:
     """A server accounts for its runs for weeks."""
     account = Account(EngineClock(is_shared=True), is_shared=True, forgets=True)
     for one in numbered([*PREFILL, *DECODE]):
@@ -84,7 +84,7 @@ INTERVALS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=
 
 
 @given(INTERVALS, st.integers(0, 50))
-def test_it_is_the_length_of_the_union(intervals: list[tuple[int, int]], at: int) -> None:
+def test_busy_time_is_the_length_of_the_union(intervals: list[tuple[int, int]], at: int) -> None:
     busy = BusyTime()
     for start, length in intervals:
         busy.add(start, start + length)

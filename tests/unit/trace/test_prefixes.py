@@ -86,7 +86,7 @@ def test_the_largest_branches_come_and_the_others_are_counted(tmp_path: Path) ->
         assert any(one.level > 1 for one in whole.branches)
 
 
-def test_of_a_watched_server_what_comes_before_may_be_unknown_and_may_be_said_later(tmp_path: Path) -> None:
+def test_parents_of_a_monitored_server_may_be_reported_later(tmp_path: Path) -> None:
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"])
     observed = ObservedLog(header, tmp_path / "seen.kvtrace")
     observed.receive(0, Break("attached", 7))
@@ -124,7 +124,7 @@ def test_hashes_in_a_circle_end_it(tmp_path: Path) -> None:
     observed.log.close()
 
 
-def test_contents_are_read_when_the_tree_is_asked_for(tmp_path: Path) -> None:
+def test_prefix_contents_are_read_lazily(tmp_path: Path) -> None:
     """A follower of a run reloads its log index every few seconds, and a service has very many contents."""
     path = tmp_path / "roomy.kvtrace"
     write(path, Shape(blocks=200, requests=20, steps=40, bursts=0))

@@ -251,7 +251,7 @@ def test_a_disk_that_is_full_is_a_sentence(
     assert "the tables cannot be written: database or disk is full" in capsys.readouterr().err
 
 
-def test_of_a_watched_server_what_was_removed_and_stored_again() -> None:
+def test_contents_removed_and_stored_again_are_counted() -> None:
     """Reports of copies, moves and earlier contents are not counted."""
     observed = ObservedLog(header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"]))
     first, second = stored([b"a", b"b"], [1, 2, 3, 4], 2), stored([b"b"], [3, 4], 2, b"a")

@@ -29,7 +29,7 @@ def run(program: str) -> list[str]:
     return [str(finding) for finding in check("mine.kvtrace")]
 
 
-def test_it_makes_a_sound_trace(program: str) -> None:
+def test_the_example_writes_a_sound_trace(program: str) -> None:
     before = set(sys.modules)
     assert run(program) == []
     assert not {name for name in set(sys.modules) - before if name.startswith(("engine", "app"))}
@@ -58,7 +58,7 @@ def test_it_makes_a_sound_trace(program: str) -> None:
         ("zlib.crc32(payload)", "zlib.adler32(payload)", "fails its checksum"),
     ],
 )
-def test_its_mistakes_are_named(program: str, right: str, wrong: str, expected: str) -> None:
+def test_mistakes_of_the_example_are_reported(program: str, right: str, wrong: str, expected: str) -> None:
     assert program.count(right) == 1
     findings = run(program.replace(right, wrong))
     assert any(expected in finding for finding in findings), findings

@@ -66,7 +66,7 @@ def test_chances_of_the_next_token_sum_to_one() -> None:
         assert sum(2 ** (before - model.bits([[*context, token]])) for token in range(6)) == pytest.approx(1.0)
 
 
-def test_a_sequence_seen_often_costs_next_to_nothing() -> None:
+def test_frequent_sequences_have_little_surprise() -> None:
     """1 2 3 is always followed by 4: certain but for the discount of about one count in 400."""
     model = NGram([[1, 2, 3, 4, END] for _ in range(400)], 8, END)
     surprise = model.bits([[1, 2, 3, 4]]) - model.bits([[1, 2, 3]])

@@ -118,7 +118,7 @@ def test_a_sequence_aborted_during_its_step_counts_as_computed(tmp_path: Path) -
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
-def test_what_a_window_has_passed_leaves_the_table(tmp_path: Path) -> None:
+def test_blocks_behind_the_window_leave_the_table(tmp_path: Path) -> None:
     """Blocks 0 and 1 of three are freed together during the allocation for the next token: 1 is allocated again."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     one, tell = request("a", 12), recorder.tell
@@ -162,7 +162,7 @@ def test_a_full_disk_ends_the_log_and_nothing_else(
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
-def test_what_contradicts_the_books_ends_the_log(tmp_path: Path) -> None:
+def test_contradictions_end_the_log(tmp_path: Path) -> None:
     """A block that is allocated twice, for example, shows a version of vLLM whose calls mean something else."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     one, two = request("a", 4), request("b", 4)
@@ -177,7 +177,7 @@ def test_what_contradicts_the_books_ends_the_log(tmp_path: Path) -> None:
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
-def test_a_call_that_is_made_otherwise_ends_the_log(tmp_path: Path) -> None:
+def test_an_unexpected_call_ends_the_log(tmp_path: Path) -> None:
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     recorder.tell(recorder.took, [0], surprise=True)
     assert recorder.ended and "surprise" in recorder.ended

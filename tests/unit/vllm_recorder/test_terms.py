@@ -25,7 +25,7 @@ def configs(**changes: Any) -> tuple[Any, Any]:
     return vllm, cache
 
 
-def test_the_usual_is_not_refused() -> None:
+def test_usual_configurations_are_accepted() -> None:
     refuse_unwritable(*configs())
 
 
@@ -43,6 +43,6 @@ def test_the_usual_is_not_refused() -> None:
         ({"num_blocks": (1 << 18) + 2}, "more than 262,144 blocks"),
     ],
 )
-def test_what_a_trace_has_no_words_for_is(changes: dict[str, Any], message: str) -> None:
+def test_unsupported_configurations_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(WatchError, match=f"this vLLM configuration cannot be recorded: .*{message}"):
         refuse_unwritable(*configs(**changes))

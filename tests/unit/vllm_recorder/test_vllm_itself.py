@@ -50,7 +50,7 @@ def answer_of(folder: Path, program: list[str], engine: dict[str, Any], requests
 
 
 @pytest.mark.slow
-def test_it_is_watched(tmp_path: Path) -> None:
+def test_a_real_vllm_is_recorded(tmp_path: Path) -> None:
     """Requests with a shared prefix run in a pool too small for all: the log is sound and complete."""
     requests = [
         {"request_id": str(i), "prompt": [*range(100, 164), 200 + i], "max_tokens": 40, "ignore_eos": True}
@@ -66,7 +66,7 @@ def test_it_is_watched(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_its_events_say_is_cached_is_what_its_pool_has(tmp_path: Path) -> None:
+def test_vllms_events_match_its_pool(tmp_path: Path) -> None:
     """Three prefixes alternate, and every other request of a wave ends equally: contents have copies, and are
     evicted.
     """
@@ -80,10 +80,7 @@ def test_what_its_events_say_is_cached_is_what_its_pool_has(tmp_path: Path) -> N
         }
         for i in range(48)
     ]
-    engine = {
-        "num_gpu_blocks_override": 22,
-        "kv_events_config": {"enable_kv_cache_events": True, "publisher": "null"},
-    }
+    engine = {"num_gpu_blocks_override": 22, "kv_events_config": {"enable_kv_cache_events": True, "publisher": "null"}}
     answer = answer_of(tmp_path, [str(Path(__file__).with_name("told_and_cached.py"))], engine, requests)
     assert answer["copies"] > 0 and answer["most"] > 15, answer
     assert (answer["wrong"], answer["missed"]) == (0, 0), answer

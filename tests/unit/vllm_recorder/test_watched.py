@@ -33,7 +33,7 @@ def captured(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list
 Captured = tuple[Path, list[dict[str, Any]], dict[str, Any]]
 
 
-def test_it_is_sound(captured: Captured) -> None:
+def test_the_log_is_sound(captured: Captured) -> None:
     assert list(check(captured[0])) == []
 
 
@@ -92,7 +92,7 @@ def test_the_tokens_are_those_that_came_out(captured: Captured) -> None:
     assert all(one.status == "finished" for one in state.sequences.values())
 
 
-def test_what_is_not_known_is_said(captured: Captured) -> None:
+def test_unknown_fields_are_listed(captured: Captured) -> None:
     with TraceReader(captured[0]) as log:
         assert log.header.watched is not None
         assert log.header.watched.unknown == ["arrays", "logprobs", "work"]

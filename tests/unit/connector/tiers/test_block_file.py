@@ -21,7 +21,7 @@ def read(path: Path, content: bytes, max_bytes: int = 10**6) -> bytes:
         os.close(file)
 
 
-def test_a_block_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_stored_block_loads_unchanged(tmp_path: Path) -> None:
     assert len(WHOLE) == HEADER_BYTES + 64 and HEADER_BYTES == 44
     assert read(tmp_path / "a", WHOLE) == payload(1, 64)
     assert read(tmp_path / "b", header_of(key(1), b"")) == b""
@@ -49,7 +49,7 @@ def test_a_sound_block_of_another_key_is_not_used(tmp_path: Path) -> None:
     assert (bad.value.reason, bad.value.detail) == ("wrong_key", key(2).hex())
 
 
-def test_zeros_of_the_right_length_are_no_block(tmp_path: Path) -> None:
+def test_a_file_of_zeros_is_no_block(tmp_path: Path) -> None:
     """A file after a power failure may be all zeros."""
     with pytest.raises(BadBlock) as bad:
         read(tmp_path / "a", bytes(len(WHOLE)))
@@ -61,7 +61,7 @@ def test_a_file_never_asks_for_more_memory_than_a_tier_has(tmp_path: Path) -> No
         read(tmp_path / "a", WHOLE, max_bytes=63)
 
 
-def test_a_write_in_pieces_is_finished(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_partial_writes_are_completed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The system may write only a part, for example after a signal."""
     written: list[bytes] = []
 
@@ -76,7 +76,7 @@ def test_a_write_in_pieces_is_finished(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert [len(taken) for taken in written] == [7, 7, 7, 6]
 
 
-def test_a_read_in_pieces_is_finished(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_partial_reads_are_completed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Linux reads at most 2 GiB at once."""
     real = os.pread
     monkeypatch.setattr(os, "pread", lambda file, size, at: real(file, min(size, 44), at))

@@ -70,7 +70,7 @@ TestCpuTier = CpuTierMachine.TestCase
 TestCpuTier.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-def test_a_block_larger_than_the_tier_evicts_nothing_and_is_told() -> None:
+def test_a_block_larger_than_the_tier_evicts_nothing_and_is_counted() -> None:
     tier = CpuTier(100)
     tier.store(key(1), payload(1, 100))
     assert tier.store(key(2), payload(2, 101)) == [] and key(2) not in tier and key(1) in tier

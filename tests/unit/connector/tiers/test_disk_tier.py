@@ -38,7 +38,7 @@ def test_blocks_outlive_the_tier(tier: DiskTier) -> None:
     assert (figures.blocks, figures.bytes) == (5, 5 * 4096)  # 1044 bytes take a page
 
 
-def test_the_folder_and_its_files_are_this_users_alone(tier: DiskTier) -> None:
+def test_the_folder_is_readable_by_its_user_only(tier: DiskTier) -> None:
     """Others could infer users' texts from keys and values."""
     tier.store(key(1), payload(1))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tier.folder.path.rglob("*")}
@@ -122,7 +122,7 @@ def folder_linked(path: Path) -> None:
         (folder_linked, "not_a_file", False),
     ],
 )
-def test_what_is_not_the_block_is_never_used(
+def test_damaged_or_foreign_files_are_never_used(
     tier: DiskTier, spoil: Callable[[Path], None], reason: DropReason, heals: bool
 ) -> None:
     for n in (1, 2):
@@ -138,7 +138,7 @@ def test_what_is_not_the_block_is_never_used(
     assert spoil is rename or tier.load(key(2)) == payload(2)
 
 
-def test_a_file_of_another_user_is_not_used_and_not_deleted(tier: DiskTier, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_other_users_are_neither_used_nor_deleted(tier: DiskTier, monkeypatch: pytest.MonkeyPatch) -> None:
     tier.store(key(1), payload(1))
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
@@ -150,7 +150,7 @@ def test_a_file_of_another_user_is_not_used_and_not_deleted(tier: DiskTier, monk
 @pytest.mark.parametrize(
     ("number", "stays"), [(errno.EMFILE, True), (errno.ENOMEM, True), (errno.EACCES, False), (errno.EIO, False)]
 )
-def test_a_file_that_cannot_be_opened_just_now_stays_and_one_that_the_disk_does_not_give_is_dropped(
+def test_unreadable_files_are_dropped_but_busy_ones_stay(
     tier: DiskTier, monkeypatch: pytest.MonkeyPatch, number: int, stays: bool
 ) -> None:
     tier.store(key(1), payload(1))
@@ -195,7 +195,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, number: int, reason: 
     assert tier.store(key(1), payload(1)) and tier.load(key(1)) == payload(1)
 
 
-def test_a_folder_that_vanishes_and_comes_back(tier: DiskTier) -> None:
+def test_a_deleted_folder_is_used_again_when_it_reappears(tier: DiskTier) -> None:
     tier.store(key(1), payload(1))
     aside = tier.folder.path.rename(tier.folder.path.with_name("aside"))
     assert tier.has([key(1)]) == 0 and tier.load(key(1)) is None
@@ -205,13 +205,13 @@ def test_a_folder_that_vanishes_and_comes_back(tier: DiskTier) -> None:
     assert tier.load(key(1)) == payload(1) and tier.store(key(2), payload(2))
 
 
-def test_a_block_larger_than_the_folder_may_be(tmp_path: Path) -> None:
+def test_a_block_over_the_folder_limit_is_dropped(tmp_path: Path) -> None:
     tier = DiskTier(tmp_path, 4096)
     assert not tier.store(key(1), payload(1, 4096)) and reasons(tier) == {"too_large": 1}  # and its header
     assert tier.store(key(2), payload(2, 4096 - 44))
 
 
-def test_the_last_drops_are_kept_and_all_are_counted(tier: DiskTier) -> None:
+def test_recent_drops_are_listed_and_all_are_counted(tier: DiskTier) -> None:
     for n in range(MAX_DROPS + 3):
         assert not tier.store(key(n), bytes(2 * MiB))
     drops = tier.book.drops()

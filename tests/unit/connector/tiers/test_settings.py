@@ -20,14 +20,14 @@ from engine.connector.tiers.settings import DiskSetting, SettingError, parse_dis
         ("7B", 7),
     ],
 )
-def test_sizes(text: str, size: int) -> None:
+def test_sizes_are_parsed(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize(
     "text", ["", "GiB", "1G", "-1GiB", "1e9", "0", "0.2B", "1 GiB more", "9999999TiB", "１GiB", "nan"]
 )
-def test_what_is_no_size_is_one_sentence(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(SettingError, match=r"is no size[^\n]*$"):
         parse_size(text)
 
@@ -39,7 +39,7 @@ def test_a_folder_may_have_colons_in_its_name() -> None:
 
 
 @pytest.mark.parametrize("text", ["blocks", ":1GiB", " :1GiB", "blocks:", "a:b", "blocks:0", "a\0b:1GiB"])
-def test_what_says_no_folder_or_no_size_is_one_sentence(text: str) -> None:
+def test_a_missing_folder_or_size_is_refused(text: str) -> None:
     with pytest.raises(SettingError) as refused:
         parse_disk(text)
     assert "\n" not in str(refused.value) and len(str(refused.value)) < 160

@@ -34,7 +34,7 @@ def test_files_count_as_pages() -> None:
     assert [disk_bytes(size) for size in (0, 1, 4096, 4097)] == [0, 4096, 4096, 8192]
 
 
-def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+def test_the_least_recently_used_block_is_evicted_first(tmp_path: Path) -> None:
     """The limit is ten pages; evicting goes down to nine with the new block, so the eleventh evicts two."""
     tier = filled(tmp_path, 10, 10)
     for n in range(10):
@@ -45,14 +45,14 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     assert tier.figures()[1:3] == (10, 10 * PAGE)
 
 
-def test_eviction_makes_room_for_a_tenth_of_the_bound(tmp_path: Path) -> None:
+def test_eviction_frees_a_tenth_of_the_limit(tmp_path: Path) -> None:
     tier = filled(tmp_path, 100, 100)
     assert tier.store(key(100), payload(100)) and tier.figures().evictions == 10  # down to 90
     assert tier.store(key(101), payload(101)) and tier.figures().evictions == 10
     assert tier.figures().blocks == 92 == len(block_files(tmp_path))
 
 
-def test_a_large_block_takes_the_place_of_many(tmp_path: Path) -> None:
+def test_a_large_block_evicts_several(tmp_path: Path) -> None:
     tier = filled(tmp_path, 10, 10)
     assert tier.store(key(10), payload(10, 9 * PAGE)) and tier.figures().evictions == 10  # 9 pages and a header: 10
     assert tier.load(key(10)) == payload(10, 9 * PAGE) and tier.figures()[1:3] == (1, 10 * PAGE)
@@ -85,7 +85,7 @@ def test_a_block_is_written_where_one_was_left_unfinished(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("made", ["link", "pipe"])
-def test_nothing_is_written_through_what_stands_where_a_block_is_begun(tmp_path: Path, made: str) -> None:
+def test_a_link_at_a_temporary_name_is_not_followed(tmp_path: Path, made: str) -> None:
     victim = tmp_path / "victim"
     victim.write_text("untouched")
     tier = DiskTier(tmp_path / "blocks", 10 * PAGE)
@@ -104,7 +104,7 @@ def test_deleted_files_are_noticed_before_anything_is_evicted(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("content", [b"", b"short", bytes(20), bytes(21)])
-def test_a_damaged_count_is_counted_anew(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_count_is_rebuilt(tmp_path: Path, content: bytes) -> None:
     tier = DiskTier(tmp_path, 10 * PAGE)
     tier.store(key(1), payload(1))
     (tmp_path / LOCK).write_bytes(content)
@@ -123,7 +123,7 @@ def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     assert all(path.exists() for path in others) and len(block_files(tmp_path)) == 3  # the letter, and two blocks
 
 
-def test_what_fills_the_folder_and_stays_is_no_reason_to_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_deleted_count_against_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tier = filled(tmp_path, 2, 2)
 
     def refuse(*_: object) -> None:
@@ -144,7 +144,7 @@ def test_a_block_is_dropped_if_the_lock_is_not_free_in_time(tmp_path: Path, monk
     assert tier.store(key(2), payload(2))
 
 
-def test_a_lock_file_that_was_deleted_is_not_held_by_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deleted_lock_file_never_has_two_holders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_folder, "LOCK_SECONDS", 0.02)
     one, two = SharedFolder(tmp_path, PAGE), SharedFolder(tmp_path, PAGE)
     with one.locked():

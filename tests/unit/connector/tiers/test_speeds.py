@@ -23,7 +23,7 @@ def test_a_line_through_two_blocks() -> None:
     assert line_through(Measured(1000, 0.001), Measured(3000, 0.004)) == pytest.approx((0.0, 1.5e-6))
 
 
-def test_before_anything_is_measured_blocks_are_loaded() -> None:
+def test_unmeasured_tiers_load_blocks() -> None:
     speeds = Speeds(Clock())
     speeds.opened("disk", None)
     planned = [Planned("disk", 2, 4000)]
@@ -34,7 +34,7 @@ def test_before_anything_is_measured_blocks_are_loaded() -> None:
     assert speeds.worth_loading(MODEL, 32, planned) == pytest.approx((False, 0.2, 0.00032))
 
 
-def test_the_smaller_number_decides() -> None:
+def test_the_faster_of_load_and_compute_is_chosen() -> None:
     speeds = Speeds(Clock())
     speeds.opened("disk", LINE)
     speeds.opened("cpu", Line(0.0, 0.0))

@@ -20,7 +20,7 @@ def both(folder: Path, cpu_blocks: int = 100) -> Tiers:
     return Tiers(cpu_blocks * 1000, DiskSetting(folder, 16 * MiB))
 
 
-def test_a_block_goes_to_both_tiers_and_is_found_in_the_fastest(tmp_path: Path) -> None:
+def test_a_block_is_stored_in_both_tiers_and_found_in_the_fastest(tmp_path: Path) -> None:
     tiers = both(tmp_path)
     for n in range(3):
         assert tiers.store(key(n), bytearray(payload(n))) == ["cpu", "disk"]
@@ -36,7 +36,7 @@ def test_a_block_goes_to_both_tiers_and_is_found_in_the_fastest(tmp_path: Path) 
     tiers.close()
 
 
-def test_what_is_stored_is_a_copy(tmp_path: Path) -> None:
+def test_stored_content_is_a_copy(tmp_path: Path) -> None:
     tiers = both(tmp_path)
     written = bytearray(payload(1))
     tiers.store(key(1), memoryview(written))
@@ -64,7 +64,7 @@ def test_after_a_restart_a_block_comes_from_disk_and_then_from_cpu(tmp_path: Pat
     tiers.close()
 
 
-def test_what_cpu_evicts_is_still_on_disk(tmp_path: Path) -> None:
+def test_blocks_evicted_from_cpu_remain_on_disk(tmp_path: Path) -> None:
     tiers = both(tmp_path, cpu_blocks=2)
     for n in range(5):
         tiers.store(key(n), payload(n))
@@ -84,7 +84,7 @@ def test_a_lookup_ends_at_the_first_missing_block(tmp_path: Path) -> None:
     tiers.close()
 
 
-def test_a_block_that_turned_out_damaged_is_not_loaded_and_told(tmp_path: Path) -> None:
+def test_a_damaged_block_is_not_loaded_but_counted(tmp_path: Path) -> None:
     first = both(tmp_path)
     first.store(key(1), payload(1))
     first.close()
@@ -107,7 +107,7 @@ def test_one_tier_alone(tmp_path: Path, kept: str) -> None:
     tiers.close()
 
 
-def test_the_tiers_are_measured_when_they_are_opened_and_nothing_is_left_of_it(tmp_path: Path) -> None:
+def test_opening_measures_the_tiers_and_leaves_no_file(tmp_path: Path) -> None:
     tiers = both(tmp_path)
     disk = tiers.speeds.speed("disk")
     assert disk is not None and disk.seconds(1, 65536) > 0 and tiers.speeds.speed("cpu") is not None
@@ -155,7 +155,7 @@ def test_a_block_is_found_while_it_waits_for_the_disk(tmp_path: Path, monkeypatc
     tiers.close()
 
 
-def test_what_does_not_fit_into_the_queue_is_dropped_and_told(tmp_path: Path) -> None:
+def test_blocks_over_the_write_queue_are_dropped_and_counted(tmp_path: Path) -> None:
     gate = Gate()
     disk = DiskTier(tmp_path, MiB, gate.write)
     writer = DiskWriter(disk, max_bytes=2500)
