@@ -332,4 +332,6 @@ def test_names_of_settings_break_at_underscores(browser: Browser, live_server: s
         })"""
     )
     assert parts and set(parts) == {1}, parts  # no part of the name is on two lines
+    beside = page.locator("#scale-max_num_batched_tokens, label:has(#scale-max_num_batched_tokens) + label input")
+    assert len({box["y"] for one in beside.all() if (box := one.bounding_box())}) == 1  # though its name is longer
     page.close()
