@@ -31,7 +31,7 @@ class AttentionSpan(NamedTuple):
 
     @property
     def num_keys(self) -> int | None:
-        """Keys that a query sees at most."""
+        """Maximum number of keys that a query sees."""
         return None if self.window is None else self.window + self.sinks
 
 
@@ -40,7 +40,7 @@ class WindowPolicy(NamedTuple):
 
     window: int
     sinks: int = 0
-    pattern: int | None = None  # every pattern-th layer is left as it is, as Gemma 3 builds its own; None: no layer is
+    pattern: int | None = None  # every pattern-th layer is exempt, as in Gemma 3; None: no layer
 
     def reach(self, layer: int, sliding_window: int | None) -> AttentionSpan:
         """Return the reach of a layer's queries: the policy's keys, or the layer's own window if it is no wider."""
@@ -91,7 +91,7 @@ class RetentionPolicy(NamedTuple):
         return -(-self.sinks // block_size)
 
     def end(self, num_computed: int, block_size: int) -> int:
-        """Return where releasing ends: logical blocks from `first` up to here are out of every later query's sight.
+        """Return the end of the releasable blocks: no later query sees logical blocks from `first` up to here.
 
         The next query is at position num_computed and sees positions from num_computed - window + 1 on. The block of
         the last computed position stays (under a window of one token it could go), so that a table ends in a block.
@@ -104,7 +104,7 @@ class RetentionPolicy(NamedTuple):
 
         Sinks, and a span of window - 1 + tokens_a_step positions that may begin anywhere in a block.
         """
-        if self.checkpoint:  # what it begins from, and what it leaves
+        if self.checkpoint:  # the state before the step, and those it stores
             return 4 + tokens_a_step // self.checkpoint
         return self.first(block_size) + 1 - (-(tokens_a_step + max(self.window, 2) - 2) // block_size)
 

@@ -68,7 +68,7 @@ def plan_groups(
     demands: Demands,
     split: bool = True,
 ) -> list[GroupPlan]:
-    """Return the groups of a model whose layers have these reaches; the group that sees most comes first.
+    """Return the groups of layers with equal reaches, the widest first.
 
     `num_blocks` is what a group gets that keeps everything. A group with a window beside it gets no more than all
     sequences together can hold of it at once: their windows, and the tokens of one step. `split` False: all layers
@@ -92,7 +92,7 @@ def state_group(states: States, first_block: int, demands: Demands) -> GroupPlan
     beside.
     """
     retention = state_retention(states.checkpoint)
-    # of each sequence the state that a step begins from and the last two that it leaves
+    # per sequence: the state before a step, and the last two that it stores
     most = 3 * demands.max_num_seqs + demands.max_num_batched_tokens // states.checkpoint + 1
     blocks = most + states.num_checkpoints
     return GroupPlan([], frozenset(), retention, blocks, first_block, state_bytes=states.num_bytes)

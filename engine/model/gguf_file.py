@@ -1,4 +1,4 @@
-"""GGUF files: what is in one, by the package gguf. transformers reads their tensors and expands them."""
+"""Contents of GGUF files, read by the package gguf. transformers reads their tensors and expands them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SUFFIX = ".gguf"
 
 
 class GgufWeights(NamedTuple):
-    """The weights in a file."""
+    """Weights of a file."""
 
-    form: str  # that most of them are in, as Q4_K
+    form: str  # of most weights, for example Q4_K
     num_bytes: int
     num_weights: int
 
@@ -45,7 +45,7 @@ def gguf_weights(path: str | Path) -> GgufWeights:
 
     try:
         tensors = GGUFReader(Path(path).expanduser()).tensors
-    except Exception as error:  # of whatever the bytes are taken for
+    except Exception as error:  # damaged bytes may raise anything
         raise ModelError(sentence("gguf.unreadable", path=path, reason=" ".join(str(error).split())[:200])) from error
     forms = Counter[str]()
     for tensor in tensors:

@@ -44,7 +44,7 @@ test("every allocate and free of the shipped recordings says its reason, and a g
   assert.deepEqual([...seen].sort(), said);
 });
 
-test("what the log says is not overruled by what stands beside it", () => {
+test("logged reasons are not replaced by inferred ones", () => {
   const header = { engine: { strategy: "paged", block_size: 4 } };
   const reasons = (record) => operationsWithReasons(header, record).map((op) => op.reason);
   const ops = [{ type: "allocate", seq_id: 0, block_id: 0, logical: 1, reason: "append" }];
