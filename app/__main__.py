@@ -5,18 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from app.ground.working import alone_on_the_line, working
+from app.ground.interrupts import STATUS, exit_on_interrupt
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status as `app.cli.main` says, 130 when interrupted, 1 when it cannot load."""
+    exit_on_interrupt()
+    from app.ground.working import working
+
     working("starting")  # imports take seconds where a disk or a processor is slow
     try:
         from app.cli import main as command_line
 
         return command_line(argv)
     except KeyboardInterrupt:
-        return _ended("stopped", 130)
+        return _ended("stopped", STATUS)
     except MemoryError:
         return _ended("there is too little memory: about 1 GiB must be free to load torch", 1)
     except ImportError as error:
@@ -27,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _ended(sentence: str, status: int) -> int:
+    from app.ground.working import alone_on_the_line
+
     with alone_on_the_line():
         print(f"kvtheater: {sentence}", file=sys.stderr)
     return status

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from app import __version__
 from app.cli.options import Parser, UserError
 from app.cli.terminal import LineHandler, ShownFormatter, say
+from app.ground.interrupts import raise_on_interrupt
 from app.ground.working import working
 from engine.system.cgroup import cores
 from engine.system.host import processors
@@ -31,11 +32,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     handler.setFormatter(ShownFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("KVTHEATER_LIGHT_IMPORT", "1")  # engine/model/light_transformers.py, which brings torch
+    os.environ.setdefault("KVTHEATER_OWN_PROCESS", "1")  # engine/model/own_process.py; the package brings torch
     if cores() < len(processors()):  # a container's share of the processors, which torch does not know
         os.environ.setdefault("OMP_NUM_THREADS", str(cores()))
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch: large tensors in pages of 2 MiB, which are read faster
     working("")
+    raise_on_interrupt()
     try:
         return int(arguments.run(arguments))
     except UserError as error:

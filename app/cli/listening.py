@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 from app.cli.options import UserError
 from app.cli.terminal import counted, say
 from app.ground.callers import PREFIX
+from app.ground.interrupts import exit_on_interrupt
 from app.ground.paths import data_dir
 from app.ground.settings import MIB, ServerSettings, is_loopback
 from app.ground.working import working
@@ -145,7 +146,11 @@ def _data_dir(given: Path | None) -> Path:
 
 @contextlib.contextmanager
 def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
-    """Yield the bound socket, before anything slow: a taken port is reported at once."""
+    """Yield the bound socket, before anything slow: a taken port is reported at once.
+
+    Until serving begins, an interrupt ends the process at once: the server's imports follow.
+    """
+    exit_on_interrupt()
     working("starting the server")
     from app.server.listener import PortError, bind
 

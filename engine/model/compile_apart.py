@@ -19,9 +19,9 @@ import sys
 import torch
 
 from engine.model.compiler_process import SMALL, CompilerProcess, Task, take_early_process
-from engine.model.light_name import LIGHT
 from engine.model.light_transformers import COMPILER
 from engine.model.loaded import LoadedModel
+from engine.model.own_process import OWN_PROCESS
 from engine.system.cgroup import cores, memory
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def compile_apart(model: LoadedModel) -> bool:
     No-op in processes of other programs, and after this process has loaded the compiler itself.
     """
     opened = model.opened
-    if opened is None or not os.environ.get(LIGHT) or COMPILER in sys.modules:
+    if opened is None or not os.environ.get(OWN_PROCESS) or COMPILER in sys.modules:
         return False
     num_bytes = sum(parameter.nbytes for parameter in model.module.parameters())
     is_shared = cores() > 1 and num_bytes <= SMALL * memory().available

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from engine.model.compile_cache import facts_of_all
-from engine.model.light_name import LIGHT
 from engine.model.means import missing_means
+from engine.model.own_process import OWN_PROCESS
 from engine.model.shipped import shipped_model
 from engine.system.cgroup import cores, memory
 from engine.system.host import child_environment
@@ -65,7 +65,7 @@ def start_early(name: str, dtype: str, device: str) -> None:
     """Start to compile a model that a server is about to load, if that is likely useful: the model is small and local,
     the cache has no entry of it, and there is a spare processor.
     """
-    if not os.environ.get(LIGHT) or device not in ("auto", "cpu") or cores() < 2 or missing_means():
+    if not os.environ.get(OWN_PROCESS) or device not in ("auto", "cpu") or cores() < 2 or missing_means():
         return
     if any(facts.get(OPENED) == name for facts in facts_of_all()):
         return

@@ -5,8 +5,9 @@ Weights are read from safetensors and GGUF files only, and no code of the model'
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from huggingface_hub import HfApi
@@ -19,9 +20,11 @@ from engine.model.gguf_file import SUFFIX, check_gguf_package, is_gguf
 from engine.model.gguf_hub import gguf_forms, hub_gguf
 from engine.model.light_transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 from engine.model.shipped import shipped_model
+from engine.model.weight_files import check_pointer, check_weight_file
 from engine.options.refusal import sentence
 
 FileKind = Literal["configuration", "tokenizer", "weights"]
+WEIGHTS = "model.safetensors"
 SMALLER = sentence("memory.smaller")
 
 
@@ -81,6 +84,27 @@ class ModelFiles(NamedTuple):
         refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
         return config
 
+    def weight_names(self) -> set[str]:
+        """Return the names of the files of weights; empty if it has no safetensors."""
+        if self.beside(WEIGHTS) is not None:
+            return {WEIGHTS}
+        index = self.beside(f"{WEIGHTS}.index.json")
+        return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index else set()
+
+    def check(self) -> Self:
+        """Check the files of a folder; the hub's client checks its own.
+
+        Raises:
+            ModelError: one is incomplete, or no such file.
+        """
+        folder = Path(self.source)
+        for path in folder.glob("*.json"):
+            check_pointer(path, f"{self.name}/{path.name}")
+        for path in map(folder.joinpath, sorted(self.weight_names())):
+            if path.is_file():
+                check_weight_file(path, f"{self.name}/{path.name}")
+        return self
+
     def beside(self, name: str) -> Path | None:
         """Return a file of the model, which the hub may have; None: there is none."""
         if self.gguf is not None:
@@ -107,17 +131,17 @@ def model_files(name: str, revision: str | None = None) -> ModelFiles:
     name and the form of a GGUF file there (`owner/name:Q4_K_M`).
 
     Raises:
-        ModelError: there is no such folder or file, no model in it, or nothing here that reads it.
+        ModelError: there is no such folder or file, no model in it, it is damaged, or nothing here reads it.
     """
     if shipped := shipped_model(name):
         return ModelFiles(name, str(shipped.folder), True, revision)
     if Path(name).is_dir():
         if not (Path(name) / "config.json").is_file():
             raise ModelError(sentence("model.no_config", name=name))
-        return ModelFiles(name, name, True, revision)
+        return ModelFiles(name, name, True, revision).check()
     if is_gguf(name):
-        check_gguf_package()
         path = Path(name).expanduser()
+        check_weight_file(path, name)
         return ModelFiles(name, str(path.parent), True, gguf=path.name)
     if ":" in name and not name.startswith((".", "/", "~")):
         check_gguf_package()

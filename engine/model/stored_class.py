@@ -7,7 +7,6 @@ tensor of that dtype as a view of the mapped file.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import torch
@@ -42,11 +41,7 @@ def as_stored(files: ModelFiles, config: Any) -> Any:
 def _kinds(files: ModelFiles) -> set[str]:
     """Return the dtypes of a model's matrices; empty if it has no file of weights."""
     found: set[str] = set()
-    names = {"model.safetensors"}
-    if files.beside("model.safetensors") is None:
-        index = files.beside("model.safetensors.index.json")
-        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index else set()
-    for path in filter(None, map(files.beside, names)):
+    for path in filter(None, map(files.beside, files.weight_names())):
         with safe_open(path, framework="pt") as file:
             slices = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118 (it is no mapping)
             found |= {part.get_dtype() for part in slices if len(part.get_shape()) > 1}

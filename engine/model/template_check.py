@@ -22,10 +22,11 @@ import jinja2.meta
 from transformers import AutoTokenizer
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from engine.model.gguf_file import check_gguf_package, is_gguf
+from engine.model.gguf_file import is_gguf
 from engine.model.resumed_template import Rendering, rendering_of
 from engine.model.shipped import SHIPPED
 from engine.model.text_cuts import TextCuts, Tokens, cuts_of, tokens_of
+from engine.model.weight_files import check_weight_file
 
 Message = dict[str, Any]
 AROUND = 24  # characters shown on either side of a break
@@ -157,7 +158,7 @@ def open_template(name: str) -> ChatTemplate:
     is_file = path.is_file() and not of_gguf
     source = path.read_text(encoding="utf-8") if is_file else ""
     if of_gguf:
-        check_gguf_package()
+        check_weight_file(path, name)
         tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
     else:
         shipped = SHIPPED.get("bundled" if is_file else name)

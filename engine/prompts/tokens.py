@@ -11,8 +11,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from engine.model.gguf_file import check_gguf_package, is_gguf
+from engine.model.gguf_file import is_gguf
 from engine.model.shipped import SHIPPED
+from engine.model.weight_files import check_weight_file
 
 _LENGTH = re.compile(r'"hash":"([0-9a-f]+)","length":(\d+)')
 Encode = Callable[[str], Sequence[int]]
@@ -25,6 +26,8 @@ def open_encoder(name: str | None = None) -> Encode:
         ValueError: there is no tokenizer; one sentence.
     """
     folder = SHIPPED["bundled"].folder if name is None else Path(name)
+    if is_gguf(str(name)):
+        check_weight_file(folder, str(name))
     try:
         if folder.is_dir():
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -41,7 +44,6 @@ def open_encoder(name: str | None = None) -> Encode:
 def _of_gguf(path: Path) -> Tokenizer:
     from transformers import AutoTokenizer
 
-    check_gguf_package()
     found: Tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name).backend_tokenizer
     return found
 

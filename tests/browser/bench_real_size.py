@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 import torch
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import CDPSession, Page, sync_playwright
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
@@ -29,7 +29,6 @@ from engine.model.capture import CaptureRequest
 from engine.model.loader import load_model
 from engine.setup.machine import machine_facts
 from tests.browser.bench_click import CLICK, RESULTS
-from tests.browser.bench_frames import heap
 from tests.browser.conftest import CHROMIUM
 from tests.own_server import own_server
 from tests.real_size import write_model
@@ -129,6 +128,13 @@ def measured(page: Page, url: str, clicks: int) -> dict[str, Any]:
     report["array_buffers_mib"] = {"before": before[1], "after": after[1]}
     report["elements"] = int(page.evaluate("document.querySelectorAll('*').length"))
     return report
+
+
+def heap(devtools: CDPSession) -> tuple[float, float]:
+    """Return the MiB in use after garbage collection: objects, and their buffers."""
+    devtools.send("HeapProfiler.collectGarbage")
+    usage = devtools.send("Runtime.getHeapUsage")
+    return round(usage["usedSize"] / 2**20, 1), round(usage.get("backingStorageSize", 0) / 2**20, 1)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,7 @@ REQUESTS = (
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
 def test_holes_are_drawn_and_the_refusal_names_them(open_page: OpenPage, width: int, height: int) -> None:
     page = open_with_axe(
-        open_page,
-        "/?strategy=first_fit&num_blocks=24&ignore_eos=1&lang=en&region=setup",
-        width=width,
-        height=height,
+        open_page, "/?strategy=first_fit&num_blocks=24&ignore_eos=1&lang=en&region=setup", width=width, height=height
     )
     for max_tokens, prompt in REQUESTS:
         page.evaluate(

@@ -432,9 +432,7 @@ def test_the_allocators_desk_covers_nothing(open_page: OpenPage) -> None:
     assert chip and min(chip["width"], chip["height"]) >= 40
 
 
-def test_a_lesson_that_comes_late_does_not_take_the_place_of_the_one_that_is_wanted_by_now(
-    open_page: OpenPage,
-) -> None:
+def test_a_lesson_that_comes_late_does_not_take_the_place_of_the_one_that_is_wanted_by_now(open_page: OpenPage) -> None:
     page = open_lesson(open_page)
     two = """async () => {
       const { settings } = await import('/static/js/state/settings.js');

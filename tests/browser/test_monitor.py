@@ -64,13 +64,7 @@ def test_the_page_follows_it_and_offers_nothing_that_would_change_it(
     ],
 )
 def test_the_monitor_explains_misses(
-    open_page: OpenPage,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    locale: str,
-    why: str,
-    hit: str,
-    gone: str,
+    open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locale: str, why: str, hit: str, gone: str
 ) -> None:
     monkeypatch.setattr(attachment, "LOOK_SECONDS", 0.05)
     with (

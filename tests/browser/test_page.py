@@ -5,17 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.driving import (
-    POEM,
-    SENT,
-    OpenPage,
-    num_records,
-    prefill,
-    shows,
-    step,
-    tokens,
-    wait_until,
-)
+from tests.browser.driving import POEM, SENT, OpenPage, num_records, prefill, shows, step, tokens, wait_until
 from tests.browser.settling import still
 
 

@@ -145,8 +145,7 @@ def test_a_tablet_shows_stage_and_pool_together(open_page: OpenPage, locale: str
 
 
 @pytest.mark.parametrize(
-    ("locale", "sizes"),
-    [("en-US", [(1280, 640), (1280, 720), (1100, 700)]), ("zh-CN", [(1280, 720), (1280, 800)])],
+    ("locale", "sizes"), [("en-US", [(1280, 640), (1280, 720), (1100, 700)]), ("zh-CN", [(1280, 720), (1280, 800)])]
 )
 def test_no_two_texts_are_printed_over_each_other(
     open_page: OpenPage, locale: str, sizes: list[tuple[int, int]]

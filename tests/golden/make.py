@@ -237,12 +237,7 @@ class Outside(Recorder):
             return False
         self.replay.pending += [
             lookup,
-            Admit(
-                seq_id=seq_id,
-                num_cached_tokens=match.num_tokens,
-                resumed=resumed,
-                num_external_tokens=num_external,
-            ),
+            Admit(seq_id=seq_id, num_cached_tokens=match.num_tokens, resumed=resumed, num_external_tokens=num_external),
         ]
         reason: AllocateReason = "resume" if resumed else "admission"
         assert manager.allocate(seq_id, len(tokens), reason, followed.hits, loading)

@@ -304,10 +304,7 @@ def stepped(run: Run, models: Models, piece: Piece, batch: int, roof: float, **s
 def watched(run: Run, models: Models, piece: Piece, batch: int) -> str:
     """Measure decode steps that record one layer's arrays and weights, alternating with steps that record nothing."""
     layer = CaptureRequest(layers=[1], only=True, outputs=True)
-    with (
-        decoding(run, models, piece, batch) as plain,
-        decoding(run, models, piece, batch, capture=layer) as recording,
-    ):
+    with decoding(run, models, piece, batch) as plain, decoding(run, models, piece, batch, capture=layer) as recording:
         times: list[list[float]] = [[], []]
         for _ in range(OUTPUT - 4):
             for engine, taken in zip((plain, recording), times, strict=True):

@@ -48,31 +48,6 @@ test("a block says its group, a layer too", () => {
   assert.equal(blockGroups(hybrid().header)[1].window, 2);
 });
 
-test("each group has its queue, each sequence a table in each group", () => {
-  const log = hybrid();
-  assert.deepEqual(log.stateAt(-1).free_queues, [
-    [0, 1, 2, 3],
-    [4, 5, 6],
-  ]);
-  assert.deepEqual(log.stateAt(1).sequences.get(0).block_tables, [
-    [0, 1, 2],
-    [-1, 5, 6],
-  ]);
-  assert.deepEqual(log.stateAt(1).free_queues, [[3], [4]]);
-  assert.deepEqual(log.stateAt(2).sequences.get(0).block_tables, [
-    [0, 1, 2],
-    [-1, -1, 6],
-  ]);
-  assert.deepEqual(log.stateAt(2).free_queues, [[3], [4, 5]]);
-  // a hit of the windowed group begins behind what the window left; its first logical block is released without ever having been
-  assert.deepEqual(log.stateAt(4).sequences.get(1).block_tables, [
-    [0, 1, 3],
-    [-1, 5, 4],
-  ]);
-  assert.deepEqual(log.stateAt(4).sequences.get(0).block_tables, [[], []]);
-  assert.deepEqual(log.stateAt(4).free_queues, [[2], [6]]);
-});
-
 test("out-of-order blocks and writes to released ones are refused", () => {
   const header = hybrid().header;
   const more = { model: header.model, block_groups: header.block_groups };

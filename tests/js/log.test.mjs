@@ -4,34 +4,14 @@ import "./words.mjs";
 
 import { decode } from "../../static/js/core/codec.js";
 import { TraceLog } from "../../static/js/core/log.js";
-import { kvTerms, latencies, slotOf, stepSeconds } from "../../static/js/core/metrics.js";
+import { kvTerms, slotOf } from "../../static/js/core/metrics.js";
 import { sequenceViewAt, vectorOf } from "../../static/js/core/sequence_view.js";
 import { kvHeadOf } from "../../static/js/core/shape.js";
-import { apply, initialState, memoryFigures, TraceStateError } from "../../static/js/core/state.js";
+import { apply, initialState, TraceStateError } from "../../static/js/core/state.js";
 import { sentencesOf } from "../../static/js/i18n/sentence.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
 import { wholeLog } from "./histories.mjs";
 import { bytes, header, MEMORY, op, records } from "./log_builder.mjs";
-
-test("the state after each record follows the operations", () => {
-  const log = wholeLog();
-  assert.deepEqual(log.stateAt(-1).free_queues, [[0, 1, 2, 3]]);
-  assert.deepEqual(log.stateAt(0).waiting, [0]);
-  const prefilled = log.stateAt(1);
-  assert.deepEqual(prefilled.sequences.get(0).block_tables, [[0, 1, 2]]);
-  assert.deepEqual(prefilled.blocks[2].token_ids, [5]);
-  assert.equal(prefilled.sequences.get(0).num_computed_tokens, 5);
-  const finished = log.stateAt(2);
-  assert.deepEqual(finished.free_queues, [[1, 2, 3, 0]]); // the hashed block goes to the back
-  assert.deepEqual(finished.blocks[0].token_ids, [1, 2]); // cached: its content stays
-  assert.deepEqual(finished.blocks[1].token_ids, []);
-});
-
-test("going back gives the same state as going forward", () => {
-  const log = wholeLog();
-  const forward = [-1, 0, 1, 2].map((i) => JSON.stringify(log.stateAt(i)));
-  for (const i of [2, 0, 1, -1]) assert.equal(JSON.stringify(log.stateAt(i)), forward[i + 1]);
-});
 
 /** A log of 300 records over a pool of 64 blocks: one sequence after another, a token a record. */
 function longLog() {
@@ -93,14 +73,6 @@ test("a contradicting record leaves no effect", () => {
 
 const plainMap = (_, value) => (value instanceof Map ? [...value] : value);
 
-test("3 blocks of 2 slots hold 5 tokens: 1 slot of 16 bytes is wasted", () => {
-  const log = wholeLog();
-  const m = memoryFigures(log.stateAt(1));
-  assert.equal(m.blocks_held, 3);
-  assert.equal(m.bytes_held - m.bytes_used, 16);
-  assert.deepEqual(kvTerms(log.header).element_bytes, 4);
-});
-
 test("quantized elements are whole numbers of bytes: the scale of each vector is a term of its own", () => {
   const model = { num_layers: 6, num_kv_heads: 2, head_dim: 32, v_head_dim: 32 };
   const terms = (kv_cache_dtype, kv_bytes_per_token) => {
@@ -145,15 +117,6 @@ test("a layer of latents keeps one vector of a token, and less than the keys and
   };
   assert.deepEqual(terms("auto", 6 * 576 * 2), [2, 6 * 16 * 320 * 2]);
   assert.deepEqual(terms("int8", 6 * (576 + 2)), [1, 6 * 16 * (320 + 2 * 2)]);
-});
-
-test("TTFT is the prefill step's 0.24 s, TPOT the decode step's 0.08 s; the pauses between them do not count", () => {
-  const log = wholeLog();
-  const near = (value, expected) => assert.ok(Math.abs(value - expected) < 1e-12, `${value}`);
-  near(latencies(log, 0, 1).ttft, 0.24);
-  assert.equal(latencies(log, 0, 1).tpot, null);
-  near(latencies(log, 0, 2).tpot, 0.08);
-  near(stepSeconds(log.records[1]), 0.24);
 });
 
 test("slot = block_id * block_size + position mod block_size", () => {

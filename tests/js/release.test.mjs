@@ -1,31 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RELEASED } from "../../static/js/core/groups.js";
 import { blockHistory } from "../../static/js/core/history.js";
 import { slotOf } from "../../static/js/core/metrics.js";
 import { operationsOf } from "../../static/js/core/operations.js";
 import { provenanceOf } from "../../static/js/core/provenance.js";
-import { memoryFigures } from "../../static/js/core/state.js";
 import { blocksRead, keysRead } from "../../static/js/i18n/sentence.js";
 import { motionsOf, travelling } from "../../static/js/panels/memory/pool_motion.js";
 import { logOf, released } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
 
 const of = (chain, kind) => chain.links.find((link) => link.kind === kind);
-
-test("a released entry keeps its place; its tokens no longer count; the last free takes it along", () => {
-  const log = released();
-  const after = log.stateAt(1);
-  assert.deepEqual(after.sequences.get(0).block_tables, [[RELEASED, 1, 2]]);
-  assert.deepEqual(after.sequences.get(2).block_tables, [[RELEASED, 1, 2]]); // forked afterwards
-  assert.deepEqual([after.blocks[0].ref_count, after.blocks[1].ref_count, after.free_queues], [0, 2, [[3, 0]]]);
-  assert.equal(memoryFigures(after).tokens_logical, 6); // positions 2, 3 and 4 of two sequences
-  const done = log.stateAt(2);
-  assert.deepEqual(
-    [0, 1, 2].map((id) => done.sequences.get(id).block_tables),
-    [[[]], [[]], [[RELEASED, RELEASED, 2]]],
-  );
-});
 
 test("a release that contradicts the table is refused", () => {
   const steps = (release) => [

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { outlyingGap } from "../../static/js/core/metrics.js";
-import { csvOf, drawnGaps, memoryRows, rooflineRows, stepRows } from "../../static/js/core/series.js";
+import { csvOf, drawnGaps, rooflineRows } from "../../static/js/core/series.js";
 import { roofs } from "../../static/js/net/rooflines.js";
 import {
   AXIS,
@@ -37,30 +37,11 @@ const RECORDS = [
 ];
 const log = { header: HEADER, records: RECORDS };
 
-test("a step's row holds its parts and their sum; a step that computed nothing has none", () => {
-  assert.deepEqual(stepRows(log), [
-    {
-      record: 1,
-      step: 1,
-      phase: "prefill",
-      schedule: 0.1,
-      prepare: 0.2,
-      forward: 2,
-      sample: 0.3,
-      total: 0.1 + 0.2 + 2 + 0.3,
-    },
-  ]);
-});
-
 test("one gap that is three times as long as the next one is told apart from the mean of the others", () => {
   assert.deepEqual(outlyingGap([12, 3, 4, 2]), { seconds: 12, rest: 3 });
   assert.equal(outlyingGap([11, 3, 4, 2]), null, "a long one among others");
   assert.equal(outlyingGap([12, 12, 1, 1, 1]), null, "two slow steps are no exception");
   assert.equal(outlyingGap([100, 1]), null, "of two gaps nobody knows which is usual");
-});
-
-test("memory: 96 bytes held of which 80 used leave 16 wasted; the pool has 4 blocks of 2 slots of 16 bytes", () => {
-  assert.deepEqual(memoryRows(log)[1], { record: 1, step: 1, used: 80, wasted: 16, held: 96, cached: 0, pool: 128 });
 });
 
 test("roofline: 800 FLOPs over 200 bytes in 2 s", () => {

@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.load.api_prompts import MAX_TOKENS
+from tests.load.api_client import MAX_TOKENS
 from tests.load.api_server import Running, Server, Turn
 from tests.load.api_sums import Clients, differences
 

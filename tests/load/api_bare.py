@@ -16,7 +16,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.compiled import compile_model
 from engine.model.loader import load_model
-from tests.load.api_prompts import MAX_TOKENS, PROMPTS
+from tests.load.api_client import MAX_TOKENS, PROMPTS
 
 
 def main() -> None:

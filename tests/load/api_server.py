@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -13,13 +11,13 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-TICK = os.sysconf("SC_CLK_TCK")
+import psutil
 
 
 def busy_seconds() -> float:
     """Return the CPU seconds of the whole machine so far that were not idle."""
-    ticks = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]))
-    return (sum(ticks[:3]) + sum(ticks[5:8])) / TICK  # all but idle, waiting for a disk, and guests (count as users)
+    times = psutil.cpu_times()  # guests count as users
+    return sum(times[:3]) + sum(times[5:8])
 
 
 class Turn:
@@ -47,23 +45,21 @@ class Running:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
         assert self.process.stdout is not None
         self.out = self.process.stdout
+        self._system = psutil.Process(self.process.pid)
 
     @property
     def cpu_seconds(self) -> float:
         """Return the CPU seconds so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICK
+        return sum(self._system.cpu_times()[:2])
 
     @property
     def resident_mib(self) -> float:
         """Return the current resident memory."""
-        found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text())
-        assert found is not None
-        return int(found[1]) / 1024
+        return self._system.memory_info().rss / 2**20
 
     def end(self) -> None:
         """Terminate the process, and wait."""
-        self.process.send_signal(signal.SIGTERM)
+        self.process.terminate()
         self.process.wait(30)
 
 

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from engine.trace.check import check
 from engine.trace.log import TraceReader
 from engine.trace.operations import Admit, BlockOp, Evict, Finish, Lookup, Preempt, Sample, Submit
-from tests.load.api_prompts import MAX_TOKENS
+from tests.load.api_client import MAX_TOKENS
 
 
 class Clients(Struct, frozen=True, kw_only=True):

@@ -1,19 +1,16 @@
 """`kvtheater attach` beside a server that says 10,000 events a second: what is lost, how late it is, what it costs.
 
-    python -m tests.load.attach_rate [--rate 10000] [--seconds 60] [--keep]   --keep writes tests/load/attach_rate.json
+    python -m tests.load.attach_rate [--rate 10000] [--seconds 60]
 
 A process of its own publishes as vLLM does: requests with shared beginnings, in a pool that is full, so that for each
-block that is stored another one is removed. It is watched twice, without a page and with one that is open in Chromium.
-The recorded log must have every event and end with the contents that the publisher has. A message is late by how much
-longer it took to the log than the fastest did. The page follows the newest record: at first it has the log, and once
-that is long it asks for windows. How old what it shows is, its heap, and the process that surveys the log for it are
-looked at every few seconds. Bars are for a quiet machine; the load that there was is in the record.
+block that is stored another one is removed. The recorded log must have every event and end with the contents that the
+publisher has. A message is late by how much longer it took to the log than the fastest did. Bars are for a quiet
+machine; the load that there was is in the record.
 """
 
 import argparse
 import json
 import random
-import re
 import statistics
 import subprocess
 import sys
@@ -25,28 +22,20 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+import psutil
 
 from engine.trace.check import check
 from engine.trace.log import TraceReader
 from engine.trace.operations import KnownSince, Removed, Stored
-from tests.browser.conftest import ARGUMENTS, CHROMIUM
 from tests.load.record import Measuring
-from tests.load.viewers import Figures
 from tests.unit.monitor.publisher import Publisher, message, removed, stored
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORD = Path(__file__).with_suffix(".json")
-BARS = {"lost": 0, "late_ms_p99": 1000.0, "most_heap_mb": 500.0}  # the last is the page's
+BARS = {"lost": 0, "late_ms_p99": 1000.0}
 BLOCK_SIZE, NUM_BLOCKS = 16, 20_000
 PREFIXES, PREFIX_BLOCKS, OWN_BLOCKS = 400, 8, 2
 MESSAGES = 100  # a second
 SETTLE = 60.0  # seconds in which the last message must arrive
-LOOK = 3  # seconds between two looks at the page
-SHOWN = """() => Promise.all(['net/log_index', 'state/store'].map((m) => import(`/static/js/${m}.js`)))
-  .then(([indexed, store]) => store.longRun.peek()
-    ? { record: indexed.shown.peek()?.at ?? -1, windows: true }
-    : { record: store.drawnIndex.peek(), windows: false })"""
 
 
 def events() -> Iterator[dict[str, Any]]:
@@ -147,61 +136,8 @@ def read(path: Path, published: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def heap_mb(page: Page) -> float:
-    """Return the heap of the page's scripts after a collection, in MB."""
-    session = page.context.new_cdp_session(page)
-    session.send("HeapProfiler.collectGarbage")
-    found = session.send("Runtime.getHeapUsage")
-    session.detach()
-    used = sum(float(found.get(name, 0)) for name in ("usedSize", "embedderHeapUsedSize", "backingStorageSize"))
-    return round(used / 1e6, 1)
-
-
-def shown(page: Page) -> dict[str, Any]:
-    """Return the record that the page shows (-1: none yet), whether it reads windows, and the time of this reading."""
-    found: dict[str, Any] = page.evaluate(SHOWN)
-    return {**found, "at": time.time()}
-
-
-def until_last(page: Page, last: int) -> float | None:
-    """Return the seconds until the page shows record `last`; None: not within the limit."""
-    began = time.monotonic()
-    while time.monotonic() - began < SETTLE:
-        if shown(page)["record"] == last:
-            return round(time.monotonic() - began, 1)
-        time.sleep(0.1)
-    return None
-
-
-def samples(path: Path, seen: list[dict[str, Any]], began: float) -> list[dict[str, Any]]:
-    """Return the samples with the age of the shown record since its message was published."""
-    found = []
-    with TraceReader(path) as log:
-        for one in seen:
-            record = log.record(one["record"]).seen if one["record"] >= 0 else None
-            old = None if record is None or record.published is None else round(one["at"] - record.published, 2)
-            numbers = {"seconds": round(one["at"] - began, 1), "heap_mb": one["heap_mb"], "old_seconds": old}
-            found.append({**numbers, "windows": one["windows"]})
-    return found
-
-
-class Survey:
-    """Resource use of the process that indexes the log for the page, as a child of the server."""
-
-    def __init__(self, server: int) -> None:
-        self._server, self.rss_mib, self.cpu_seconds = server, 0, 0.0
-
-    def look(self) -> None:
-        """Update the peak memory and the processor time of the server's child processes."""
-        for task in Path(f"/proc/{self._server}/task").glob("*/children"):
-            for pid in task.read_text(encoding="utf-8").split():
-                figures = Figures(int(pid))
-                self.rss_mib = max(self.rss_mib, figures.facts()["rss"])
-                self.cpu_seconds = max(self.cpu_seconds, figures.processor_seconds())
-
-
-def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -> dict[str, Any]:
-    """Measure one run. `browser`: where a page follows it; None: without a viewer."""
+def measured(rate: int, seconds: float, folder: Path) -> dict[str, Any]:
+    """Measure one run."""
     path = folder / "seen.kvtrace"
     publisher = subprocess.Popen(
         [sys.executable, "-m", "tests.load.attach_rate", "--publish", "--rate", str(rate), "--seconds", str(seconds)],
@@ -219,52 +155,28 @@ def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -
     )
     try:
         assert server.stdout is not None
-        found = re.search(r"http://\S+", server.stdout.readline())
-        assert found
-        figures, survey, page, seen = Figures(server.pid), Survey(server.pid), None, list[dict[str, Any]]()
-        if browser is not None:
-            page = browser.new_page()
-            page.add_init_script(
-                "localStorage.setItem('kvtheater.tour','done');localStorage.setItem('kvtheater.opening','seen')"
-            )
-            page.goto(found[0])
-            page.locator("#region-monitor").wait_for()  # a selector that is waited for would hold what it found
-        publisher.stdin.write("\n")
-        publisher.stdin.flush()
-        rss, worked, began, since = [figures.facts()["rss"]], figures.processor_seconds(), time.monotonic(), time.time()
+        assert "http://" in server.stdout.readline()
+        process = psutil.Process(server.pid)
+        print(file=publisher.stdin, flush=True)
+        rss, worked, began = [process.memory_info().rss >> 20], sum(process.cpu_times()[:2]), time.monotonic()
         while time.monotonic() - began < seconds:
             time.sleep(1)
-            rss.append(figures.facts()["rss"])
-            survey.look()
-            if page is not None and len(rss) % LOOK == 0:
-                seen.append({**shown(page), "heap_mb": heap_mb(page)})
+            rss.append(process.memory_info().rss >> 20)
         published = json.loads(publisher.stdout.readline())
-        cpu = (figures.processor_seconds() - worked) / (time.monotonic() - began)
+        cpu = (sum(process.cpu_times()[:2]) - worked) / (time.monotonic() - began)
         size, over = -1, time.monotonic()
         while path.stat().st_size != size and time.monotonic() - over < SETTLE:
             size = path.stat().st_size
             time.sleep(0.5)
-        more: dict[str, Any] = {}
-        if page is not None:
-            with TraceReader(path) as log:
-                last = len(log) - 1
-            more = {"page_behind_seconds": until_last(page, last)}
-            seen.append({**shown(page), "heap_mb": heap_mb(page)})
-            more |= {"page": samples(path, seen, since), "most_heap_mb": max(one["heap_mb"] for one in seen)}
-            more |= {"survey_rss_mib": survey.rss_mib, "survey_cpus": round(survey.cpu_seconds / seconds, 2)}
-            page.close()
-        publisher.stdin.write("\n")
-        publisher.stdin.flush()
+        print(file=publisher.stdin, flush=True)
     finally:
-        for process in (server, publisher):
-            process.terminate()
-            process.wait()
-    tenths = [rss[len(rss) * i // 10] for i in range(10)]
+        for one in (server, publisher):
+            one.terminate()
+            one.wait()
     return {
         "publisher": published,
-        "server_rss_mib": [*tenths, rss[-1]],
+        "server_rss_mib": [*(rss[len(rss) * i // 10] for i in range(10)), rss[-1]],
         "server_cpus": round(cpu, 2),
-        **more,
         **read(path, published),
     }
 
@@ -274,35 +186,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=int, default=10_000, help="events a second")
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--keep", action="store_true", help=f"write {RECORD.name}")
     parser.add_argument("--publish", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.publish:
         publish(given.rate, given.seconds)
         return 0
-    measuring, runs = Measuring(), dict[str, dict[str, Any]]()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        for name, viewer in (("alone", None), ("with_a_page", browser)):
-            with tempfile.TemporaryDirectory() as folder:
-                runs[name] = measured(given.rate, given.seconds, viewer, Path(folder))
-        chromium = browser.version
-        browser.close()
-    record = {
-        "rate": given.rate,
-        "seconds": given.seconds,
-        "blocks": NUM_BLOCKS,
-        **runs,
-        "bars": BARS,
-    }
-    measuring.record(record, RECORD if given.keep else None, chromium=chromium)
-    missed = [(name, bar) for name, run in runs.items() for bar, most in BARS.items() if run.get(bar, 0) > most]
-    missed += [
-        (name, "page_behind_seconds") for name, run in runs.items() if run.get("page_behind_seconds", 0.0) is None
-    ]
-    missed += [(name, "is_same") for name, run in runs.items() if not run["is_same"] or run["findings"]]
-    for name, bar in missed:
-        print(f"missed: {bar} {name}", file=sys.stderr)
+    measuring = Measuring()
+    with tempfile.TemporaryDirectory() as folder:
+        run = measured(given.rate, given.seconds, Path(folder))
+    sizes = {"rate": given.rate, "seconds": given.seconds, "blocks": NUM_BLOCKS}
+    measuring.record({**sizes, "run": run, "bars": BARS}, None)
+    missed = [bar for bar, most in BARS.items() if run[bar] > most]
+    missed += ["is_same"] * (not run["is_same"] or bool(run["findings"]))
+    for bar in missed:
+        print(f"missed: {bar}", file=sys.stderr)
     return 1 if missed else 0
 
 

@@ -10,7 +10,6 @@ Bars are for a quiet machine; the actual load is in the record.
 
 import argparse
 import contextlib
-import os
 import random
 import re
 import statistics
@@ -22,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import requests
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
@@ -81,15 +81,11 @@ class LogServer(NamedTuple):
 
     def cpu_seconds(self) -> float:
         """Return the CPU seconds of its process."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return sum(psutil.Process(self.pid).cpu_times()[:2])
 
     def rss_mb(self) -> float:
         """Return the resident memory of its process, in MB."""
-        status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
-        found = re.search(r"VmRSS:\s+(\d+)", status)
-        assert found
-        return int(found[1]) / 1000
+        return psutil.Process(self.pid).memory_info().rss / 1e6
 
 
 @contextlib.contextmanager
@@ -177,10 +173,7 @@ def visited(page: Page, server: LogServer, num_records: int) -> dict[str, Any]:
         "paint_seconds": round(paint, 2),
         "seek_ms": round(statistics.median(seeks), 1),
         "seek_ms_p95": round(sorted(seeks)[int(0.95 * SEEKS)], 1),
-        "seek_cpu_ms": {
-            "page": round(1000 * worked[0] / SEEKS, 1),
-            "server": round(1000 * worked[1] / SEEKS, 1),
-        },
+        "seek_cpu_ms": {"page": round(1000 * worked[0] / SEEKS, 1), "server": round(1000 * worked[1] / SEEKS, 1)},
         "frames_per_second": round(walk["frames"] / walk["seconds"], 1),
         "late_frames": walk["late"],
         "records_per_second": round(walk["records"] / walk["seconds"], 1),

@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import psutil
 import requests
 import socketio
 
@@ -34,19 +35,14 @@ class Figures:
     """Figures of a process from the system."""
 
     def __init__(self, pid: int) -> None:
-        self._pid = pid
+        self._system = psutil.Process(pid)
 
     def facts(self) -> dict[str, int]:
-        """Return the number of threads, and resident and peak MiB."""
-        with open(f"/proc/{self._pid}/status") as file:
-            found = dict(line.split(":", 1) for line in file)
-        mib = {name: int(found[key].split()[0]) // 1024 for name, key in (("rss", "VmRSS"), ("peak", "VmHWM"))}
-        return {"threads": int(found["Threads"]), **mib}
+        """Return the number of threads, and resident MiB."""
+        return {"threads": self._system.num_threads(), "rss": self._system.memory_info().rss >> 20}
 
     def processor_seconds(self) -> float:
-        with open(f"/proc/{self._pid}/stat") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / 100
+        return sum(self._system.cpu_times()[:2])
 
 
 class Process(Figures):
@@ -233,7 +229,7 @@ def measure(server: Server, given: argparse.Namespace) -> int:
     print(f"              {percentiles(everything)}; {len(everything)} with those caught up on after a drop")
     print(f"steps/s       {alone:.2f} alone, {watched:.2f} watched, of {given.speed:g} asked")
     print(f"threads       {before['threads']} alone, {max(threads, after['threads'])} watched")
-    print(f"memory        {before['rss']} MiB alone, {after['rss']} MiB watched, {after['peak']} MiB at most")
+    print(f"memory        {before['rss']} MiB alone, {after['rss']} MiB watched")
     print(f"processor     {used:.2f} cores of the server")
     print(f"stopped       after {server.stop():.1f} s")
     return 0 if identical == given.viewers else 1

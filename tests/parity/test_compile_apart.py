@@ -16,9 +16,9 @@ import pytest
 from engine.model import compiled
 from engine.model.compile_apart import compile_apart
 from engine.model.compiled import compile_and_keep, compile_model
-from engine.model.light_name import LIGHT
 from engine.model.loaded import Opened
 from engine.model.loader import from_module
+from engine.model.own_process import OWN_PROCESS
 from engine.model.shipped import shipped_model
 from tests.tiny_models import tiny_model
 
@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    return {**os.environ, LIGHT: "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return {**os.environ, OWN_PROCESS: "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_other_programs_compile_in_their_own_process(monkeypatch: pytest.MonkeyP
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(subprocess, "Popen", never)
-    monkeypatch.delenv(LIGHT, raising=False)
+    monkeypatch.delenv(OWN_PROCESS, raising=False)
     model = SimpleNamespace(opened=Opened("bundled", "auto", None))
     assert not compile_apart(model)  # type: ignore[arg-type]
 

@@ -40,10 +40,7 @@ from engine.trace.records import StepRecord
 from tests.parity.harness import TOLERANCE, Driver, mixed_schedule, random_prompt
 from tests.tiny_models import VOCAB_SIZE, tiny_model
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")]
 SEQUENCES = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
 FAMILIES = ["bundled", "gemma2"]  # a Llama, grouped heads; the second with sliding windows and softcaps
 # one of each kind

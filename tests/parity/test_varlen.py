@@ -23,11 +23,7 @@ from engine.trace.operations import RELEASED
 from tests.parity.harness import Blocks
 
 NUM_HEADS, SHAPE = 4, LayerShape(2, 8, 8)
-STEPS = {
-    "decode": [(9, 1), (0, 1), (22, 1)],
-    "prefill": [(0, 7), (0, 2)],
-    "mixed": [(9, 1), (6, 5), (0, 3), (17, 1)],
-}
+STEPS = {"decode": [(9, 1), (0, 1), (22, 1)], "prefill": [(0, 7), (0, 2)], "mixed": [(9, 1), (6, 5), (0, 3), (17, 1)]}
 
 
 class Flash:

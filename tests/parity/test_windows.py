@@ -219,14 +219,7 @@ def test_a_request_longer_than_the_pool_fits_when_every_layer_has_a_window() -> 
 
 @pytest.mark.parametrize(
     ("family", "window", "sinks"),
-    [
-        ("llama", 6, None),
-        ("llama", 6, 3),
-        ("llama", 1, 4),
-        ("llama", 60, 2),
-        ("gpt2", 5, 2),
-        ("mistral", 4, 2),
-    ],
+    [("llama", 6, None), ("llama", 6, 3), ("llama", 1, 4), ("llama", 60, 2), ("gpt2", 5, 2), ("mistral", 4, 2)],
 )
 @pytest.mark.parametrize(("block_size", "budget"), [(2, 512), (4, 6)])
 def test_the_policy_against_a_dense_mask(

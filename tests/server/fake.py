@@ -301,10 +301,7 @@ class FakeModel:
     default_sampling: ClassVar[dict[str, float]] = {}
 
     def chat(
-        self,
-        messages: list[dict[str, Any]],
-        template_settings: Mapping[str, Any],
-        tools: Sequence[dict[str, Any]] = (),
+        self, messages: list[dict[str, Any]], template_settings: Mapping[str, Any], tools: Sequence[dict[str, Any]] = ()
     ) -> list[int]:
         return self.encode("\n".join(message["content"] for message in messages))
 

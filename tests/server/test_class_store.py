@@ -27,13 +27,7 @@ RESULTS = ClassResults(
     students=["Ada", "月"],
     questions=[
         QuestionResult(
-            number=1,
-            kind="choice",
-            text="?",
-            options=["a", "b"],
-            right=1,
-            asked=2.5,
-            rounds=[{0: 1, 1: None}, {}],
+            number=1, kind="choice", text="?", options=["a", "b"], right=1, asked=2.5, rounds=[{0: 1, 1: None}, {}]
         ),
         QuestionResult(number=2, kind="number", text="n", options=[], right=None, asked=3.5, rounds=[{1: 2.5}]),
         QuestionResult(number=3, kind="token", text="t", options=[], right="月", asked=3.5, rounds=[{1: "月"}]),

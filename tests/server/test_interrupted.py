@@ -15,6 +15,19 @@ DELAYS = (0.15, 0.4, 0.8, 1.5, 3.0, 6.0)  # seconds
 GONE_SECONDS = 5.0
 
 
+INTERRUPT = """
+import os, runpy, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+runpy.run_module("app", run_name="__main__", alter_sys=False)
+"""
+
+
 def of_session(session: int) -> list[str]:
     """Return the command lines of the processes that a start has launched."""
     found = []
@@ -50,3 +63,10 @@ def test_a_start_that_is_interrupted(number: signal.Signals, statuses: tuple[int
         while (left := of_session(process.pid)) and time.monotonic() < until:
             time.sleep(0.05)
         assert not left, (delay, left)
+
+
+def test_an_interrupt_within_an_import_ends_quietly() -> None:
+    """Whatever the import would have made of an exception."""
+    for module in ("app.ground.working", "app.cli", "numpy", "app.cli.size"):
+        ran = subprocess.run([sys.executable, "-c", INTERRUPT, module], cwd=ROOT, capture_output=True, text=True)
+        assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "kvtheater: stopped\n"), module

@@ -93,10 +93,7 @@ def test_a_server_without_an_attachment_knows_none(make_server) -> None:
         (["--num-blocks", "0"], "--num-blocks must be at least 1"),
         (["--wait", "nan"], "--wait must be at least 0"),
         (["--metrics", "http://127.0.0.1:1/metrics", "--wait", "0"], "no metrics from http://127.0.0.1:1/metrics"),
-        (
-            ["--num-blocks", "300000", "--block-size", "16"],
-            "a rank of 300,000 blocks is more than a log",
-        ),
+        (["--num-blocks", "300000", "--block-size", "16"], "a rank of 300,000 blocks is more than a log"),
         (
             ["--num-blocks", "190000", "--block-size", "16", *(word for n in range(8) for word in ("--rank", str(n)))],
             "8 ranks of 190,000 blocks are more than a log takes: watch 4 of them",

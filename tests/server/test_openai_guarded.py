@@ -276,12 +276,7 @@ def test_keys_open_the_api_and_nothing_else_and_bound_each_client(tmp_path: Path
             headers = {"Authorization": f"Bearer {key}".encode()} if key else {}
             return requests.post(api.url + path, json=ask, headers=headers, timeout=60).status_code
 
-        assert (status(bob), status("alice-key"), status("nobody"), status("")) == (
-            200,
-            400,
-            401,
-            401,
-        )
+        assert (status(bob), status("alice-key"), status("nobody"), status("")) == (200, 400, 401, 401)
         assert requests.get(f"{api.url}/", headers={"Authorization": f"Bearer {bob}".encode()}).status_code == 401
         assert (
             requests.get(f"{api.url}/api/theaters", headers={"Authorization": f"Bearer {bob}".encode()}).status_code

@@ -7,9 +7,11 @@ from string import Formatter
 
 import pytest
 
+from app.classroom import refusing
 from app.ground.errors import AppError, app_sentence, one_sentence, refuse, refused, sentence_of
 from app.ground.plain import to_json
 from app.page.words import languages
+from engine.accounting import impossible
 from engine.model.errors import ModelError
 from engine.options.refusal import Refused, Sentence, Sentences, sentence
 from engine.requests.request_spec import RequestError
@@ -99,9 +101,9 @@ def test_each_key_is_said_and_each_that_is_said_is_there(file: Sentences, names:
     assert [key for key in known if f'"{key}"' not in code and not key.startswith(tuple(made))] == []
 
 
-@pytest.mark.parametrize("known", [app_sentence.texts, sentence.texts], ids=["app", "engine"])
-def test_each_sentence_is_there_in_each_language(known: dict[str, dict[str, str]]) -> None:
-    for key, by_language in known.items():
+@pytest.mark.parametrize("known", [app_sentence, sentence, refusing.sentence, impossible.sentence])
+def test_each_sentence_is_there_in_each_language(known: Sentences) -> None:
+    for key, by_language in known.texts.items():
         assert sorted(by_language) == languages(), key
         assert all(text.strip() for text in by_language.values()), key
         fields = [{name for _, name, _, _ in Formatter().parse(text) if name} for text in by_language.values()]
@@ -109,6 +111,16 @@ def test_each_sentence_is_there_in_each_language(known: dict[str, dict[str, str]
         words = re.sub(r"\{[^}]*\}", "", by_language["en"])
         if re.search(r"[a-z]{4}", words) and not key.startswith("kind.switch"):
             assert re.search(r"[\u3400-\u9fff]", by_language["zh"]), key
+
+
+def test_every_sentence_of_a_class_is_used() -> None:
+    files = [*ROOT.glob("app/classroom/*.py"), *ROOT.glob("app/server/*events.py")]
+    code = "\n".join(path.read_text("utf-8") for path in files)
+    said = set(re.findall(r'refusal\(\s*"\w+",\s*"([\w.]+)"', code))
+    assert said == refusing.sentence.texts.keys()
+    error = refusing.refusal("refused", "seat.full", n=1200).as_map()["error"]
+    assert error["message"] == "this class is full: it has 1200 seats"
+    assert list(error["said"]) == ["zh"] and "1200" in error["said"]["zh"]
 
 
 def test_nested_refusals_keep_their_language() -> None:

@@ -66,10 +66,7 @@ def test_an_environment_without_vllm_is_reported(model: LoadedModel, tmp_path: P
 
 
 def test_equal_steps_are_counted() -> None:
-    with (
-        TraceReader(SHIPPED / "beside-ours.kvtrace") as one,
-        TraceReader(SHIPPED / "beside-vllm.kvtrace") as two,
-    ):
+    with TraceReader(SHIPPED / "beside-ours.kvtrace") as one, TraceReader(SHIPPED / "beside-vllm.kvtrace") as two:
         found = compare(one, two)
         assert equal_steps(found) == found.a.totals.num_steps == 56
     with TraceReader(SHIPPED / "beside-ours.kvtrace") as one, TraceReader(SHIPPED / "moon.kvtrace") as two:

@@ -24,11 +24,7 @@ def test_show_has_its_messages_and_what_is_unknown(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ["explain"],
-        ["explain", "--json"],
-        *(["export", "--to", to, "-o", "OUT"] for to in ("csv", "kv-events")),
-    ],
+    [["explain"], ["explain", "--json"], *(["export", "--to", to, "-o", "OUT"] for to in ("csv", "kv-events"))],
 )
 def test_commands_refuse_logs_that_lack_the_data(
     command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path

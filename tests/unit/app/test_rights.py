@@ -13,6 +13,9 @@ from app.classroom.classrooms import Classrooms
 from app.ground.callers import ANONYMOUS, Person
 from app.ground.errors import AppError
 from app.server.dispatch import ALL_EVENTS
+from app.server.events import EVENTS
+from app.server.lesson_events import LESSON_EVENTS
+from app.session.messages import Message
 
 FOR_ANYONE = {"leave", "tokenize"}
 RIGHTS = {right for _, right in inspect.getmembers(rights, inspect.isfunction) if right.__module__ == rights.__name__}
@@ -57,3 +60,8 @@ def test_a_class_without_a_presenter_is_ended_by_any_owner(classrooms: Classroom
     found.present("presenter")
     with pytest.raises(AppError, match="presenter"):
         rights.presenter_or_heir(access, "owner", message)
+
+
+def test_every_event_has_a_message_and_a_method_of_its_name() -> None:
+    for name, event in (EVENTS | LESSON_EVENTS).items():
+        assert issubclass(event.message, Message) and event.handle.__name__ == name

@@ -23,10 +23,7 @@ SMALL: dict[str, Any] = {
     "workload": {"kind": "random", "num_requests": 2, "prompt_tokens": 5, "output_tokens": 3},
     "engine": {"pool_slots": 64, "block_size": 4, "max_model_len": 16, "num_logprobs": 0},
     "axis": {"name": "requests", "title": TEXT, "sets": ["workload.num_requests"], "values": [1, 2]},
-    "variants": [
-        {"id": "none", "title": TEXT, "set": {"engine.strategy": "none"}},
-        {"id": "paged", "title": TEXT},
-    ],
+    "variants": [{"id": "none", "title": TEXT, "set": {"engine.strategy": "none"}}, {"id": "paged", "title": TEXT}],
 }
 
 

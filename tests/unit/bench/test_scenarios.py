@@ -45,16 +45,6 @@ def test_a_headline_names_no_length_that_its_axis_does_not_have() -> None:
                 assert lengths <= {case.value for case in found.axis.points()}, text
 
 
-def test_there_is_a_scenario_for_each_question() -> None:
-    wanted = """cache-over-length contiguous-or-paged block-size prefill-saturation decode-batch prefix-sharing
-    parallel-sampling beam-search preemption kv-dtype-speed kv-dtype-error kv-heads chunked-prefill observation arrivals
-    against-transformers against-engines against-engines-half-billion against-vllm against-no-cache runner-noise guard
-    step-parts kv-tiers gpu-decode kv-disaggregated kv-long-prompt kv-routing early-rejection simulated-runs
-    decode-context prefill-two-axes step-time weight-dtype-speed weight-dtype-error speculation
-    forgetting forgetting-copy"""
-    assert set(scenario_ids()) == set(wanted.split())
-
-
 def test_the_page_lists_each_scenario_with_those_of_its_kind() -> None:
     """A scenario without a group in its list is listed under "Others"."""
     listed = (static_dir() / "js" / "bench" / "list.js").read_text(encoding="utf-8")

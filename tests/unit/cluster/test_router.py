@@ -50,12 +50,7 @@ class Named:
             ops.append(Allocate(seq_id=0, block_id=block_id, logical=logical))
             ops.append(
                 Cache(
-                    seq_id=0,
-                    block_id=block_id,
-                    logical=logical,
-                    block_hash=name,
-                    parent_hash=parent,
-                    token_ids=content,
+                    seq_id=0, block_id=block_id, logical=logical, block_hash=name, parent_hash=parent, token_ids=content
                 )
             )
         return self.record(*ops)

@@ -94,8 +94,7 @@ def search(engine: Engine, case: Case) -> list[Op]:
     """Search beams, which fork in the middle of a block: each is scored as if it had been computed alone."""
     new, ops = 6, list[Op]()
     engine.add_request(
-        prompts()[1],
-        SamplingParams(use_beam_search=True, beam_width=BEAMS, n=BEAMS, max_tokens=new, ignore_eos=True),
+        prompts()[1], SamplingParams(use_beam_search=True, beam_width=BEAMS, n=BEAMS, max_tokens=new, ignore_eos=True)
     )
     while engine.has_unfinished():
         ops += engine.step().ops

@@ -82,8 +82,7 @@ def _drive(engine: Engine) -> Iterator[None]:
     yield
     samples = 1 if engine.config.strategy == "first_fit" else 2  # a piece is of one sequence
     engine.add_request(
-        PROMPTS[5],
-        SamplingParams(n=samples, best_of=samples, temperature=1.0, max_tokens=9, prompt_logprobs=1),
+        PROMPTS[5], SamplingParams(n=samples, best_of=samples, temperature=1.0, max_tokens=9, prompt_logprobs=1)
     )
     yield
     if engine.config.strategy not in ("none", "first_fit"):
@@ -116,12 +115,7 @@ POLICIES: dict[str, EngineConfig] = {
         block_size=2, num_blocks=22, max_model_len=48, attention_window=13, preemption_mode="swap", swap_space=12
     ),
     "hybrid": EngineConfig(
-        block_size=4,
-        num_blocks=14,
-        max_model_len=48,
-        attention_window=6,
-        attention_sinks=3,
-        sliding_window_pattern=2,
+        block_size=4, num_blocks=14, max_model_len=48, attention_window=6, attention_sinks=3, sliding_window_pattern=2
     ),
     "hybrid and swapping": EngineConfig(
         block_size=2,

@@ -169,10 +169,7 @@ def test_oversized_models_are_refused_with_the_numbers() -> None:
         ({"num_blocks": 20}, "a beam of 3 has 6 of the pool's 20 blocks"),
         ({"strategy": "none"}, "strategy none caches nothing"),
     ):
-        with (
-            Engine(tiny_llama(), replace(CONFIG, **change)) as engine,
-            pytest.raises(RequestError, match=words),
-        ):
+        with Engine(tiny_llama(), replace(CONFIG, **change)) as engine, pytest.raises(RequestError, match=words):
             engine.add_request(PROMPTS[0], BEAMS)
 
 

@@ -29,18 +29,7 @@ from tests.causal_types import causal_config, causal_model
 from tests.hybrid_types import hybrid_model
 from tests.quick_tiers import QuickTiers
 from tests.tiny_models import tiny_tokenizer
-from tests.unit.engine.answered import (
-    BEAMS,
-    SAMPLING,
-    Case,
-    answered,
-    config,
-    handed_over,
-    prompts,
-    run,
-    search,
-    serve,
-)
+from tests.unit.engine.answered import BEAMS, SAMPLING, Case, answered, config, handed_over, prompts, run, search, serve
 
 COMPRESSED, ROTATED, HEADS, KEY, VALUE = 16, 4, 4, 12, 8  # of every layer of these models
 

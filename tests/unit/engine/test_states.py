@@ -19,17 +19,7 @@ from engine.trace.check import check
 from engine.trace.operations import Copy, Load, Lookup, Op, Preempt, Release, SwapIn
 from tests.hybrid_types import hybrid_model
 from tests.quick_tiers import QuickTiers
-from tests.unit.engine.answered import (
-    BEAMS,
-    Case,
-    answered,
-    config,
-    handed_over,
-    prompts,
-    run,
-    search,
-    serve,
-)
+from tests.unit.engine.answered import BEAMS, Case, answered, config, handed_over, prompts, run, search, serve
 
 
 @pytest.fixture(scope="module", params=["qwen3_5_text", "lfm2", "jamba"])

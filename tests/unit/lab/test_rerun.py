@@ -51,10 +51,7 @@ def two_sampled(config: EngineConfig | None = None) -> Engine:
     """Run two requests that sample, one of them with a seed, to the end."""
     engine = fresh(config or ALL["roomy"])
     engine.add_requests(
-        [
-            RequestSpec(PROMPTS[0], SAMPLED, "a"),
-            RequestSpec(PROMPTS[2], msgspec.structs.replace(SAMPLED, seed=7), "b"),
-        ]
+        [RequestSpec(PROMPTS[0], SAMPLED, "a"), RequestSpec(PROMPTS[2], msgspec.structs.replace(SAMPLED, seed=7), "b")]
     )
     while engine.has_unfinished():
         engine.step()

@@ -201,18 +201,8 @@ CLAIMS: dict[str, dict[str, Claim]] = {
         "yes": lambda c: c.scene.entry(c.scene.next_step(), c.seq).start % c.scene.block_size != 0,
         "no": lambda c: c.scene.entry(c.scene.next_step(), c.seq).start % c.scene.block_size == 0,
     },
-    "ref_count": {
-        "one_each": few,
-        "all": many,
-        "all_and_cache": many,
-        "tokens": always,
-    },
-    "copied": {
-        "none": right_is("tail"),
-        "tail": right_is("none"),
-        "full": always,
-        "every": always,
-    },
+    "ref_count": {"one_each": few, "all": many, "all_and_cache": many, "tokens": always},
+    "copied": {"none": right_is("tail"), "tail": right_is("none"), "full": always, "every": always},
     "bytes_after": {
         "only_tokens": lambda c: c.n == c.memory.bytes_used < c.memory.bytes_held,
         "block_more": many,
@@ -255,13 +245,7 @@ CLAIMS: dict[str, dict[str, Claim]] = {
         "other": lambda c: c.right not in ("admit", "partly"),
     },
     "victim": {"first": always, "longest": always, "who_asks": always},
-    "recomputed": {
-        "nothing": few,
-        "only_output": few,
-        "only_prompt": few,
-        "found_again": many,
-        "one": few,
-    },
+    "recomputed": {"nothing": few, "only_output": few, "only_prompt": few, "found_again": many, "one": few},
     "run_at_once": {
         "all": many,
         "one": few,
@@ -315,13 +299,7 @@ CLAIMS: dict[str, dict[str, Claim]] = {
         "both": right_is("sender", "receiver"),
         "nobody": always,
     },
-    "bytes_moved": {
-        "tokens": few,
-        "everything": many,
-        "keys": few,
-        "nothing": few,
-        "one_layer": few,
-    },
+    "bytes_moved": {"tokens": few, "everything": many, "keys": few, "nothing": few, "one_layer": few},
     "moving_or_computing": {  # an answer is called after what was sooner
         "moving": lambda c: c.right == "computing" and c.question.values["computing"] < c.question.values["moving"],  # type: ignore[operator]
         "computing": lambda c: c.right == "moving" and c.question.values["moving"] < c.question.values["computing"],  # type: ignore[operator]

@@ -8,10 +8,7 @@ from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.trace.operations import RELEASED
 
 FULL, WINDOWED = AttentionSpan(None), AttentionSpan(4)
-GROUPS = [
-    GroupPlan([0], frozenset([FULL]), None, 10),
-    GroupPlan([1], frozenset([WINDOWED]), None, 5, first_block=10),
-]
+GROUPS = [GroupPlan([0], frozenset([FULL]), None, 10), GroupPlan([1], frozenset([WINDOWED]), None, 5, first_block=10)]
 
 
 def batch(*slices: SequenceSlice) -> StepBatch:
@@ -49,8 +46,7 @@ def test_kernels_get_slot_0_for_released_blocks() -> None:
 
 def test_a_mixed_step_writes_a_chunk_and_a_token() -> None:
     step = batch(
-        SequenceSlice(0, [1, 2, 3], 0, [[2, 1], [13, 11]], True),
-        SequenceSlice(1, [8], 2, [[5, 6], [10, 12]], True),
+        SequenceSlice(0, [1, 2, 3], 0, [[2, 1], [13, 11]], True), SequenceSlice(1, [8], 2, [[5, 6], [10, 12]], True)
     )
     assert step.slot_mapping(FULL).tolist() == [4, 5, 2, 12]
     assert step.slot_mapping(WINDOWED).tolist() == [6, 7, 2, 4]

@@ -1,4 +1,4 @@
-"""A process of this program does not import the compiler, and can still load it."""
+"""Loading a model does not import the compiler; a program can still have it, and transformers whole."""
 
 import json
 import os
@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine.model.light_name import LIGHT
-
 pytestmark = pytest.mark.slow
 
 LOADS = """
 import json, sys
+from engine.model.light_transformers import _incomplete
 from engine.model.loader import load_model
 model = load_model("bundled")
 heavy = ["torch._dynamo", "torch._inductor", "torch.distributed.tensor", "scipy.optimize"]
@@ -39,18 +38,36 @@ sys.meta_path.insert(0, Refuses())
 """
 
 
-def facts_of(code: str, light: bool) -> dict[str, Any]:
-    """Return what a new process puts into `found`."""
-    environment = {name: value for name, value in os.environ.items() if name != LIGHT}
-    environment |= {LIGHT: "1"} if light else {}
+USES = """
+import torch, transformers
+from scipy.optimize import linear_sum_assignment
+from transformers.loss import loss_for_object_detection as loss
+costs = torch.rand(4, 5).numpy()
+found["matches"] = all((a == b).all() for a, b in zip(loss.linear_sum_assignment(costs), linear_sum_assignment(costs)))
+config = transformers.LlamaConfig(
+    hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=50
+)
+module = transformers.LlamaForCausalLM(config).eval()
+tokens = torch.arange(2, 18)[None]
+with torch.no_grad():
+    expected = module(tokens).logits
+    module.set_attn_implementation("flex_attention")
+    found["flex"] = torch.allclose(module(tokens).logits, expected, atol=1e-5)
+found["incomplete"] = [module.__name__ for module, _ in _incomplete()]
+"""
+
+
+def facts_of(code: str, **more: str) -> dict[str, Any]:
+    """Return what a new process puts into `found`. `more`: environment variables."""
     command = [sys.executable, "-c", code + "\nprint(json.dumps(found))"]
+    environment = os.environ | more
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def test_a_server_loads_a_model_without_the_compiler_and_can_have_it_later() -> None:
-    assert facts_of(LOADS + THEN, light=True) == {
+def test_a_model_is_loaded_without_the_compiler_which_can_be_imported_later() -> None:
+    assert facts_of(LOADS + THEN) == {
         "loaded": [],
         "whole": True,
         "disabled": True,
@@ -58,15 +75,20 @@ def test_a_server_loads_a_model_without_the_compiler_and_can_have_it_later() -> 
     }
 
 
-def test_an_importing_program_has_all_of_transformers() -> None:
-    assert "torch._dynamo" in facts_of(LOADS, light=False)["loaded"]
+def test_a_program_can_use_what_was_hidden_from_transformers() -> None:
+    assert facts_of(LOADS + USES) == {"loaded": [], "matches": True, "flex": True, "incomplete": []}
+
+
+@pytest.mark.parametrize("variable", [{"KVTHEATER_LIGHT_IMPORT": "0"}, {"WORLD_SIZE": "2"}])
+def test_transformers_is_imported_whole_where_it_is_asked_for_or_ranks_run(variable: dict[str, str]) -> None:
+    assert "torch._dynamo" in facts_of(LOADS, **variable)["loaded"]
 
 
 def test_another_transformers_is_imported_whole() -> None:
     code = (
         UNEXPECTED + LOADS + 'from transformers import DynamicCache; found["cache"] = DynamicCache().get_seq_length()'
     )
-    found = facts_of(code, light=True)
+    found = facts_of(code)
     assert found["cache"] == 0 and "torch._dynamo" in found["loaded"]
 
 
@@ -84,4 +106,4 @@ with _models_listed_once():
     found = {"same": import_utils.define_import_structure.__wrapped__(path) == expected, "some": bool(expected)}
 found["as_before"] = import_utils.create_import_structure_from_path is before
 """
-    assert facts_of(code, light=False) == {"same": True, "some": True, "as_before": True}
+    assert facts_of(code) == {"same": True, "some": True, "as_before": True}

@@ -8,9 +8,9 @@ import pytest
 
 from engine.model import compiled, compiler_process, means
 from engine.model.compiled import compile_model
-from engine.model.light_name import LIGHT
 from engine.model.loader import load_model
 from engine.model.means import MEMORY, ROOM, CannotCompile, missing_means
+from engine.model.own_process import OWN_PROCESS
 from engine.system.cgroup import Memory
 
 
@@ -21,7 +21,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPat
     compiler.touch(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv(LIGHT, "1")
+    monkeypatch.setenv(OWN_PROCESS, "1")
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=ROOM))
     return monkeypatch
 

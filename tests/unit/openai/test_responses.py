@@ -134,10 +134,7 @@ def test_stored_conversations_are_bounded_and_private() -> None:
     [
         ({"reasoning_effort": "high"}, {"reasoning_effort": "high"}),
         ({"reasoning_effort": "none"}, {"reasoning_effort": "none", "enable_thinking": False}),
-        (
-            {"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "max"}},
-            {"reasoning_effort": "max"},
-        ),
+        ({"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "max"}}, {"reasoning_effort": "max"}),
     ],
 )
 def test_the_effort_of_chat_completions_reaches_the_template_too(

@@ -11,7 +11,6 @@ from msgspec import Struct
 from app.ground.errors import refused
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.options.option import Option
-from engine.options.refusal import sentence
 from engine.options.table import OptionRow, table_of
 from engine.options.words import languages
 from engine.setup.resolve import resolve
@@ -58,12 +57,6 @@ def test_every_option_refuses_in_every_language(settings: type[Struct]) -> None:
         assert refusals, name
         assert all(set(found) == others for found in refusals), name
         assert all(name in text or row.kind == "map" for found in refusals for text in found.values()), refusals
-
-
-def test_every_sentence_has_every_language_and_the_same_values_in_each() -> None:
-    for key, texts in sentence.texts.items():
-        assert set(texts) == set(languages()), key
-        assert len({frozenset(filter(None, (part[1] for part in parse(text)))) for text in texts.values()}) == 1, key
 
 
 def test_no_refusal_of_a_setting_is_said_in_english_alone() -> None:

@@ -40,10 +40,7 @@ def rendered(source: str, body: dict[str, Any]) -> tuple[str, list[tuple[str, in
 
 @settings(max_examples=200, deadline=None)
 @given(
-    contents=st.lists(TEXTS, min_size=1, max_size=6),
-    shape=st.sampled_from(list(SHAPES)),
-    opening=MARKERS,
-    closing=ENDS,
+    contents=st.lists(TEXTS, min_size=1, max_size=6), shape=st.sampled_from(list(SHAPES)), opening=MARKERS, closing=ENDS
 )
 def test_a_text_is_found_where_the_template_writes_it(
     contents: list[str], shape: str, opening: str, closing: str

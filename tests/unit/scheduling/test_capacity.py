@@ -6,8 +6,7 @@ from engine.scheduling.capacity import max_tokens_that_fit, slots_required
 
 
 @pytest.mark.parametrize(
-    ("num_prompt_tokens", "max_tokens", "slots"),
-    [(1, 1, 1), (4, 1, 4), (4, 2, 5), (7, 2, 8), (12, 5, 16), (12, 6, 17)],
+    ("num_prompt_tokens", "max_tokens", "slots"), [(1, 1, 1), (4, 1, 4), (4, 2, 5), (7, 2, 8), (12, 5, 16), (12, 6, 17)]
 )
 def test_slots(num_prompt_tokens: int, max_tokens: int, slots: int) -> None:
     """prompt + max_tokens - 1."""

@@ -1,15 +1,6 @@
 """Preemption when blocks run out, and the return; by hand at block size 4."""
 
-from engine.trace.operations import (
-    Admit,
-    Allocate,
-    Defer,
-    Free,
-    Lookup,
-    Preempt,
-    Sample,
-    Write,
-)
+from engine.trace.operations import Admit, Allocate, Defer, Free, Lookup, Preempt, Sample, Write
 from tests.unit.scheduling.fake_engine import FakeEngine, facts, names, of_type
 
 PROMPT = list(range(100, 112))  # 12 tokens = 3 full blocks

@@ -80,10 +80,7 @@ def test_vllms_events_match_its_pool(tmp_path: Path) -> None:
         }
         for i in range(48)
     ]
-    engine = {
-        "num_gpu_blocks_override": 22,
-        "kv_events_config": {"enable_kv_cache_events": True, "publisher": "null"},
-    }
+    engine = {"num_gpu_blocks_override": 22, "kv_events_config": {"enable_kv_cache_events": True, "publisher": "null"}}
     answer = answer_of(tmp_path, [str(Path(__file__).with_name("told_and_cached.py"))], engine, requests)
     assert answer["copies"] > 0 and answer["most"] > 15, answer
     assert (answer["wrong"], answer["missed"]) == (0, 0), answer

@@ -5,14 +5,7 @@ from typing import Any
 import pytest
 
 from engine.connector.tiers import keys
-from engine.connector.tiers.keys import (
-    GroupFacts,
-    LayoutFacts,
-    NamedBytes,
-    layout_digest,
-    store_key,
-    weights_digest,
-)
+from engine.connector.tiers.keys import GroupFacts, LayoutFacts, NamedBytes, layout_digest, store_key, weights_digest
 
 WEIGHTS = [NamedBytes("a", "float32", (2, 2), bytes(16)), NamedBytes("b", "float32", (4,), bytes(range(16)))]
 GROUP = GroupFacts(layers=(0, 1), reaches=((None, 0), (None, 0)), bytes_per_block=4096)
