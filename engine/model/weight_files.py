@@ -57,7 +57,7 @@ def _safetensors_bytes(file: BinaryIO) -> int:
         struct.error: the file ends within its header.
         ValueError, LookupError, TypeError, AttributeError: it is no such file.
     """
-    (length,) = struct.unpack("<Q", file.read(8))
+    length: int = struct.unpack("<Q", file.read(8))[0]
     if length > MAX_HEADER:
         raise ValueError("its header is too long")
     header = file.read(length)

@@ -116,8 +116,8 @@ def test_each_sentence_is_there_in_each_language(known: Sentences) -> None:
 def test_every_sentence_of_a_class_is_used() -> None:
     files = [*ROOT.glob("app/classroom/*.py"), *ROOT.glob("app/server/*events.py")]
     code = "\n".join(path.read_text("utf-8") for path in files)
-    said = set(re.findall(r'refusal\(\s*"\w+",\s*"([\w.]+)"', code))
-    assert said == refusing.sentence.texts.keys()
+    used = set(re.findall(r'refusal\(\s*"\w+",\s*"([\w.]+)"', code))
+    assert used == refusing.sentence.texts.keys()
     error = refusing.refusal("refused", "seat.full", n=1200).as_map()["error"]
     assert error["message"] == "this class is full: it has 1200 seats"
     assert list(error["said"]) == ["zh"] and "1200" in error["said"]["zh"]

@@ -32,8 +32,8 @@ export function Typed({ value, onChange, onInput, ...rest }) {
 }
 
 /**
- * An input of a number within bounds. An invalid number is not committed: the bounds are shown, and the input returns to
- * `value` on blur. `none`: label of an empty input, which commits null. `eager`: commit valid numbers while typing.
+ * An input of a number within bounds. An invalid number is not committed: the bounds are shown, and blur restores
+ * `value`. `none`: label of an empty input, which commits null. `eager`: commit valid numbers while typing.
  * Other attributes are the input's.
  * @param {{
  *   value: number | string | null, bounds: Bounds, none?: string, commit: (n: number | null) => void, eager?: boolean,
