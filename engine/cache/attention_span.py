@@ -3,8 +3,8 @@
     position   0 ... sinks           p - window + 1 ... p
                [ seen ]  [ hidden ]  [      seen        ]   query at p
 
-A model may have a window in its layers; a policy may put one over any model. Layers that see alike share their block
-tables (`block_groups`), and a block goes when no layer of its group can see it any more.
+A model may have a window in its layers, and a policy may add one to any model. Layers with equal reach share their
+block tables (`block_groups`), and a block is released when no layer of its group can see it any more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.trace.operations import ReleaseReason
 
 
 class AttentionSpan(NamedTuple):
-    """The query at position p sees the keys at [0, sinks) and the `window` last ones up to p; None: all up to p."""
+    """The query at position p sees the keys at [0, sinks) and the last `window` keys up to p; None: all up to p."""
 
     window: int | None
     sinks: int = 0
@@ -36,7 +36,7 @@ class AttentionSpan(NamedTuple):
 
 
 class WindowPolicy(NamedTuple):
-    """A window put over a model that may have none (StreamingLLM, https://arxiv.org/abs/2309.17453)."""
+    """Window added to a model that may have none (StreamingLLM, https://arxiv.org/abs/2309.17453)."""
 
     window: int
     sinks: int = 0
@@ -60,8 +60,8 @@ def reaches_of(sliding_windows: Iterable[int | None], policy: WindowPolicy | Non
 class RetentionPolicy(NamedTuple):
     """Blocks of a sequence that a layer may still see: those of the first `sinks` tokens and of the last `window`.
 
-    Of a state (`checkpoint` > 0) only the newest counts, and a step leaves it in few of the blocks that it computes:
-    those that end at a multiple of `checkpoint` tokens, the last one, and the last full one. The others get no block.
+    For states (`checkpoint` > 0) only the newest one counts. A step stores its state in few of its blocks: those
+    that end at a multiple of `checkpoint` tokens, the last one, and the last full one. The others get no block.
     """
 
     window: int
