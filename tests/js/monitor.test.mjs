@@ -16,7 +16,7 @@ const log = new TraceLog(trace.header);
 for (const record of trace.records) log.append(record);
 const [first, second] = ranksOf(log);
 
-test("each rank has its messages, its lives and what did not come", () => {
+test("each rank has its messages, epochs and gaps", () => {
   assert.deepEqual(
     second.since.map(({ reason, sequence, epoch, missed }) => [reason, sequence, epoch, missed]),
     [
@@ -40,7 +40,7 @@ test("each rank has its messages, its lives and what did not come", () => {
   assert.match(second.problems[0].problem, /neither a map nor an array/);
 });
 
-test("a bound is each rank's, and another one of all", () => {
+test("limits apply per rank and in total", () => {
   const { header } = log;
   const of = (count, ranks) => ({
     ...header,
@@ -56,14 +56,14 @@ test("a bound is each rank's, and another one of all", () => {
   assert.throws(() => geometry(of(300_000, 1)), /do not follow each other/);
 });
 
-test("a number that the server has not said is unknown, not 0", () => {
+test("an unreported number is unknown, not 0", () => {
   const at = log.length - 1;
   assert.equal(lastUpTo(first.readings.get("vllm:num_requests_running"), at).value, 3);
   assert.equal(first.readings.get("vllm:num_preemptions_total"), undefined);
   assert.equal(hitsSince(first, at), null);
 });
 
-test("hits are those since the watch began", () => {
+test("hits are counted since monitoring began", () => {
   const readings = new Map([
     ["vllm:prefix_cache_hits_total", [100, 130].map((value, index) => ({ index, at: index, value }))],
     ["vllm:prefix_cache_queries_total", [1000, 1120].map((value, index) => ({ index, at: index, value }))],
@@ -112,7 +112,7 @@ test("what is cached where is counted by medium, store, group and adapter, until
   assert.deepEqual(said(last - 1), [...said(last - 2), ["GPU", "", 0, null, 1]]); // one came: of no kind that it said
 });
 
-test("what was never said to follow is no beginning, and what is said later of a content is taken up", () => {
+test("contents without a reported parent are no roots, and later reports are merged", () => {
   const last = log.length - 1;
   const hex = (text) => Buffer.from(text).toString("hex");
   const tree = prefixTree(log, log.stateAt(last), 1);
@@ -127,7 +127,7 @@ test("what was never said to follow is no beginning, and what is said later of a
   assert.deepEqual([moved.parent, moved.unsaid, moved.tokens.length], [hex("l"), false, 32]); // it was a placeholder
 });
 
-test("contents that name each other in a circle end it", () => {
+test("cyclic parents are tolerated", () => {
   const stored = (hash, parent) => ({
     ...{ type: "stored", place: 0, medium: "GPU", token_ids: [1] },
     ...{ block_hash: Uint8Array.of(hash), parent_hash: Uint8Array.of(parent) },

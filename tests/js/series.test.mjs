@@ -55,7 +55,7 @@ test("rows as CSV: names first, lists with spaces, nothing for what is not defin
   assert.equal(csvOf([]), "");
 });
 
-test("of many gaps between tokens some are drawn, and the longest of each sequence always", () => {
+test("long series of gaps are sampled, including each sequence's longest", () => {
   const row = (seq, itl) => ({ seq, itl, itl_max: itl.length ? Math.max(...itl) : null, itl_tokens: [2, 3, 7, 9] });
   const rows = [row(0, [1, 2, 9, 4]), row(1, [5, 6, 7, 8]), row(2, [])];
   assert.deepEqual(drawnGaps(rows, 8), {
