@@ -26,7 +26,7 @@ EXPIRE_SECONDS = 120.0  # without a connection, of an unconfirmed seat that has 
 MAX_ORIGINS = 12  # origins that are shown to the presenter
 
 
-def giving_way(address: str, seats: Iterable[Seat]) -> Seat | None:
+def seat_to_replace(address: str, seats: Iterable[Seat]) -> Seat | None:
     """Return the seat that must be removed before an address gets another one; None if none must.
 
     Raises:

@@ -45,8 +45,8 @@ class Commands:
             return lambda: None
         seat = person.seat
         with self._lock:
-            mine, all_of_them = self._under_way.get(seat, 0), sum(self._under_way.values())
-            if mine >= self._most_of_one or all_of_them >= self._most:
+            mine, of_all = self._under_way.get(seat, 0), sum(self._under_way.values())
+            if mine >= self._most_of_one or of_all >= self._most:
                 raise refusal("busy", "lab.busy")
             self._under_way[seat] = mine + 1
         return functools.partial(self._give, seat)

@@ -123,9 +123,9 @@ class Classroom:
             if seat is None:
                 self.check_doors()
                 self._expire()
-                gives_way = admission.giving_way(address, self._seats.values())
-                if gives_way is not None:
-                    self._remove(gives_way)
+                replaced = admission.seat_to_replace(address, self._seats.values())
+                if replaced is not None:
+                    self._remove(replaced)
                 taken = {other.name for other in self._seats.values()}
                 seat = self._seats[key] = Seat(next(self._numbers), key, invented_name(language, taken), address)
             seat.come(sid)
@@ -180,11 +180,11 @@ class Classroom:
     def has_seat(self, key: str) -> bool:
         return key in self._seats
 
-    def look_after(self) -> None:
+    def remove_expired(self) -> None:
         """Remove expired seats."""
         with self._lock:
-            any_gone = self._expire()
-        if any_gone:
+            has_removed = self._expire()
+        if has_removed:
             self.news(everybody=False)
 
     # Driver

@@ -163,7 +163,7 @@ class Classrooms:
         while not self._closed:
             if not self._wake.wait(EXPIRE_EVERY):
                 for one in self.all():
-                    one.look_after()
+                    one.remove_expired()
                 continue
             self._wake.clear()
             self._round()

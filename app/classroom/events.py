@@ -127,7 +127,7 @@ class ClassEvents:
         left: ClassLeft = {"id": found.id}
         self._emit("class_left", left, gone)
         if found.labs.is_on:
-            self._labs.look_after(found)
+            self._labs.reclaim_idle(found)
         self._leave(found, gone)
         return {}
 
@@ -143,7 +143,7 @@ class ClassEvents:
         text, options = message.text.strip(), [option.strip() for option in message.options]
         if message.kind == "lesson":
             found.ask("lesson", "", [], self._lesson_question(found), message.seconds)
-            self._labs.stand_still(found)
+            self._labs.pause_all(found)
             return {}
         if not text:
             raise refusal("bad_request", "poll.text")

@@ -111,7 +111,7 @@ class Labs:
                 self._thread = threading.Thread(target=self._watch, name="labs", daemon=True)
                 self._thread.start()
         if is_on:
-            self._reckon(found)
+            self._update_limit(found)
         else:
             self._end(found, found.labs.everybody(), Closing("lab_over"))
         found.news()
@@ -138,7 +138,7 @@ class Labs:
         self._end(found, [key], Closing("lab_over"))
         self._fill(found)
 
-    def stand_still(self, found: Classroom) -> None:
+    def pause_all(self, found: Classroom) -> None:
         """Pause all labs: their output may reveal the answer to the open question."""
         for _, session_id in found.labs.runs():
             if session := self._session(session_id):
@@ -166,13 +166,13 @@ class Labs:
             for found in self._classrooms.all():
                 try:
                     if found.labs.is_on:
-                        self.look_after(found)
+                        self.reclaim_idle(found)
                 except Exception:
                     logger.exception("labs of a class")
 
-    def look_after(self, found: Classroom) -> None:
+    def reclaim_idle(self, found: Classroom) -> None:
         """Reclaim idle labs while others wait, and give them to the next in the queue."""
-        self._reckon(found)
+        self._update_limit(found)
         seats = {seat.key: seat for seat in found.seats()}
         now = time.monotonic()
         gone: list[str] = []
@@ -268,7 +268,7 @@ class Labs:
             if seat.key in wanted and seat.sids:
                 self._send("class_mine", found.mine(seat), list(seat.sids))
 
-    def _reckon(self, found: Classroom) -> None:
+    def _update_limit(self, found: Classroom) -> None:
         """Update the maximum number of labs, from the run on stage."""
         source = self._stage(found)
         if source is None:

@@ -30,10 +30,10 @@ def door(context: ClassPagesContext, request: Request) -> Response:
 
 def typed(context: ClassPagesContext, request: Request) -> Response:
     """Return the typed code."""
-    return come_in(context, request, request.args.get("code", ""))
+    return admit(context, request, request.args.get("code", ""))
 
 
-def come_in(context: ClassPagesContext, request: Request, given: str) -> Response:
+def admit(context: ClassPagesContext, request: Request, given: str) -> Response:
     """Admit a browser. It keeps its seat if it has one in the same class."""
     try:
         had = context.classrooms.known(request.cookies.get(PASS_COOKIE, ""))
@@ -57,7 +57,7 @@ def _door(request: Request, code: str, refusal: AppError | None) -> Response:
 ROUTES = [
     Route("GET", "/j/", door),
     Route("GET", "/j/in", typed),
-    Route("GET", "/j/<given>", come_in),
+    Route("GET", "/j/<given>", admit),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Options of the API that OpenAI's clients speak."""
+"""Command-line options of the API."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from app.ground.settings import ServerSettings
 from app.models.model_entry import ModelEntry
 from app.models.registry import served_name
 from engine.config import EngineConfig
-from engine.model.compiler_process import begin_early
+from engine.model.compiler_process import start_early
 from engine.system.freeze_gc import freeze_gc
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class LoadingThread:
         used.
         """
         if not self._settings.config_of(self._first.name).enforce_eager:
-            begin_early(self._sources[self._first.name], self._arguments.dtype, self._arguments.device)
+            start_early(self._sources[self._first.name], self._arguments.dtype, self._arguments.device)
 
     def start(self, stop: threading.Event) -> None:
         """Start loading. `stop` is set if the first model cannot be loaded, since nothing can be served then."""

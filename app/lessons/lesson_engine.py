@@ -82,7 +82,7 @@ class BareLessonEngine:
             self._engine.submit(now, sampling)
         self._later += [(self._steps + p.after_steps, p, sampling) for p in prompts if p.after_steps]
         self._later.sort(key=lambda later: later[0])
-        self._let_in()
+        self._submit_due()
 
     def prefill(self) -> None:
         while self._engine.prefill_pending():
@@ -91,7 +91,7 @@ class BareLessonEngine:
             if record is None:
                 continue
             self._steps += 1
-            self._let_in()
+            self._submit_due()
             if self._engine.config.num_instances == 0 and not any(entry.phase == "prefill" for entry in record.batch):
                 break
 
@@ -103,7 +103,7 @@ class BareLessonEngine:
             with self._turns:
                 record = self._engine.step()
         self._steps += 1
-        self._let_in()
+        self._submit_due()
         return True
 
     def lose(self, instance: int) -> None:
@@ -134,7 +134,7 @@ class BareLessonEngine:
     def _engine(self) -> EngineLike:
         return self._engines[-1]
 
-    def _let_in(self) -> None:
+    def _submit_due(self) -> None:
         while self._later and (self._later[0][0] <= self._steps or not self._engine.num_unfinished()):
             _, prompt, sampling = self._later.pop(0)
             self._engine.submit([prompt], sampling)

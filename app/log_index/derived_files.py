@@ -30,8 +30,8 @@ from engine.trace.log_index.log_index import LogIndex
 from engine.trace.query.table_cache import DATA, SUFFIX, CachedTables
 
 IDLE = 600.0  # seconds without access after which a live run's files are deleted
-LOOK = 1.0  # seconds between two looks at whether it does
-MAX_READ = 4  # of a kind that are held in memory
+LOOK = 1.0  # seconds between two checks of IDLE
+MAX_READ = 4  # files of a kind that stay in memory
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class DerivedFiles(ABC, Generic[T]):
     suffix: ClassVar[str]  # of the index
     data_suffix: ClassVar[str]  # of the data file beside it
     follows: ClassVar[bool]  # the program follows a growing log until its input ends
-    failed: ClassVar[str]  # begins the sentence why one cannot be made
+    failed: ClassVar[str]  # beginning of an error message
 
     def __init__(self, data_dir: Path | None) -> None:
         """Set up the cache. None: the files are in a folder that is deleted with the server."""
@@ -51,7 +51,7 @@ class DerivedFiles(ABC, Generic[T]):
         self._folder = Path(self._temporary.name) if self._temporary else folder_in(data_dir or Path())
         self._lock = threading.Lock()
         self._making: dict[Path, subprocess.Popen[bytes]] = {}
-        self._done: dict[Path, int] = {}  # records, of what is being made
+        self._done: dict[Path, int] = {}  # records done, by index being built
         self._read: dict[Path, T] = {}  # the most recently used is last
         self._stamps: dict[Path, tuple[int, ...]] = {}  # of the files that were read
         self._used_at: dict[Path, float] = {}  # time of the last use, by index of a live run
@@ -61,7 +61,7 @@ class DerivedFiles(ABC, Generic[T]):
 
     @abstractmethod
     def open(self, index: Path, log: TraceReader, known: T | None) -> T:
-        """`known`: as it was read before. Raises DerivedFileError: it is not there, damaged, or of another log."""
+        """Read the files. `known`: an earlier reading. Raises DerivedFileError: missing, damaged, or of another log."""
 
     @abstractmethod
     def is_of(self, made: T, log: TraceReader) -> bool:
@@ -101,7 +101,7 @@ class DerivedFiles(ABC, Generic[T]):
             for target, known in list(self._read.items()):
                 if self.is_of(known, log):
                     process = self._making.pop(target, None)
-                    if process is not None:  # what it adds would follow what is damaged
+                    if process is not None:  # it would append to the damaged file
                         process.terminate()
                         process.wait()
                     del self._read[target]
@@ -143,7 +143,7 @@ class DerivedFiles(ABC, Generic[T]):
             return None
         if self.is_whole(found, log) and target not in self._used_at:
             with contextlib.suppress(OSError):
-                target.touch()  # used now: others are dropped before it
+                target.touch()  # marks it as recently used
                 self._stamps.pop(target, None)
         return found
 

@@ -43,7 +43,7 @@ class Answering(AsyncResponse):
         while not call.is_done and not (call.request.stream and call.first_record is not None):
             if not self._wait() and call.request.stream:
                 break
-        if call.is_gone:
+        if call.is_closed:
             raise ConnectionAbortedError(errno.ECONNABORTED, "the client has left")  # gevent looks at the number
         if call.error is not None:
             status, headers, self._body = call.error.response(self._shape.path)
@@ -60,12 +60,12 @@ class Answering(AsyncResponse):
             yield self._body
             return
         call = self._call
-        while not call.is_gone:
+        while not call.is_closed:
             if self.connection is not None:
                 self.connection.send_rest()
             events = self._shape.chunks()
             if call.is_done:
-                if not call.is_gone:
+                if not call.is_closed:
                     events += self._shape.last_chunks() if call.error is None else self._shape.failed(call.error)
                     yield b"".join(events)
                 return
@@ -113,7 +113,7 @@ class Answering(AsyncResponse):
             call = self._call
             call.fail(error)
             self._engine.leave(call)
-            call.is_gone = False  # its client is connected, and is notified
+            call.is_closed = False  # its client is connected, and is notified
         finally:
             self._call.tell = None
         return True

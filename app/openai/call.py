@@ -30,7 +30,7 @@ class Choice:
         self.unfinished = b""  # bytes of an incomplete character whose tokens are sent
         reading = call.request.reading
         self.reader = None if reading is None else Reader(reading)
-        self.is_begun = False  # its first chunk has been sent
+        self.has_started = False  # its first chunk has been sent
         self.finish_reason: str | None = None
         self.stopped_by = ""  # the stop string that ended it, or another detail of `Finish`
         self.is_final_sent = False  # its last chunk, with finish_reason, has been sent
@@ -89,7 +89,7 @@ class Call:
         ]
         self.changed: dict[Choice, SubRequest] = {}  # choices with output that is not sent yet
         self.error: ApiError | None = None
-        self.is_gone = False  # its client has disconnected, or was answered
+        self.is_closed = False  # its client has disconnected, or was answered
         self._unfinished = len(self.sub_requests)
         self._event: Event | None = None
         self.tell: Callable[[], bool] | None = None  # sends changes at once; False: the greenlet must
@@ -102,7 +102,7 @@ class Call:
     @property
     def is_done(self) -> bool:
         """Whether no further output follows."""
-        return self.error is not None or self.is_gone or not self._unfinished
+        return self.error is not None or self.is_closed or not self._unfinished
 
     @property
     def num_prompt_tokens(self) -> int:

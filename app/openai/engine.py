@@ -116,12 +116,12 @@ class AsyncEngine:
             if not self._queue.remove(sub_request.call.client, sub_request):
                 engine.abort(sub_request.request_id)
         if may_enter:
-            self._let_in(engine)
+            self._submit_queued(engine)
         until = time.monotonic() + TENDING
         while self._arrived and time.monotonic() < until:
             self._take_in(engine, *self._arrived.popleft())
             if may_enter:  # after each call, or its queue could be full while the engine has room
-                self._let_in(engine)
+                self._submit_queued(engine)
 
     def took(self, record: StepRecord, num_waiting: int) -> None:
         if record.kind == "step":
@@ -165,7 +165,7 @@ class AsyncEngine:
         else:
             self._call_hub(partial(self._register, call))
 
-    def _let_in(self, engine: EngineLike) -> None:
+    def _submit_queued(self, engine: EngineLike) -> None:
         if not len(self._queue):
             return
         running, waiting = engine.queue_lengths()
@@ -198,7 +198,7 @@ class AsyncEngine:
 
     def leave(self, call: Call) -> None:
         """Abandon a call, which its client no longer waits for: abort its unfinished requests."""
-        call.is_gone = True
+        call.is_closed = True
         self._calls.discard(call)
         for sub_request in call.sub_requests:
             if self._sub_requests.pop(sub_request.request_id, None) is not None:
@@ -209,7 +209,7 @@ class AsyncEngine:
     def _register(self, call: Call) -> None:
         for sub_request in call.sub_requests:
             self._sub_requests[sub_request.request_id] = sub_request
-        if call.is_gone:  # meanwhile
+        if call.is_closed:  # meanwhile
             self.leave(call)
 
     def _delivered(self, record: StepRecord) -> None:
@@ -221,7 +221,7 @@ class AsyncEngine:
             for call in {sub_request.call for sub_request in self._sub_requests.values()}:
                 call.fail(ApiError("the server made a mistake; its terminal says more", status=500))
                 self.leave(call)
-                call.is_gone = False  # its client is connected and gets the error
+                call.is_closed = False  # its client is connected and gets the error
 
     def _deliver(self, record: StepRecord) -> None:
         """Apply a record to its calls: submissions, forks, admissions, cached blocks, tokens, finished sequences."""

@@ -22,7 +22,7 @@ class Messages(Shape):
     id_prefix: ClassVar[str] = "msg_"
     alive: ClassVar[bytes] = event({"type": "ping"}, "ping")
 
-    _is_begun = False
+    _has_started = False
     _index = -1  # of the block that is open, or was last
     _open = ""  # its kind; "": none is open
 
@@ -62,8 +62,8 @@ class Messages(Shape):
 
     def _events(self, delta: dict[str, Any]) -> list[bytes]:
         found: list[bytes] = []
-        if not self._is_begun:
-            self._is_begun = True
+        if not self._has_started:
+            self._has_started = True
             found.append(_event("message_start", message=self._message([], None, None, 0)))
         if thought := delta.get("reasoning_content"):
             if self._open != "thinking":

@@ -73,7 +73,7 @@ def _chunk(call: Call, chunk_choice: dict[str, Any]) -> bytes:
 def _around(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: TokenBytes) -> tuple[bytes, bytes]:
     """Return the bytes before and after the text in each event of a choice between its first and its last one."""
     between = Choice(call, choice.index)
-    between.is_begun = True
+    between.has_started = True
     between.outputs = [Output(seq_id=0, token_id=0, token_bytes=b"", text=PLACE, logprob=0.0, top=[])]
     chunk_choice = delta(call, sub_request, between, token_bytes)
     assert chunk_choice is not None
@@ -139,7 +139,7 @@ def whole(call: Call, sub_request: SubRequest, choice: Choice, index: int, token
 
 def delta(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: TokenBytes) -> dict[str, Any] | None:
     """Return what is new in a choice of a stream; None if no character is complete and nothing else is new."""
-    is_first, ended = not choice.is_begun, choice.finish_reason
+    is_first, ended = not choice.has_started, choice.finish_reason
     outputs, choice.outputs = choice.outputs, []  # their text is held back, or sent now
     if choice.reader:
         reasoning, text, calls = choice.reader.read(outputs, ended is not None)
@@ -150,7 +150,7 @@ def delta(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: Toke
     if choice.is_final_sent or (is_silent and not (ended or echoed)):
         choice.outputs = [] if choice.reader else outputs
         return None
-    choice.is_begun = True
+    choice.has_started = True
     choice.is_final_sent = ended is not None
     entry: dict[str, Any] = {"index": choice.index, "finish_reason": ended}
     if call.request.kind == "chat":

@@ -33,7 +33,7 @@ class Responses(Shape):
         self._open: dict[str, Any] | None = None  # the reasoning or the message that is being generated
         self._kind = ""  # of its content
         self._text: list[str] = []  # of it
-        self._is_begun = False
+        self._has_started = False
         self._num_events = 0
         self._reason: str | None = None  # why the choice ended
 
@@ -51,8 +51,8 @@ class Responses(Shape):
 
     def chunks(self) -> list[bytes]:
         found: list[bytes] = []
-        if not self._is_begun:
-            self._is_begun = True
+        if not self._has_started:
+            self._has_started = True
             begun = self._response("in_progress")
             found += [self._event(f"response.{kind}", response=begun) for kind in ("created", "in_progress")]
         changed, self.call.changed = self.call.changed, {}

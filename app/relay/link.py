@@ -59,7 +59,7 @@ class Link:
             url,
             worker_channel(url, self._name),
             received=lambda data: hub.call(lambda: self._receive(data)),
-            came=lambda: hub.call(self._came_up),
+            came=lambda: hub.call(self._connected),
             lost=lambda why: hub.call(lambda: self._went_down(why)),
             undelivered=lambda _: hub.call(self._on_undelivered),
         )
@@ -136,7 +136,7 @@ class Link:
 
     # The link
 
-    def _came_up(self) -> None:
+    def _connected(self) -> None:
         self._is_up = True
         self._hello()
 

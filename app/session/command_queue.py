@@ -27,18 +27,18 @@ class CommandQueue:
     """Commands in the order in which they came, until closed."""
 
     def __init__(self) -> None:
-        self._gone: AppError | None = None
+        self._refusal: AppError | None = None
         self._queue: queue.Queue[_Command] = queue.Queue(MAX_PENDING)
         self._ended = False
 
     @property
     def closed(self) -> bool:
-        return self._gone is not None
+        return self._refusal is not None
 
     @property
     def gone(self) -> AppError | None:
         """Error that answers commands after it is closed."""
-        return self._gone
+        return self._refusal
 
     def ask(self, do: Callable[[], T]) -> T:
         """Execute a command on the working thread and return its result.
@@ -47,8 +47,8 @@ class CommandQueue:
             AppError: the error of `do`: ValueError (of the engine) and OSError (of the disk) as `refused`, others as
                 `internal`; `busy` if the queue is full.
         """
-        if self._gone is not None:
-            raise self._gone
+        if self._refusal is not None:
+            raise self._refusal
         future: Future[T] = Future()
         try:
             self._queue.put_nowait(_Command(do, future))
@@ -88,7 +88,7 @@ class CommandQueue:
 
     def close(self, gone: AppError) -> None:
         """Refuse all further commands with `gone`, and wake the working thread. May be called on any thread."""
-        self._gone = self._gone or gone
+        self._refusal = self._refusal or gone
         with contextlib.suppress(queue.Full):  # a full queue wakes the thread anyway
             self._queue.put_nowait(_Command(lambda: None, Future()))
 
@@ -98,7 +98,7 @@ class CommandQueue:
         self._refuse_all()
 
     def _refuse_all(self) -> None:
-        assert self._gone is not None
+        assert self._refusal is not None
         with contextlib.suppress(queue.Empty):
             while True:
-                self._queue.get_nowait().future.set_exception(self._gone)
+                self._queue.get_nowait().future.set_exception(self._refusal)

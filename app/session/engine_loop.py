@@ -224,7 +224,7 @@ class EngineLoop:
             those = [prompt for prompt in prompts if prompt.after_steps == steps]
             self._later.append(_Later(self._steps + steps, those, sampling))
         self._later.sort(key=lambda later: later.after)
-        self._let_in()
+        self._submit_due()
         return requests, len(self.current.whole)
 
     def coming(self) -> list[int]:
@@ -239,7 +239,7 @@ class EngineLoop:
         if not found:
             raise refuse("refused", "request.unknown", request_id=request_id)
         self.unfinished = self.current.engine.num_unfinished()
-        self._let_in()
+        self._submit_due()
         return len(self.current.whole)
 
     def lose_instance(self, index: int) -> None:
@@ -369,7 +369,7 @@ class EngineLoop:
             self._steps += record is not None
             self.unfinished = self.current.engine.num_unfinished()
             self.error = None
-            self._let_in()
+            self._submit_due()
             return record
         except Exception as error:
             refusal = refusal_of(error)
@@ -386,7 +386,7 @@ class EngineLoop:
                     self._fail_source(self.source, refusal)
             raise refusal from None
 
-    def _let_in(self) -> None:
+    def _submit_due(self) -> None:
         """Submit the prompts that are due, and further ones while the engine is idle."""
         while self._later and (self._later[0].after <= self._steps or not self.unfinished):
             later = self._later.pop(0)

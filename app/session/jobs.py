@@ -119,8 +119,8 @@ class ForkJob:
         }
 
 
-def change_of(wish: messages.Change | None, seen_text: str | None, base: EngineConfig) -> Change | None:
-    """Return the change that a message requests. `seen_text`: its prompt as the model will see it.
+def change_of(wish: messages.Change | None, model_text: str | None, base: EngineConfig) -> Change | None:
+    """Return the change that a message requests. `model_text`: its prompt as the model will see it.
 
     Raises:
         AppError: `bad_request`, naming the field.
@@ -139,7 +139,7 @@ def change_of(wish: messages.Change | None, seen_text: str | None, base: EngineC
             return SamplingChange(request_id=wish.request_id, sampling=wish.sampling)
         case messages.ForkRequest():
             return RequestChange(
-                prompt=seen_text or "",
+                prompt=model_text or "",
                 sampling=parse_sampling(wish.sampling),
                 request_id=wish.request_id,
                 priority=wish.priority,

@@ -25,7 +25,7 @@ class Hub:
     def __init__(self) -> None:
         self._loop: Any = None
         self._thread: threading.Thread | None = None
-        self._early: deque[Callable[[], None]] = deque()  # called before there was a loop
+        self._early: deque[Callable[[], None]] = deque()  # queued until the loop runs
         self._lock = threading.Lock()
 
     @property
@@ -34,7 +34,7 @@ class Hub:
         return threading.current_thread() is self._thread
 
     def run(self, serve: Callable[[], None]) -> None:
-        """Be the hub thread until `serve`, a function that waits as greenlets do, returns."""
+        """Run the hub on this thread until `serve`, which waits cooperatively, returns."""
         hub = gevent.get_hub()
         with self._lock:
             self._thread, self._loop = threading.current_thread(), hub.loop
@@ -77,7 +77,7 @@ class Hub:
 
 
 class Workers:
-    """Threads for work that a greenlet must not do: compute, access files, wait for engines. Made by the hub thread."""
+    """Threads for work that would block greenlets: computing, files, waiting for engines. Create on the hub thread."""
 
     def __init__(self, count: int) -> None:
         self._pool = ThreadPool(count, gevent.get_hub())

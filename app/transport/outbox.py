@@ -61,7 +61,7 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
         self._ledger = ledger
         self._taken: list[bytes | str] = []  # being sent
         self._polled_until = time.monotonic()  # the end of the last request for packets
-        self._gone = False
+        self._is_closed = False
 
     @property
     def is_abandoned(self) -> bool:
@@ -70,7 +70,7 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         """Append a packet of Engine.IO, or None for the end."""
-        if self._gone and item is not None:
+        if self._is_closed and item is not None:
             return
         if item is not None:
             piece = _piece(item)
@@ -98,13 +98,13 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
 
     def give_up(self) -> None:
         """Disconnect a client that does not read, and drop its packets."""
-        if not self._gone:
+        if not self._is_closed:
             self.close()
             self.on_give_up()
 
     def close(self) -> None:
         """Drop all packets; nothing more is sent to this client."""
-        self._gone = True
+        self._is_closed = True
         while True:
             try:
                 item = super().get(False)

@@ -3,8 +3,8 @@
     position   0 ... sinks           p - window + 1 ... p
                [ seen ]  [ hidden ]  [      seen        ]   query at p
 
-A model may have a window in its layers; a policy may put one over any model. Layers that see alike share their block
-tables (`block_groups`), and a block goes when no layer of its group can see it any more.
+A model may have a window in its layers, and a policy may add one to any model. Layers with equal reach share their
+block tables (`block_groups`), and a block is released when no layer of its group can see it any more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.trace.operations import ReleaseReason
 
 
 class AttentionSpan(NamedTuple):
-    """The query at position p sees the keys at [0, sinks) and the `window` last ones up to p; None: all up to p."""
+    """The query at position p sees the keys at [0, sinks) and the last `window` keys up to p; None: all up to p."""
 
     window: int | None
     sinks: int = 0
@@ -31,16 +31,16 @@ class AttentionSpan(NamedTuple):
 
     @property
     def num_keys(self) -> int | None:
-        """Keys that a query sees at most."""
+        """Maximum number of keys that a query sees."""
         return None if self.window is None else self.window + self.sinks
 
 
 class WindowPolicy(NamedTuple):
-    """A window put over a model that may have none (StreamingLLM, https://arxiv.org/abs/2309.17453)."""
+    """Window added to a model that may have none (StreamingLLM, https://arxiv.org/abs/2309.17453)."""
 
     window: int
     sinks: int = 0
-    pattern: int | None = None  # every pattern-th layer is left as it is, as Gemma 3 builds its own; None: no layer is
+    pattern: int | None = None  # every pattern-th layer is exempt, as in Gemma 3; None: no layer
 
     def reach(self, layer: int, sliding_window: int | None) -> AttentionSpan:
         """Return the reach of a layer's queries: the policy's keys, or the layer's own window if it is no wider."""
@@ -60,8 +60,8 @@ def reaches_of(sliding_windows: Iterable[int | None], policy: WindowPolicy | Non
 class RetentionPolicy(NamedTuple):
     """Blocks of a sequence that a layer may still see: those of the first `sinks` tokens and of the last `window`.
 
-    Of a state (`checkpoint` > 0) only the newest counts, and a step leaves it in few of the blocks that it computes:
-    those that end at a multiple of `checkpoint` tokens, the last one, and the last full one. The others get no block.
+    For states (`checkpoint` > 0) only the newest one counts. A step stores its state in few of its blocks: those
+    that end at a multiple of `checkpoint` tokens, the last one, and the last full one. The others get no block.
     """
 
     window: int
@@ -91,7 +91,7 @@ class RetentionPolicy(NamedTuple):
         return -(-self.sinks // block_size)
 
     def end(self, num_computed: int, block_size: int) -> int:
-        """Return where releasing ends: logical blocks from `first` up to here are out of every later query's sight.
+        """Return the end of the releasable blocks: no later query sees logical blocks from `first` up to here.
 
         The next query is at position num_computed and sees positions from num_computed - window + 1 on. The block of
         the last computed position stays (under a window of one token it could go), so that a table ends in a block.
@@ -104,7 +104,7 @@ class RetentionPolicy(NamedTuple):
 
         Sinks, and a span of window - 1 + tokens_a_step positions that may begin anywhere in a block.
         """
-        if self.checkpoint:  # what it begins from, and what it leaves
+        if self.checkpoint:  # the state before the step, and those it stores
             return 4 + tokens_a_step // self.checkpoint
         return self.first(block_size) + 1 - (-(tokens_a_step + max(self.window, 2) - 2) // block_size)
 

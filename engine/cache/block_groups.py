@@ -55,9 +55,9 @@ class Demands(NamedTuple):
 class States(NamedTuple):
     """Recurrent states of a model, as far as block groups depend on them."""
 
-    num_bytes: int  # of one sequence's, in all layers
+    num_bytes: int  # of a sequence, in all layers
     checkpoint: int  # tokens between two retained states
-    num_checkpoints: int  # beside those that run
+    num_checkpoints: int  # in addition to those of running sequences
 
 
 def plan_groups(
@@ -68,11 +68,11 @@ def plan_groups(
     demands: Demands,
     split: bool = True,
 ) -> list[GroupPlan]:
-    """Return the groups of a model whose layers have these reaches; the group that sees most comes first.
+    """Return the groups of layers with equal reaches, the widest first.
 
-    `num_blocks` is what a group gets that keeps everything. A group with a window beside it gets no more than all
-    sequences together can hold of it at once: their windows, and the tokens of one step. `split` False: all layers
-    share one table, which keeps what any of them sees.
+    `num_blocks`: blocks of a group that retains everything. A group with a window beside it gets at most what all
+    sequences together can hold at once: their windows, and the tokens of one step. `split` False: all layers share one
+    table, which retains what any of them sees.
     """
     kinds = sorted(set(reaches), key=lambda reach: float("inf") if reach.num_keys is None else reach.num_keys)
     if not split or len(kinds) < 2:
@@ -88,11 +88,9 @@ def plan_groups(
 
 
 def state_group(states: States, first_block: int, demands: Demands) -> GroupPlan:
-    """Return the group of all layers that keep a state. No step exceeds its blocks, and checkpoints have some
-    beside.
-    """
+    """Return the group of all layers with a state: blocks for the largest step, and further ones for checkpoints."""
     retention = state_retention(states.checkpoint)
-    # of each sequence the state that a step begins from and the last two that it leaves
+    # per sequence: the state before a step, and the last two that it stores
     most = 3 * demands.max_num_seqs + demands.max_num_batched_tokens // states.checkpoint + 1
     blocks = most + states.num_checkpoints
     return GroupPlan([], frozenset(), retention, blocks, first_block, state_bytes=states.num_bytes)
@@ -121,8 +119,6 @@ def trace_groups(plans: Sequence[GroupPlan], kv_bytes_per_token: Sequence[int]) 
 
 
 def _at_most(retention: RetentionPolicy, block_size: int, demands: Demands) -> int:
-    """Return the number of blocks that no step can exceed: each sequence's window, one block more for where its
-    tokens begin, the tokens.
-    """
+    """Return the most blocks of a step: each sequence's window, one block for an unaligned start, and the tokens."""
     each = retention.most_blocks(1, block_size) + 1
     return demands.max_num_seqs * each - (-demands.max_num_batched_tokens // block_size)

@@ -1,4 +1,4 @@
-"""The blocks of one group of layers as tensors, on the device and in CPU memory, and whole blocks moved between them.
+"""Blocks of one group of layers as tensors, on the device and in CPU memory, and moves of blocks between them.
 
 A block lies in a tensor at place `block id - first block id` of the tensor's tier (see `block_groups`).
 """
@@ -14,7 +14,7 @@ from engine.cache.block_moves import MOVES, BlockMoves, Tier
 from engine.cache.kv_store import KVStore
 from engine.cache.state_store import StateStore
 
-BLOCKS_AT_ONCE = 32  # whose content is gathered on the device before it is copied from there
+BLOCKS_AT_ONCE = 32  # gathered on the device before a copy to the host
 
 
 class BlockTiers:
@@ -28,7 +28,7 @@ class BlockTiers:
         num_cpu_blocks: int = 0,
         first_cpu_block: int = 0,
     ) -> None:
-        """The device's tensors are those of `store`; the CPU's are made here. `first_*`: the ids of the groups' blocks.
+        """Use the tensors of `store` on the device, and allocate those in CPU memory. `first_*`: first block ids.
 
         Raises:
             RuntimeError, MemoryError: there is no CPU memory for so many blocks.
@@ -46,12 +46,12 @@ class BlockTiers:
 
     @property
     def pools(self) -> list[Tensor]:
-        """The device's tensors of these layers."""
+        """Device tensors of these layers."""
         return self._pools["device"]
 
     @property
     def first_block(self) -> int:
-        """The id of the first block on the device."""
+        """Id of the first block on the device."""
         return self._first["device"]
 
     @property
@@ -96,7 +96,7 @@ class BlockTiers:
             begin += num_bytes
 
     def move(self, moves: BlockMoves) -> None:
-        """Carry out every move, kind after kind. Within a kind all sources are read before a destination is written."""
+        """Execute all moves, one kind after the other. Within a kind all sources are read before any write."""
         for (source, target), pairs in zip(MOVES.values(), moves, strict=True):
             if pairs:
                 self._move(source, target, pairs)

@@ -76,8 +76,8 @@ class CacheBooks:
     ) -> BlockDemand:
         """Return the demand of `allocate` with the same arguments, or of `swap_in` for a swapped-out sequence.
 
-        It is that of the first group that does not fit, else of the first group. `reserved`: tokens that must also fit,
-        although nothing is allocated for them yet. Changes nothing.
+        The result is the demand on the first group that lacks blocks, otherwise on the first group. `reserved`: tokens
+        that must fit too, although nothing is allocated for them yet. Changes nothing.
         """
         tables = self._tables.get(seq_id) or BlockTables.empty(len(self.groups))
         demands = [

@@ -169,7 +169,7 @@ class KVCacheManager(CacheBooks):
         for group in self.groups:
             num_bytes += swapping.swap_out(group, seq_id, tables)
             group.free(seq_id, tables, "swap")
-        self._gone(seq_id)
+        self._drop_tables(seq_id)
         return num_bytes
 
     def swap_in(self, seq_id: int, num_tokens: int) -> bool:
@@ -279,9 +279,9 @@ class KVCacheManager(CacheBooks):
             return
         for group in self.groups:
             group.free(seq_id, tables, reason)
-        self._gone(seq_id)
+        self._drop_tables(seq_id)
 
-    def _gone(self, seq_id: int) -> None:
+    def _drop_tables(self, seq_id: int) -> None:
         """Delete the tables of a sequence whose blocks are free."""
         self.prefixes.memory.released(seq_id, self._tables.pop(seq_id).num_computed)
 

@@ -1,4 +1,4 @@
-"""The tensors behind the blocks: one pair (keys, values) per layer, addressed by slots.
+"""Tensors behind the blocks: one pair (keys, values) per layer, addressed by slots.
 
     slot = place * block_size + position mod block_size
     place = block_id - first_block of the layer's group (`block_groups`)
@@ -6,7 +6,7 @@
     keys[layer]    [num_blocks, block_size, Hkv, D]
     values[layer]  [num_blocks, block_size, Hkv, Dv]
 
-in the form that their plane keeps them (`kv_plane`).
+in the format of their plane (`kv_plane`).
 
 The store knows nothing about sequences. Contiguous pre-allocation is the same store with one block of `max_model_len`
 slots per sequence.
@@ -32,10 +32,10 @@ class LayerShape(NamedTuple):
 
 
 class LatentShape(NamedTuple):
-    """Latent vector of one token, of which one layer keeps no more (MLA)."""
+    """Latent vector of a token, all that a layer stores of it (MLA)."""
 
-    compressed: int  # numbers that keys and values of all heads are computed from
-    rotated: int  # numbers of the rotated key part that all heads share
+    compressed: int  # numbers from which the keys and values of all heads are computed
+    rotated: int  # numbers of the rotated part of the key, shared by all heads
 
 
 class KVStore:
@@ -51,9 +51,8 @@ class KVStore:
         compute_dtype: torch.dtype | None = None,
         new_pool: NewPool = zeros,
     ) -> None:
-        """`num_blocks`: of every layer, or of each. `kind`: a floating-point dtype, or one of `kv_plane.QUANTIZED`.
-        What is read has `compute_dtype`: by default the kind's own, float32 for a quantized one. `new_pool`: where the
-        tensors lie.
+        """`num_blocks`: one number for all layers, or one for each. `kind`: a floating-point dtype, or one of
+        `kv_plane.QUANTIZED`. `compute_dtype`: of all reads, by default `kind` or float32. `new_pool`: allocates pools.
         """
         self.shapes = list(shapes)
         self.num_blocks = [num_blocks] * len(self.shapes) if isinstance(num_blocks, int) else list(num_blocks)
@@ -62,25 +61,24 @@ class KVStore:
         self.device = device
         own = kind if isinstance(kind, torch.dtype) else torch.float32
         self.compute_dtype = compute_dtype or own
-        # Whether what is read may differ from what was written.
-        self.is_lossy = kind != self.compute_dtype
+        self.is_lossy = kind != self.compute_dtype  # reads may differ from what was written
         sizes = list(zip(self.shapes, self.num_blocks, strict=True))
         self.keys = [self._plane(blocks, shape.num_kv_heads, shape.head_dim, new_pool) for shape, blocks in sizes]
         self.values = [self._plane(blocks, shape.num_kv_heads, shape.v_head_dim, new_pool) for shape, blocks in sizes]
 
     def _plane(self, num_blocks: int, num_kv_heads: int, width: int, new_pool: NewPool) -> KVPlane:
         shape = (num_blocks, self.block_size, num_kv_heads, width)
-        if not width:  # latents alone: nothing to round, and nothing to share with other processes
+        if not width:  # the values of latents, which are stored with the keys
             return make_plane(self.compute_dtype, shape, self.compute_dtype, self.device)
         return make_plane(self.kind, shape, self.compute_dtype, self.device, new_pool)
 
     def pools(self, layers: Sequence[int]) -> list[Tensor]:
-        """Return every tensor of these layers, block first: what moving whole blocks goes over."""
+        """Return every tensor of these layers, with blocks as the first dimension; moves of blocks use them."""
         planes = [plane for layer in layers for plane in (self.keys[layer], self.values[layer])]
         return [pool for plane in planes for pool in plane.pools if pool.numel()]
 
     def release(self) -> None:
-        """Free the memory of every tensor, even if references to them remain; nothing can be read afterwards."""
+        """Free the memory of all tensors, even if references to them remain. They cannot be read afterwards."""
         for pool in self.pools(range(self.num_layers)):
             if pool.untyped_storage().resizable():
                 pool.untyped_storage().resize_(0)
@@ -108,18 +106,18 @@ class KVStore:
         return sum(self.bytes_per_token_of([layer]) * self.num_slots(layer) for layer in range(self.num_layers))
 
     def write(self, layer: int, slot_mapping: Tensor, k: Tensor, v: Tensor) -> None:
-        """Put k [T, Hkv, D] and v [T, Hkv, Dv] into the slots `slot_mapping` [T]; no slot may occur twice."""
+        """Write k [T, Hkv, D] and v [T, Hkv, Dv] to the slots `slot_mapping` [T], which must be distinct."""
         self.keys[layer].write(slot_mapping, k)
         self.values[layer].write(slot_mapping, v)
 
     def gather_heads(self, layer: int, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys [N, D] and values [N, Dv] of `rows` [N], where row = slot * Hkv + head."""
+        """Return keys [N, D] and values [N, Dv] of `rows` [N], where row = slot * Hkv + head."""
         return self.keys[layer].read_heads(rows), self.values[layer].read_heads(rows)
 
     def gather(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Copies of keys [N, Hkv, D] and values [N, Hkv, Dv] in the order of `slots` [N]."""
+        """Return copies of keys [N, Hkv, D] and values [N, Hkv, Dv] of `slots` [N], in this order."""
         return self.keys[layer].read(slots), self.values[layer].read(slots)
 
     def view(self, layer: int, first_slot: int, num_slots: int) -> tuple[Tensor, Tensor]:
-        """Return the same for slots that follow each other; without a copy where the numbers lie as they are."""
+        """Return keys and values of adjacent slots, without a copy if they are stored unconverted."""
         return self.keys[layer].view(first_slot, num_slots), self.values[layer].view(first_slot, num_slots)

@@ -22,7 +22,7 @@ Expand = Callable[
 
 
 class LatentStore(KVStore):
-    """Latents as keys of one head; the values are the compressed part of each."""
+    """Latents as the keys of one head, whose values are the compressed part of each latent."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class LatentStore(KVStore):
         compute_dtype: torch.dtype | None = None,
         new_pool: NewPool = zeros,
     ) -> None:
-        """`latents`: of each layer; the rest as of `KVStore`."""
+        """`latents`: one shape per layer; the other arguments are those of `KVStore`."""
         planes = [LayerShape(1, sum(latent), 0) for latent in latents]
         super().__init__(planes, num_blocks, block_size, kind, device, compute_dtype, new_pool)
         self.shapes = [LayerShape(1, sum(latent), latent.compressed) for latent in latents]
@@ -63,7 +63,7 @@ class ExpandedStore(KVStore):
 
     def gather_heads(self, layer: int, rows: Tensor) -> tuple[Tensor, Tensor]:
         num_heads = self.shapes[layer].num_kv_heads
-        slots, at = torch.unique(rows // num_heads, return_inverse=True)  # expanding makes all heads of a slot
+        slots, at = torch.unique(rows // num_heads, return_inverse=True)  # expansion computes all heads of a slot
         keys, values = self.gather(layer, slots)
         heads = rows % num_heads
         return keys[at, heads], values[at, heads]

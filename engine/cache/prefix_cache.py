@@ -22,8 +22,8 @@ HASH_BYTES = 16
 class PrefixMatch(NamedTuple):
     """Prefix-cache match of a sequence. Valid until the next allocation or release."""
 
-    hits: list[list[int]]  # of each group of layers: block ids in logical order, RELEASED for those that no query of
-    # the sequence will look at. All groups have as many. Empty, without a list for each group, when nothing hits
+    hits: list[list[int]]  # block ids in logical order, RELEASED for blocks that no query of the sequence will see:
+    # equally many for each group of layers; [] if nothing hits
     num_tokens: int  # whole blocks, at most the sequence's tokens - 1
     verdict: LookupVerdict
 
@@ -38,9 +38,9 @@ def hash_block(
 ) -> bytes:
     """Return the name (HASH_BYTES bytes) of a full block's content.
 
-    The first block of a sequence has no parent and takes the salt in; every later one inherits it from its parent.
-    `mark`: what else its content depends on (an ablation). The encoding is unambiguous: a tag for root, child or mark,
-    lengths before what varies, 8 bytes a token.
+    The hash of a sequence's first block, which has no parent, includes the salt; later ones inherit it from their
+    parents. `mark`: what else the content depends on (an ablation). The encoding is unambiguous: a tag for root, child
+    or mark, a length before each field of variable size, and 8 bytes per token.
     """
     if parent_hash is not None:
         head = b"\x02" + parent_hash
@@ -63,12 +63,12 @@ Mark = Callable[[int, int], bytes]  # first position, end -> what the block's co
 
 
 def unmarked(start: int, end: int) -> bytes:
-    """Return the mark of what depends on its tokens alone."""
+    """Return the mark of content that depends on its tokens alone."""
     return b""
 
 
 class HashChain:
-    """The hashes of one sequence's full blocks, each computed once: tokens are only ever appended to a sequence."""
+    """Hashes of a sequence's full blocks, each computed once, since tokens are only appended to a sequence."""
 
     def __init__(self, block_size: int, cache_salt: str | None, mark: Mark = unmarked) -> None:
         self.cache_salt = cache_salt
@@ -76,7 +76,7 @@ class HashChain:
         self._hashes: list[bytes] = []
 
     def hash_at(self, logical: int, token_ids: Sequence[int]) -> bytes:
-        """Hash of logical block `logical`; `token_ids` is the whole sequence, in which that block must be full."""
+        """Return the hash of a logical block, which must be full. `token_ids`: of the whole sequence."""
         size, hashes = self._block_size, self._hashes
         for index in range(len(hashes), logical + 1):
             parent = hashes[-1] if index else None
@@ -85,11 +85,11 @@ class HashChain:
         return hashes[logical]
 
     def parent_of(self, logical: int) -> bytes | None:
-        """Hash of the block before `logical`, which must have been computed; None for the first."""
+        """Return the hash of the block before `logical`, computed earlier; None for the first block."""
         return self._hashes[logical - 1] if logical else None
 
     def cut(self, num_tokens: int) -> None:
-        """Forget the hashes of blocks that reach beyond `num_tokens` tokens: their content will be another one."""
+        """Delete the hashes of blocks beyond `num_tokens` tokens, whose content will change."""
         del self._hashes[num_tokens // self._block_size :]
 
     def copy(self, mark: Mark = unmarked) -> HashChain:

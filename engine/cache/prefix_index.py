@@ -24,7 +24,7 @@ class Shelf(NamedTuple):
 
 
 class Marks(Protocol):
-    """Marks of what each sequence's blocks depend on besides its tokens (`engine.model.ablation.Ablation`)."""
+    """Marks for what a sequence's blocks depend on besides its tokens (`engine.model.ablation.Ablation`)."""
 
     def mark(self, seq_id: int, start: int, end: int) -> bytes:
         """Return the `prefix_cache.Mark` of positions [start, end) of a sequence."""
@@ -36,10 +36,10 @@ class Marks(Protocol):
 
 
 class PrefixIndex:
-    """Looks sequences up in the pools of all groups.
+    """Lookup of sequences in the pools of all groups.
 
-    A full block has the same hash in every group: it names tokens, not layers. So each sequence has one chain of
-    hashes, of which each is computed once.
+    A full block has the same hash in every group, because the hash names tokens, not layers. So each sequence has one
+    chain of hashes, and each hash is computed once.
     """
 
     def __init__(self, shelves: Sequence[Shelf], block_size: int, enabled: bool) -> None:
@@ -93,7 +93,7 @@ class PrefixIndex:
     def explain(
         self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, num_hit_tokens: int
     ) -> Explanation:
-        """Return why the lookup that was made just before found no more. The first group that lost content says so."""
+        """Return why the last lookup found no more. Of several groups with lost content, the first one counts."""
         if not self.enabled:
             return Explanation()
         logical, lost = num_hit_tokens // self._block_size, None
@@ -113,7 +113,7 @@ class PrefixIndex:
         return found
 
     def _keys(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> int:
-        """Tokens that would hit if layers with a state needed none; 0 where no layer has one."""
+        """Return the tokens that would hit if no layer needed a state; 0 if no layer has one."""
         of_keys = [shelf for shelf in self._shelves if shelf.retention is None or not shelf.retention.checkpoint]
         if len(of_keys) == len(self._shelves):
             return 0
@@ -122,7 +122,7 @@ class PrefixIndex:
         return len(hits[0]) * self._block_size if hits else 0
 
     def _missing(self, shelf: Shelf, chain: HashChain, token_ids: Sequence[int], logical: int) -> LostBlock | None:
-        """Return where the block was that this group lacked for a hit of blocks [0, logical]."""
+        """Return the former place of the block that this group lacks for a hit of blocks [0, logical]."""
         for needed in self._needed(shelf.retention, (logical + 1) * self._block_size):
             block_hash = chain.hash_at(needed, token_ids)
             if shelf.pool.find(block_hash) is None:
@@ -130,11 +130,11 @@ class PrefixIndex:
         return shelf.evicted.find(chain.hash_at(logical, token_ids))
 
     def needed(self, group: int, num_tokens: int) -> list[int]:
-        """Logical blocks of the first `num_tokens` tokens that a query after them sees in that group of layers."""
+        """Return the logical blocks of the first `num_tokens` tokens that a later query sees in a group."""
         return list(self._needed(self._shelves[group].retention, num_tokens))
 
     def followed(self, hits: Sequence[Sequence[int]], num_tokens: int) -> list[list[int]]:
-        """Hits, taken as the beginning of `num_tokens` tokens: without what a query after those does not see."""
+        """Return the hits without the blocks that no query after `num_tokens` tokens sees."""
         needed = [set(self.needed(group, num_tokens)) for group in range(len(hits))]
         return [
             [block_id if logical in seen else RELEASED for logical, block_id in enumerate(own)]
@@ -142,14 +142,14 @@ class PrefixIndex:
         ]
 
     def _needed(self, retention: RetentionPolicy | None, num_tokens: int) -> Iterator[int]:
-        """Logical blocks that must be there for the first `num_tokens` tokens to count as computed."""
+        """Return the logical blocks without which the first `num_tokens` tokens do not count as computed."""
         gone, size = range(0), self._block_size
         if retention is not None:
             gone = range(retention.first(size), retention.end(num_tokens, size))
         return (logical for logical in range(-(-num_tokens // size)) if logical not in gone)
 
     def chain(self, seq_id: int, cache_salt: str | None) -> HashChain:
-        """Return the sequence's hashes. Raises ValueError when it came with another salt before."""
+        """Return the sequence's hashes. Raises ValueError if they were computed with another salt."""
         chain = self.chains.get(seq_id)
         if chain is None:
             chain = self.chains[seq_id] = HashChain(self._block_size, cache_salt, self._mark_of(seq_id))

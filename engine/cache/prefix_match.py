@@ -23,15 +23,13 @@ class Held(NamedTuple):
 def longest_match(
     groups: Sequence[Held], chain: HashChain, token_ids: Sequence[int], block_size: int
 ) -> list[list[int]]:
-    """Return the block ids of each group in logical order, RELEASED for those that no query after them sees; all have
-    as many.
+    """Return the hit blocks of each group in logical order, equally many for all groups; [] if nothing hits.
 
-    Whole blocks, at most len(token_ids) - 1 tokens: the last token must run through the model to get logits. Under a
-    window only those blocks count that the next query sees: what was before them may be gone, and is not taken if it is
-    there. `chain`: of `token_ids`. Empty when nothing hits.
+    Only whole blocks hit, at most len(token_ids) - 1 tokens: the last token must run through the model to get logits.
+    Blocks that no later query sees are RELEASED, whether or not they are cached. `chain`: hashes of `token_ids`.
     """
     num_blocks = (len(token_ids) - 1) // block_size
-    while num_blocks > 0:  # what one group lacks, the others must do without; each round is shorter than the one before
+    while num_blocks > 0:  # a miss in one group shortens the match of all; each round is shorter
         hits = list[list[int]]()
         for group in groups:
             hits.append(_hits(group, chain, token_ids, num_blocks, block_size))
@@ -55,7 +53,7 @@ def _hits(group: Held, chain: HashChain, token_ids: Sequence[int], num_blocks: i
 
 
 def _seen_only(hits: list[int], retention: RetentionPolicy, block_size: int) -> None:
-    """Cut `hits` to the longest beginning of which everything that its next query sees is there."""
+    """Cut `hits` to the longest beginning with all blocks that its next query sees."""
     first = retention.first(block_size)
     sinks_end = next((i for i, block_id in enumerate(hits[:first]) if block_id == RELEASED), len(hits))
     del hits[sinks_end:]
@@ -65,4 +63,4 @@ def _seen_only(hits: list[int], retention: RetentionPolicy, block_size: int) -> 
         if gone is None:
             hits[first:begin] = [RELEASED] * (begin - first)
             return
-        del hits[gone:]  # every shorter beginning with this block in it looks at it too
+        del hits[gone:]  # the next query of every shorter beginning with this block sees it too

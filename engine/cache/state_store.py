@@ -1,9 +1,9 @@
-"""The tensors behind blocks of states: of each tensor of a sequence's state one row a block.
+"""Tensors behind blocks of states: one tensor for each tensor of a sequence's state, with one row per block.
 
     tensors[i]   [num_blocks, *shape]      i: a tensor of some layer's state
 
-A block of states holds what all layers with a state keep of one sequence at one position: it has one size, however many
-tokens it stands for. Its place in the tensors is block_id - first_block of the group, as of keys and values.
+A block holds the states of all such layers for one sequence at one position. Its size does not depend on the number of
+tokens. Its place in the tensors is block_id - first_block of the group, as for keys and values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class StateShape(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of it."""
+        """Bytes of the tensor."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -36,7 +36,7 @@ class StateStore:
     def __init__(
         self, shapes: Sequence[StateShape], num_blocks: int, device: torch.device, new_pool: NewPool = zeros
     ) -> None:
-        """`new_pool`: where the tensors lie."""
+        """`new_pool`: allocates the tensors."""
         self.num_blocks = num_blocks
         self.device = device
         self.tensors = [new_pool((num_blocks, *one.shape), dtype=one.dtype, device=device) for one in shapes]
@@ -47,13 +47,11 @@ class StateStore:
         return sum(tensor[0].nbytes for tensor in self.tensors)
 
     def pools(self, layers: Sequence[int] = ()) -> list[Tensor]:
-        """Return every tensor, block first: what moving whole blocks goes over. `layers`: as of `KVStore`, without
-        effect.
-        """
+        """Return every tensor, as `KVStore.pools` does. `layers` has no effect."""
         return self.tensors
 
     def release(self) -> None:
-        """Free the memory of every tensor."""
+        """Free the memory of all tensors."""
         for tensor in self.tensors:
             if tensor.untyped_storage().resizable():
                 tensor.untyped_storage().resize_(0)

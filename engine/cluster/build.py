@@ -34,7 +34,7 @@ class Seat(NamedTuple):
 
 
 def seats_of(model: LoadedModel, config: EngineConfig, began: float) -> list[Seat]:
-    """Names, and ids that no two have in common.
+    """Return the instances' names and disjoint id ranges.
 
     Raises:
         ConfigError: settings that cannot work, or more instances than one log holds.
@@ -111,6 +111,6 @@ def local_cluster(
 
 
 def throttled(link: Link, config: EngineConfig) -> Link:
-    """Return the link, as slow as the settings want it."""
+    """Return the link, throttled as configured."""
     rate = config.link_mb_per_second
     return link if rate is None else ThrottledLink(link, rate * 1e6)

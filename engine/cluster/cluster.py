@@ -338,7 +338,7 @@ class Cluster:
                 for produced in found:
                     going = True
                     self._take(index, produced)
-                if (how := one.take_gone()) is not None:
+                if (how := one.take_exit_cause()) is not None:
                     going = True
                     self._lose(index, how)
 

@@ -24,14 +24,14 @@ class InflightRequest:
         assert spec.request_id is not None
         self.request_id: str = spec.request_id
         self.spec = spec
-        self.seq_id: int | None = None  # of what was submitted first, once an instance has said so
-        self.transfer = ""  # the name under which its keys and values move
-        self.instance = 0  # where it is now
-        self.part: Literal["prefill", "whole"] = "whole"  # what it has there
-        self.num_queued_tokens = 0  # of its prompt: those that did not hit where it was sent
+        self.seq_id: int | None = None  # of the first submission, once confirmed
+        self.transfer = ""  # name of the transfer of its keys and values
+        self.instance = 0  # current instance
+        self.part: Literal["prefill", "whole"] = "whole"  # its part there
+        self.num_queued_tokens = 0  # prompt tokens that did not hit there
         self.num_unfinished = 0  # sequences
-        self.is_taken = False  # whether the instance that it was sent to has said so
-        self.has_output = False  # whether its prompt is computed where it is
+        self.is_taken = False  # whether the current instance has confirmed it
+        self.has_output = False  # whether its prompt is computed there
         self.retries = 0  # of its prompt, on another instance
 
     @property

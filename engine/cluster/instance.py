@@ -103,7 +103,7 @@ class Instance(Protocol):
     def take_error(self) -> str | None:
         """Return and clear the error of a failed step. Its requests are aborted, and the instance continues."""
 
-    def take_gone(self) -> str | None:
+    def take_exit_cause(self) -> str | None:
         """Return and clear the cause of an unexpected end, after all earlier output was taken."""
 
     def kill(self) -> None:

@@ -37,7 +37,7 @@ class LocalInstance(Instance):
         self._name, self._role = name, role
         self._connector, self._killed = connector, killed
         self._produced: list[Produced] = []
-        self._gone: str | None = None  # how it ended
+        self._exit_cause: str | None = None  # how it ended
         self._ending: str | None = None  # the same, until it is taken
         self._error: Exception | None = None
         self.engine = Engine(model, config, connector=connector, place=place, records=self._take_record)
@@ -64,7 +64,7 @@ class LocalInstance(Instance):
 
     @property
     def is_ready(self) -> bool:
-        return self._gone is None
+        return self._exit_cause is None
 
     @property
     def load(self) -> Load:
@@ -89,7 +89,7 @@ class LocalInstance(Instance):
         self.engine.capture = capture
 
     def begin_turn(self) -> None:
-        if self._gone is not None:
+        if self._exit_cause is not None:
             return
         self.engine.take_transfers()
         if self.engine.can_step:
@@ -108,14 +108,14 @@ class LocalInstance(Instance):
         return produced
 
     def kill(self) -> None:
-        self._gone = self._ending = "killed"
+        self._exit_cause = self._ending = "killed"
         self._killed()
         self.close()
 
     def take_error(self) -> str | None:
         return None  # a turn raises it
 
-    def take_gone(self) -> str | None:
+    def take_exit_cause(self) -> str | None:
         gone, self._ending = self._ending, None
         return gone
 

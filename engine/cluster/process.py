@@ -71,14 +71,14 @@ class ProcessInstance(Instance):
         self._num_turns = 0  # unfinished ones
         self._received_at = 0.0  # time of its last message, or of the call that one is due for
         self._how: str | None = None  # cause of its end
-        self._gone: str | None = None  # the same, until `take_gone`
+        self._exit_cause: str | None = None  # the same, until `take_exit_cause`
         self._errors: list[str] = []
         self._ready: Ready | None = None
         self._failure: Exception | None = None  # error of its start
         self._answer: Answer | None = None
         self._is_waited_for = deque[bool]()  # per pending answer
         self._worker = workers.take()
-        with contextlib.suppress(InstanceGoneError):  # its end is reported by `take_gone`
+        with contextlib.suppress(InstanceGoneError):  # its end is reported by `take_exit_cause`
             self._send(begin)
 
     @property
@@ -189,10 +189,10 @@ class ProcessInstance(Instance):
         produced, self._produced = self._produced, []
         return produced
 
-    def take_gone(self) -> str | None:
+    def take_exit_cause(self) -> str | None:
         if self._produced:
             return None
-        gone, self._gone = self._gone, None
+        gone, self._exit_cause = self._exit_cause, None
         return gone
 
     def take_error(self) -> str | None:
@@ -286,7 +286,7 @@ class ProcessInstance(Instance):
                 kinds = {"ModelError": ModelError, "ConfigError": ConfigError}
                 self._failure = kinds.get(kind, InstanceGoneError)(Sentence.of({"en": text, **said}))
                 self.close()
-                self._gone = text
+                self._exit_cause = text
             case Answer():
                 self._load = message.load
                 if self._is_waited_for.popleft():
@@ -324,7 +324,7 @@ class ProcessInstance(Instance):
             return
         if why:
             self._worker.kill()
-        self._how = self._gone = why or self._worker.wait()
+        self._how = self._exit_cause = why or self._worker.wait()
         with contextlib.suppress(PeerGoneError):
             while True:  # until the connection ends
                 for message in self._worker.peer.receive_all():

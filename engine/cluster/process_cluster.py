@@ -34,7 +34,7 @@ def process_cluster(
     capture: CaptureRequest | None = None,
     lease: float = LEASE,
 ) -> Cluster:
-    """Returns when every instance has its weights. `workers`: of the same model; they outlive the cluster.
+    """Return a cluster once every instance has its weights. `workers`: of the same model; they outlive the cluster.
 
     Raises:
         ConfigError: settings that cannot work with this model.

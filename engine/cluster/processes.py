@@ -60,11 +60,11 @@ class Processes:
         capture: CaptureRequest | None = None,
         check: Callable[[Sequence[RequestSpec]], object] | None = None,
     ) -> ProcessInstance:
-        """Does not wait for it. `config`: with a number of blocks, if `place` is to be right; `processors`: that it
+        """Start an instance without waiting. `config`: with `num_blocks`, if other ids follow; `processors`: those it
         may run on, None: those of this process; `check`: see `ProcessInstance`.
 
         Raises:
-            ValueError: it cannot be called so, or one of that name is there.
+            ValueError: invalid or duplicate name.
         """
         self._started = [one for one in self._started if not one.has_ended]
         if any(one.name == name for one in self._started):

@@ -22,9 +22,9 @@ def environment() -> dict[str, Any]:
 def on_ray(
     address: str | None, do: Callable[..., Result], calls: Sequence[tuple[object, ...]]
 ) -> Iterator[tuple[int, Result]]:
-    """Call a function once for each tuple of arguments, a processor each; what each gave, with its place, as it comes.
+    """Call a function for each tuple of arguments, one processor each; yield (index, result) as calls finish.
 
-    `address`: of a Ray cluster; None: one that is begun here and ends with this, unless there is one already.
+    `address`: of a Ray cluster; None: an existing one, or a temporary one on this machine.
 
     Raises:
         ConnectionError: there is no cluster at the address.

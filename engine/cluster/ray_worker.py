@@ -246,7 +246,7 @@ class RayWorkers(Workers):
     def __init__(
         self, source: ModelSource, address: str | None = None, *, num_cpus: float = 1.0, most: int | None = None
     ) -> None:
-        """`address`: of a Ray cluster; None: one that is begun here and ends with this, unless there is one already.
+        """`address`: of a Ray cluster; None: an existing one, or a temporary one on this machine.
         `num_cpus`: that Ray sets aside for each; `most`: see `Workers`.
         """
         self._is_own = not ray.is_initialized()

@@ -71,7 +71,7 @@ class Worker:
     """
 
     def __init__(self, begin: Begin, model: LoadedModel, bell: Bell, exchange: Exchange, say: Say) -> None:
-        """Raises ModelError, ConfigError: there can be no such instance."""
+        """Raises ModelError, ConfigError: the instance cannot be built."""
         self._bell, self._exchange, self._say = bell, exchange, say
         self._wrote: Wrote | None = None  # by the step of this turn
         resolved = resolve_for(begin.config, model.facts)
@@ -190,13 +190,13 @@ def _leave(begin: Begin | None) -> None:
 
 
 class Model:
-    """The weights, read when an instance first needs them."""
+    """Weights, loaded on first use."""
 
     def __init__(self) -> None:
         self._loaded: tuple[ModelSource, LoadedModel] | None = None
 
     def of(self, source: ModelSource) -> LoadedModel:
-        """Raises ModelError, ConfigError: it cannot be an instance's."""
+        """Return the loaded model. Raises ModelError, ConfigError: it is unusable."""
         if self._loaded is None or self._loaded[0] != source:
             self._loaded = None  # not both at once
             with freeze_gc():

@@ -19,7 +19,7 @@ MAX_READ_SECONDS = 60.0  # of one read on a slow link
 
 
 class TransferError(RuntimeError):
-    """Blocks cannot be had. `reason`: one of the trace's words for it."""
+    """A transfer failed. `reason`: as in the trace."""
 
     def __init__(self, reason: TransferFault, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -39,14 +39,14 @@ class RemoteBlocks(NamedTuple):
 
 
 def text_of(token_ids: Sequence[int], cache_salt: str | None) -> bytes:
-    """Return a name for leading tokens and their salt: the keys and values of one text are no other's."""
+    """Return a digest of leading tokens and their salt, which identifies their keys and values."""
     salt = b"" if cache_salt is None else b"\x01" + cache_salt.encode()
     body = struct.pack(f"<Q{len(token_ids)}q", len(token_ids), *token_ids)
     return blake2b(body + salt, digest_size=16, person=b"kvt-transfer").digest()
 
 
 class Sender(Protocol):
-    """The side that holds blocks, as a link reaches it."""
+    """Remote side of a link, which holds blocks."""
 
     def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return the content of blocks (group, block id) of that transfer.

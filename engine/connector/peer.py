@@ -1,7 +1,6 @@
 """Messages between two processes of this machine: msgpack over a Unix socket, each with its length before it.
 
-Neither side trusts the other to be well: what does not come in time, or is no message of the kind that is expected,
-ends the connection.
+Neither side trusts the other: a late message, or one of an unexpected kind, ends the connection.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class SharedMemoryLink:
     def to(self, engine_id: str) -> Sender:
         with self._lock:
             sender = self._senders.get(engine_id)
-            if sender is None or sender.is_gone:
+            if sender is None or sender.has_ended:
                 sender = self._senders[engine_id] = RemoteSender(self._folder, engine_id, self._patience)
             return sender
 
@@ -186,7 +186,7 @@ class RemoteSender:
         self._peer = Peer[Registered | Confirmed](sock, Registered | Confirmed)
         self._requesting = threading.Lock()
         self._pools: MappedPools | None = None
-        self.is_gone = False
+        self.has_ended = False
 
     def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
         with self._requesting:
@@ -248,6 +248,6 @@ class RemoteSender:
 
     def _ended(self, reason: TransferFault, detail: str) -> TransferError:
         """Close the connection and return the error; later replies are ignored."""
-        self.is_gone = True
+        self.has_ended = True
         self._peer.close()
         return TransferError(reason, f"instance {self._engine_id}: {detail}")

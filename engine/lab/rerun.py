@@ -199,7 +199,7 @@ class Rerun:
             while engine.num_steps < logged.step and engine.has_unfinished():
                 engine.step()
                 yield
-            if self._come_in(logged):
+            if self._repeat_input(logged):
                 yield
         at_the_end = self._source.state_at(self._end - 1)
         to_the_end = not at_the_end.running and not at_the_end.waiting
@@ -207,7 +207,7 @@ class Rerun:
             engine.step()
             yield
 
-    def _come_in(self, logged: StepRecord) -> bool:
+    def _repeat_input(self, logged: StepRecord) -> bool:
         """Repeat an input of the log. Returns False if it cannot apply after the change."""
         if logged.kind == "submit":
             self._submit(logged)

@@ -1,4 +1,4 @@
-"""Attention as the formula says, one query and one head at a time, in float64: what every backend is tested against."""
+"""Attention by its formula, one query and head at a time, in float64; the reference in tests of every backend."""
 
 from __future__ import annotations
 

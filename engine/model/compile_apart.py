@@ -18,7 +18,7 @@ import sys
 
 import torch
 
-from engine.model.compiler_process import SMALL, CompilerProcess, Task, begun_early
+from engine.model.compiler_process import SMALL, CompilerProcess, Task, take_early_process
 from engine.model.light_transformers import COMPILER
 from engine.model.loaded import LoadedModel
 from engine.model.own_process import OWN_PROCESS
@@ -39,7 +39,7 @@ def compile_apart(model: LoadedModel) -> bool:
     is_shared = cores() > 1 and num_bytes <= SMALL * memory().available
     given = opened.name, opened.dtype, opened.revision
     try:
-        process = begun_early(*given) or CompilerProcess(Task(*given, torch.get_num_threads(), is_shared))
+        process = take_early_process(*given) or CompilerProcess(Task(*given, torch.get_num_threads(), is_shared))
         why = process.wait()
     except OSError as error:
         why = str(error)

@@ -228,7 +228,7 @@ def _found(model: LoadedModel, key: str | None) -> CompiledForward | None:
 
 @contextmanager
 def _forgetting_trace() -> Iterator[None]:
-    """Afterwards empty torch's map of the last traced graph, which would keep the model's weights in memory."""
+    """Clear torch's map of the last traced graph on exit, because it keeps the model's weights in memory."""
     try:
         yield
     finally:

@@ -61,7 +61,7 @@ class CompilerProcess:
 _begun: dict[tuple[str, str, str | None], CompilerProcess] = {}
 
 
-def begin_early(name: str, dtype: str, device: str) -> None:
+def start_early(name: str, dtype: str, device: str) -> None:
     """Start to compile a model that a server is about to load, if that is likely useful: the model is small and local,
     the cache has no entry of it, and there is a spare processor.
     """
@@ -79,6 +79,6 @@ def begin_early(name: str, dtype: str, device: str) -> None:
         _begun[name, dtype, None] = CompilerProcess(task)
 
 
-def begun_early(name: str, dtype: str, revision: str | None) -> CompilerProcess | None:
-    """Return and forget the process that `begin_early` started for this model, or None."""
+def take_early_process(name: str, dtype: str, revision: str | None) -> CompilerProcess | None:
+    """Return and forget the process that `start_early` started for this model, or None."""
     return _begun.pop((name, dtype, revision), None)

@@ -1,4 +1,4 @@
-"""Counting what a step copies of the cache, on the tensors themselves: where their numbers lay before, and lie now."""
+"""Counter of the cache bytes that a step copies, from the addresses of tensors before and after it."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ ALIGNMENT = 32  # bytes, unless the metadata states another one
 
 
 class GgufWeights(NamedTuple):
-    """The weights in a file."""
+    """Weights of a file or a tensor."""
 
-    form: str  # that most of them are in, as Q4_K
+    form: str  # of most weights, for example Q4_K
     num_bytes: int
     num_weights: int
 

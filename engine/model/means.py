@@ -1,4 +1,4 @@
-"""Means to compile a model on the CPU: a compiler, and room for what it writes. Imports no torch."""
+"""Requirements for compiling a model on the CPU: a compiler, disk space and memory. Imports no torch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MEMORY = 704 * MIB
 
 
 class CannotCompile(RuntimeError):
-    """Something that compiling needs is not here; one sentence."""
+    """A requirement for compiling is missing; one sentence."""
 
 
 def missing_means() -> str:
-    """Return what compiling lacks here, one sentence that says what to do; "": nothing."""
+    """Return the missing requirement and its remedy in one sentence; "" if there is none."""
     if cxx_compiler() is None:
         return "no C++ compiler was found: install g++ (macOS: the command line tools), or name one in CXX"
     folder = tempfile.gettempdir()
@@ -29,6 +29,6 @@ def missing_means() -> str:
     if free < ROOM:
         return f"{folder} has {free // MIB} MiB free, compiling takes {ROOM // MIB}: name another folder in TMPDIR"
     available = memory().available
-    if available < MEMORY:  # the system would end the compiler, or the server, without a word
+    if available < MEMORY:  # the system would kill the compiler or the server
         return f"{available // MIB} MiB of memory are free, compiling takes {MEMORY // MIB}"
     return ""

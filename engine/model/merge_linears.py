@@ -1,4 +1,4 @@
-"""Linear layers that read the same input become one: q, k and v; gate and up. Found in a traced graph, of any family.
+"""Merges linear layers with the same input (q, k and v; gate and up) in a traced graph of any model family.
 
     a = x Wa^T, b = x Wb^T   ->   y = x [Wa; Wb]^T, a = y[..., :n], b = y[..., n:]
 
@@ -23,7 +23,7 @@ OWN = (torch.float32,)
 
 
 class MergedWeights:
-    """The merged weights of one model, by the names of their parts: several graphs of it share them."""
+    """Merged weights of a model by the names of their parts, shared by its graphs."""
 
     def __init__(self) -> None:
         self._weights: dict[tuple[str, ...], Tensor] = {}
@@ -38,7 +38,7 @@ class MergedWeights:
         return self._biases.items()
 
     def bias_of(self, root: nn.Module, names: tuple[str, ...]) -> Tensor:
-        """Biases of these names one after the other, a copy."""
+        """Return the concatenation of these biases, a copy."""
         if names not in self._biases:
             self._biases[names] = torch.cat([root.get_parameter(name).detach() for name in names])
         return self._biases[names]
@@ -56,7 +56,7 @@ class MergedWeights:
             for name, part in zip(names, parts, strict=True):
                 owner, _, attribute = name.rpartition(".")
                 view = weight[begin : begin + part.shape[0]]
-                # Another thread may be computing with the old one, of equal content: it is replaced, not changed.
+                # Replaced, not modified: another thread may still compute with the old tensor.
                 setattr(root.get_submodule(owner), attribute, nn.Parameter(view, requires_grad=False))
                 begin += part.shape[0]
             self._weights[names] = weight
@@ -97,7 +97,7 @@ def merge_linears(program: fx.GraphModule, root: nn.Module, weights: MergedWeigh
             begin = end
         gone += len(nodes) - 1
     graph.eliminate_dead_code()
-    for name in old:  # compiled code keeps what the graph has
+    for name in old:  # compiled code retains all tensors of the graph
         owner, _, attribute = name.rpartition(".")
         delattr(program.get_submodule(owner), attribute)
     program.recompile()

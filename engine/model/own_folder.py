@@ -22,37 +22,37 @@ class UnsafeFolder(OSError):
 
 
 def compiled_folder(name: str) -> Path:
-    """The folder of that name among those for this machine's compiled code, made if there is none.
+    """Return the folder `name` for code compiled on this machine; create it if necessary.
 
     Raises:
         UnsafeFolder: another user could have put files there.
-        OSError: it cannot be made.
-        RuntimeError: a user without a home.
+        OSError: it cannot be created.
+        RuntimeError: the user has no home folder.
     """
     return own(own(own(cache_home() / "kvtheater") / _made_for()) / name)
 
 
 def _made_for() -> str:
-    """A name for the machines that can run code compiled here: this torch, on a processor with these instructions.
+    """Return a hash of what compiled code depends on: torch version and processor instructions.
 
     TorchInductor's cache looks up by the graph alone. Where several machines share a home folder, or torch is bound to
     fewer instructions (ATEN_CPU_CAPABILITY), it would load code of another processor, which fails or computes NaN.
     """
-    import torch  # here: without it one may ask what lies there
+    import torch  # lazy: `all_compiled` needs no torch
 
     facts = "\n".join((torch.__version__, platform.machine(), torch.backends.cpu.get_cpu_capability(), instructions()))
     return blake2b(facts.encode(), digest_size=8).hexdigest()
 
 
 def all_compiled(name: str) -> list[Path]:
-    """The folders of that name that there are, for whatever machines; without torch."""
+    """Return the existing folders of that name, for any machine, without importing torch."""
     with contextlib.suppress(OSError, RuntimeError):
         return list((cache_home() / "kvtheater").glob(f"*/{name}"))
     return []
 
 
 def cache_home() -> Path:
-    """The platform's place for what can be made again. RuntimeError: a user without a home."""
+    """Return the platform's cache folder. Raises RuntimeError: the user has no home folder."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if given.is_absolute():
         return given
@@ -60,11 +60,11 @@ def cache_home() -> Path:
 
 
 def own(folder: Path) -> Path:
-    """The folder, made if there is none.
+    """Return a folder that only this user can access; create it if necessary.
 
     Raises:
-        UnsafeFolder: it is not the user's alone, or another user could put another one in its place.
-        OSError: it cannot be made.
+        UnsafeFolder: it is not private to the user, or another user could replace it.
+        OSError: it cannot be created.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):  # it exists: checked below

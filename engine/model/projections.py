@@ -1,4 +1,4 @@
-"""Projection of one head: the rows of W_Q, W_K or W_V that make its query, key or value of what attention reads.
+"""Projection of one head: the rows of W_Q, W_K or W_V that map attention's input to its query, key or value.
 
 Most models name the three modules alike; some have one module whose outputs are all queries, then all keys, then all
 values. Whatever form a module's weights are stored in, its product with the identity is the matrix.

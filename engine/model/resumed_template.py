@@ -1,9 +1,9 @@
-"""Rendering of a conversation that begins as an earlier one did: the loop over messages is resumed, not begun anew.
+"""Rendering of a conversation that begins like an earlier one, by resuming the template's loop over messages.
 
-The template gets a list of messages that notes what is read of it. Until the end of the list shows, by its length, an
-index from behind or `loop.last`, the template has done the same as for any list that begins with the messages that were
-read. So the text up to an iteration is the beginning of the text of each such list, and the loop may be resumed
-there, with the namespaces as they were. Other variables do not outlive an iteration of Jinja's loops.
+The template gets a list that records which messages are read. Until it observes the end of the list (its length, a
+negative index or `loop.last`), its output depends only on the messages read so far. So the text up to an iteration is a
+prefix of the text for every list with the same beginning, and the loop can resume there with the namespaces restored.
+Other variables do not outlive an iteration of Jinja's loops.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from engine.cache.prefix_memory import common_prefix
 
 Message = dict[str, Any]
 Plain = Callable[..., str]  # renders messages with settings, without any earlier text
-AT, FROM = "kvtheater_at", "kvtheater_from"  # functions that the template is given
-STATEFUL = ("cycler", "joiner", "strftime_now")  # globals that answer otherwise when they are called again
+AT, FROM = "kvtheater_at", "kvtheater_from"  # functions passed to the template
+STATEFUL = ("cycler", "joiner", "strftime_now")  # globals whose result changes between calls
 ASKS = "add_generation_prompt"
-DEFAULTS = {"tools": None, "documents": None, ASKS: False}  # that transformers gives every template
+DEFAULTS = {"tools": None, "documents": None, ASKS: False}  # passed to every template by transformers
 
 
 class Iteration(NamedTuple):
-    """Place at which an iteration of a loop over messages begins.
+    """Start of an iteration of a loop over messages.
 
-    `length`: of the text before it. `num_read`: messages that were read before it. `namespaces`: their attributes.
+    `length`: of the text before it. `num_read`: messages read before it. `namespaces`: their attributes.
     """
 
     loop: int
@@ -45,7 +45,7 @@ class Iteration(NamedTuple):
 
 @dataclass(frozen=True)
 class Rendering:
-    """Rendered text, and where it can be resumed."""
+    """Rendered text, with the iterations at which it can be resumed."""
 
     text: str
     messages: Sequence[Message] = ()
@@ -56,7 +56,7 @@ class Rendering:
 def rendering_of(
     source: str, plain: Plain, messages: Sequence[Message], settings: Mapping[str, Any], earlier: Rendering | None
 ) -> Rendering:
-    """Render messages with settings, the special tokens among them; what is the same as in `earlier` only if it must.
+    """Render messages with settings, which include the special tokens; reuse the text of `earlier` where possible.
 
     Raises:
         ValueError: the template refuses them.
@@ -75,7 +75,7 @@ def rendering_of(
 
 
 class _Reads:
-    """Messages that are read: how many at most, and whether the end of the list has shown."""
+    """Record of what a template reads: the number of messages, and whether it observed the end of the list."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.messages = messages
@@ -84,7 +84,7 @@ class _Reads:
 
 
 class _Messages:
-    """Messages from an index on, as a template reads them. What none of its methods has raises an error."""
+    """Messages from an index on, as passed to a template; unsupported accesses raise an error."""
 
     __slots__ = ("_begin", "_reads")
     __hash__ = None  # type: ignore[assignment]
@@ -161,7 +161,7 @@ class _Rest:
 
 
 class _Resumable:
-    """Template whose loops over messages tell when an iteration begins, and can begin at one."""
+    """Template whose loops over messages report each iteration and can start at a given one."""
 
     def __init__(self, environment: jinja2.Environment, tree: nodes.Template, reads_flag_at_end: bool) -> None:
         self._template = jinja2.Template.from_code(environment, environment.compile(tree), environment.globals)
@@ -235,7 +235,7 @@ def _attributes(space: Any) -> Mapping[str, Any] | None:
 
 @lru_cache(maxsize=16)
 def _resumable(source: str) -> _Resumable | None:
-    """Return a template that can be resumed; None: it has no loop over messages at its top, or keeps other state."""
+    """Return a resumable template; None if it has no top-level loop over messages, or has other state."""
     environment = chat_template_utils._compile_jinja_template(source).environment
     tree = environment.parse(source)
     names = {one.name for one in tree.find_all(nodes.Name)}
@@ -278,7 +278,7 @@ def _at_top(body: Sequence[nodes.Node]) -> Iterator[nodes.Node]:
 
 
 def _behind(body: Sequence[nodes.Node], loop: nodes.Node) -> Sequence[nodes.Node]:
-    """Return the statements behind the one that has a loop in it."""
+    """Return the statements after the one that contains the loop."""
     at = next(i for i, one in enumerate(body) if one is loop or any(inner is loop for inner in one.find_all(nodes.For)))
     return body[at + 1 :]
 

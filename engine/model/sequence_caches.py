@@ -1,4 +1,4 @@
-"""Caches that hold one sequence each, as transformers keeps K and V, beside the store of blocks.
+"""Caches of one sequence each, which store K and V as transformers does; alternatives to the block store.
 
     concat    a pair of tensors a layer, concatenated along the tokens in every step: by hand, as models of transformers
               did with `layer_past` (GPT-2 in v2 to v4.35: `key = torch.cat((past_key, key), dim=-2)`)
@@ -30,22 +30,22 @@ class SequenceCache(ABC):
 
     @abstractmethod
     def update(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add k [1, Hkv, T, D] and v [1, Hkv, T, Dv]; gives all it has room for, the filled first."""
+        """Append k [1, Hkv, T, D] and v [1, Hkv, T, Dv]; return the whole storage, filled positions first."""
 
     @abstractmethod
     def pairs(self) -> list[tuple[Tensor, Tensor]]:
-        """The tensors of each layer."""
+        """Tensors of each layer."""
 
 
 class ConcatenatedCache(SequenceCache):
-    """A pair of tensors a layer, each step a new pair."""
+    """A pair of tensors per layer, replaced in each step."""
 
     def __init__(self, num_layers: int) -> None:
         self._past: list[tuple[Tensor, Tensor] | None] = [None] * num_layers
 
     def update(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         past = self._past[layer]
-        # the first pair is a copy too: what the model hands over is a view of everything it projected
+        # copy the first pair too: the model's tensors are views of its whole projection
         pair = (k.contiguous(), v.contiguous()) if past is None else _joined(past, (k, v))
         self._past[layer] = pair
         return pair
@@ -59,7 +59,7 @@ def _joined(past: tuple[Tensor, Tensor], new: tuple[Tensor, Tensor]) -> tuple[Te
 
 
 class TransformersCache(SequenceCache):
-    """A cache of transformers, through the method by which its models fill it."""
+    """A transformers cache, filled by the method that its models call."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -73,23 +73,23 @@ class TransformersCache(SequenceCache):
 
 
 class SequenceCaches:
-    """The caches of all sequences that run."""
+    """Caches of all running sequences."""
 
     def __init__(self, kind: CacheKind, num_layers: int, max_cache_len: int) -> None:
-        """`max_cache_len`: tokens that a static cache has room for."""
+        """`max_cache_len`: capacity of a static cache, in tokens."""
         self.kind = kind
         self._num_layers = num_layers
         self._max_cache_len = max_cache_len
         self._caches: dict[int, SequenceCache] = {}
         if kind == "static":
-            bring_compiler()  # StaticLayer would, seconds long, in the first step's time
+            bring_compiler()  # otherwise StaticLayer imports it during the first step, which takes seconds
 
     def begin(self, seq_id: int) -> None:
-        """Begin an empty cache of a sequence."""
+        """Create an empty cache for a sequence."""
         self._caches[seq_id] = self._new()
 
     def of(self, seq_id: int) -> SequenceCache:
-        """The cache of a sequence that has begun. Raises KeyError: it has not."""
+        """Return the cache of a sequence. Raises KeyError: it has none."""
         return self._caches[seq_id]
 
     def keep_only(self, seq_ids: Collection[int]) -> None:
@@ -98,7 +98,7 @@ class SequenceCaches:
             del self._caches[seq_id]
 
     def tensors(self) -> dict[Place, Tensor]:
-        """Every tensor of K and V, by its place."""
+        """Every tensor of K and V, by sequence, layer and kind."""
         return {
             (seq_id, layer, name): tensor
             for seq_id, cache in self._caches.items()

@@ -40,7 +40,7 @@ def check_served(model: LoadedModel, compiled: CompiledForward | None = None) ->
     found = compare_logits(served, model.plain.logits, model.dtype)
     if model.plain.rounding is not None:
         found = found._replace(tolerance=min(found.tolerance, ROUNDINGS * model.plain.rounding))
-    elif model.states is not None and found.is_rounding:  # half precision: a state that is lost shows in few rows
+    elif model.states is not None and found.is_rounding:  # half precision: a lost state affects few rows
         worst = compare_logits(served, model.plain.logits, torch.float32).share
         found = Difference(worst, HALF_WORST) if worst > HALF_WORST else found
     _refuse(model, found, sentence("served.compiled" if compiled else "served.packed"), sentence("served.itself"))
@@ -67,7 +67,7 @@ def check_kv_cache_dtype(model: LoadedModel, kv_cache_dtype: str, compiled: Comp
 
 
 def check_compiled(model: LoadedModel, compiled: CompiledForward) -> None:
-    """Everything that a compiled model may serve with. A kind of cache over which it differs is noted in
+    """Check a compiled model over every kind of cache. A kind over which it differs is recorded in
     `compiled.refused`: the eager path serves that.
 
     Raises:
@@ -88,7 +88,7 @@ def _served(
     compiled: CompiledForward | None,
     backend: AttentionBackend | None = None,
 ) -> list[Tensor]:
-    """Logits [T, V] of each sequence, computed in the steps of `STEPS`; float32 on the CPU."""
+    """Return the logits [T, V] of each sequence, computed in the steps of `STEPS`; float32 on the CPU."""
     num_blocks = sum(map(len, TABLES))
     runner = ModelRunner(model, num_blocks, BLOCK_SIZE, max(LENGTHS), kv_cache_dtype, backend)
     runner.compiled = compiled

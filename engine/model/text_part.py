@@ -1,4 +1,4 @@
-"""The text part of models that also read pictures or sounds: the only part that is served."""
+"""Text part of models that also read pictures or sounds; no other part is served."""
 
 from __future__ import annotations
 

@@ -50,5 +50,5 @@ class RequestSpec(NamedTuple):
     cache_salt: str | None = None  # requests with different salts share no cached blocks
     client: str | None = None  # the sender, where several share an engine
     waited: float = 0.0  # seconds that it has waited for its turn among them
-    transfer: str | None = None  # the name under which its keys and values move between instances
-    kv_role: KVRole | None = None  # whether they go from here, or come here
+    transfer: str | None = None  # name of the transfer of its keys and values between instances
+    kv_role: KVRole | None = None  # whether they are sent or received here

@@ -15,12 +15,12 @@ SLACK = 2.0**-13  # relative; scores closer than this count as equal, and then t
 Head = tuple[int, int]  # layer, KV head
 
 
-class _Gone:
+class _Forgotten:
     """Forgotten keys of a sequence, position -> `at`: those since its last fork, and earlier ones, shared by forks."""
 
     __slots__ = ("_base", "_own")
 
-    def __init__(self, base: _Gone | None = None) -> None:
+    def __init__(self, base: _Forgotten | None = None) -> None:
         self._own: dict[Head, dict[int, int]] = {}
         self._base = base
 
@@ -28,7 +28,7 @@ class _Gone:
         if self._base is None:
             return self._own.setdefault(head, {})
         found: dict[int, int] = {}
-        part: _Gone | None = self
+        part: _Forgotten | None = self
         while part is not None:
             found |= part._own.get(head, {})
             part = part._base
@@ -38,14 +38,14 @@ class _Gone:
         self._own.setdefault(head, {}).update(dict.fromkeys(positions, at))
 
     def holds(self, position: int) -> bool:
-        part: _Gone | None = self
+        part: _Forgotten | None = self
         while part is not None:
             if any(position in gone for gone in part._own.values()):
                 return True
             part = part._base
         return False
 
-    def shared(self) -> _Gone:
+    def shared(self) -> _Forgotten:
         """Return the part that a fork shares; it does not change."""
         return self if self._own or self._base is None else self._base
 
@@ -55,14 +55,14 @@ class ForgettingBook:
 
     def __init__(self, header: Header) -> None:
         self._engine, self._model = header.engine, header.model
-        self._gone: dict[int, _Gone] = {}  # by sequence
+        self._forgotten: dict[int, _Forgotten] = {}  # by sequence
         self._pinned: dict[int, set[int]] = {}
         self._ended: list[int] = []
 
     def wrong_in(self, record: StepRecord) -> Iterator[Wrong]:
         """Yield each contradiction in a record's operations, with the index of the operation."""
         for seq_id in self._ended:  # in the previous record, whose capture has been read by now
-            self._gone.pop(seq_id, None)
+            self._forgotten.pop(seq_id, None)
             self._pinned.pop(seq_id, None)
         self._ended.clear()
         for place, op in enumerate(record.ops):
@@ -70,12 +70,12 @@ class ForgettingBook:
                 yield from ((place, f"forget: {message}") for message in self._forget(op))
             elif isinstance(op, Keep):
                 self._pinned.setdefault(op.seq_id, set()).add(op.position)
-                if op.seq_id in self._gone and self._gone[op.seq_id].holds(op.position):
+                if op.seq_id in self._forgotten and self._forgotten[op.seq_id].holds(op.position):
                     yield place, f"keep: position {op.position} is forgotten already"
             elif isinstance(op, Fork):
-                if op.parent_seq_id in self._gone:
-                    base = self._gone[op.parent_seq_id].shared()
-                    self._gone[op.parent_seq_id], self._gone[op.seq_id] = _Gone(base), _Gone(base)
+                if op.parent_seq_id in self._forgotten:
+                    base = self._forgotten[op.parent_seq_id].shared()
+                    self._forgotten[op.parent_seq_id], self._forgotten[op.seq_id] = _Forgotten(base), _Forgotten(base)
                 self._pinned[op.seq_id] = set(self._pinned.get(op.parent_seq_id, ()))
             elif isinstance(op, Finish):
                 self._ended.append(op.seq_id)
@@ -92,7 +92,7 @@ class ForgettingBook:
         if len(op.positions) != heads:
             yield f"layer {op.layer}, {len(op.positions)} KV heads; the layer has {heads}"
             return
-        sequence = self._gone.setdefault(op.seq_id, _Gone())
+        sequence = self._forgotten.setdefault(op.seq_id, _Forgotten())
         for head, positions in enumerate(op.positions):
             gone = sequence.of((op.layer, head))
             if len(set(positions)) < len(positions) or any(position in gone for position in positions):
@@ -114,11 +114,11 @@ class ForgettingBook:
         """
         for layer in capture.layers:
             for rows in layer.rows if 0 <= layer.layer < self._model.num_layers else ():
-                gone = self._gone.get(rows.seq_id)
+                gone = self._forgotten.get(rows.seq_id)
                 if gone and rows.weights.ndim == 3 and self._wrong_weights(rows, layer.layer, gone):
                     yield f"layer {layer.layer}: sequence {rows.seq_id} gives weight to a key that it has forgotten"
 
-    def _wrong_weights(self, rows: AttentionRows, layer: int, gone: _Gone) -> bool:
+    def _wrong_weights(self, rows: AttentionRows, layer: int, gone: _Forgotten) -> bool:
         _, num_queries, num_keys = rows.weights.shape
         queries = np.arange(num_queries) + rows.query_start
         group = max(self._model.num_heads // self._model.kv_shape(layer)[0], 1)  # query heads of a KV head

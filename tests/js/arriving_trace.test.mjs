@@ -20,7 +20,7 @@ function answering(status = 200) {
 
 const settled = () => new Promise((done) => setTimeout(done, 5));
 
-test("its first records are there before its last ones, with their arrays", async () => {
+test("the first records and their arrays arrive before the last ones", async () => {
   const control = answering();
   const trace = new ArrivingTrace(ADDRESS);
   let first = null;
@@ -46,7 +46,7 @@ test("its first records are there before its last ones, with their arrays", asyn
   assert.equal(trace.hasFailed, false);
 });
 
-test("what was there of a file that broke off can be read, the rest is missed", async () => {
+test("the received part of an interrupted download is readable", async () => {
   const control = answering();
   const trace = new ArrivingTrace(ADDRESS);
   control.enqueue(FILE.subarray(0, FILE.length >> 1));
@@ -57,7 +57,7 @@ test("what was there of a file that broke off can be read, the rest is missed", 
   assert.ok(trace.hasFailed, "it may be asked for again");
 });
 
-test("a file that is not there is missed", async () => {
+test("a missing file is reported", async () => {
   answering(404);
   await assert.rejects(new ArrivingTrace(ADDRESS).upTo(0), /HTTP 404/);
 });

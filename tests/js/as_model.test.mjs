@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { factorsOf, PRESETS } from "../../static/js/state/options.js";
 
-test("the factors that the page shows give the bytes that Python counted, of every preset", () => {
+test("the shown factors of every preset multiply to Python's bytes", () => {
   assert.ok(PRESETS.length >= 10);
   for (const preset of PRESETS) {
     const product = factorsOf(preset).reduce((all, factor) => all * factor, 1);

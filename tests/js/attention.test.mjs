@@ -79,7 +79,7 @@ test("rows of a prefix hit were computed by the sequence that filled the block",
   );
 });
 
-test("a source gives its row and its vectors, or null when its capture is not here", () => {
+test("a source gives its row and vectors, or null without a capture", () => {
   const log = logOfTwo();
   const row = rowOf(log, { record: 2, seq_id: 0, position: 5 }, 0, 1);
   assert.equal(row.weights.length, 6);
@@ -106,7 +106,7 @@ test("softmax: q · k · scaling, exp(score − max), the sum, the weights", () 
   assert.equal(found.sink, null);
 });
 
-test("a sink takes part in the sum and leaves the keys less than one", () => {
+test("a sink counts in the sum, so the keys have less than one", () => {
   const found = softmaxOf([1], [[Math.log(2)]], { scaling: 1, softcap: null, sink: 0 });
   assert.ok(Math.abs(found.weights[0] - 2 / 3) < 1e-15);
   assert.ok(Math.abs(found.sink.weight - 1 / 3) < 1e-15);
@@ -124,12 +124,12 @@ test("a query sees all keys, its layer's window, or what the policy keeps", () =
   assert.deepEqual(visibleKeys(header(9, { attention_window: 2, attention_sinks: null }), 0, 5), [4, 5]);
 });
 
-test("a softcap bends the scores", () => {
+test("a softcap limits the scores", () => {
   const [score] = softmaxOf([1], [[3]], { scaling: 1, softcap: 2, sink: null }).scores;
   assert.ok(Math.abs(score - 2 * Math.tanh(1.5)) < 1e-15);
 });
 
-test("terms are the header's, and unknown where it does not say", () => {
+test("terms come from the header, null if it lacks them", () => {
   const model = { scalings: [0.25, 0.5], softcaps: [null, 30], sinks: [null, [1, 2]] };
   assert.deepEqual(attentionTerms(model, 0, 1), { scaling: 0.25, softcap: null, sink: null });
   assert.deepEqual(attentionTerms(model, 1, 1), { scaling: 0.5, softcap: 30, sink: 2 });
@@ -137,7 +137,7 @@ test("terms are the header's, and unknown where it does not say", () => {
   assert.equal(attentionTerms({ scalings: [] }, 0, 0), null);
 });
 
-test("comparing finds the largest difference and its place; a number that is none is the worst", () => {
+test("a comparison finds the largest difference and its place; NaN is the largest", () => {
   const found = nothingCompared();
   compareInto(found, [1, 2, 3], [1, 2.5, 3], (i) => ({ i }));
   compareInto(found, [0], [0.25], (i) => ({ i: 9 + i }));
@@ -173,7 +173,7 @@ function whole({ weight = 0, key = 0 } = {}) {
   );
 }
 
-test("rows, keys and values of all records are compared with one pass over everything", () => {
+test("rows, keys and values of all records are compared with a single pass", () => {
   const log = logOfOne();
   const sources = rowSources(sequenceViewAt(log, 2, 0, 0, 0));
   const compare = (arrays) => {
@@ -212,7 +212,7 @@ test("a pyramid keeps rows as it grows, and a coarse cell is the largest below i
   assert.deepEqual(Array.from(rows.line(1, 5, 6).slice(0, 4)), [255, 1, 1, 0]); // row 5 alone, at the coarser level
 });
 
-test("a row may have keys after its query: none is lost, and no other row gets them", () => {
+test("keys after a row's query stay in that row", () => {
   const rows = new RowPyramid();
   rows.put(9, "own", 0, new Float32Array(10).fill(0.1), 0.1);
   rows.put(10, "mask missing", 0, new Float32Array(100).fill(0.01), 0.01); // keys beyond the first 64 rows
@@ -284,7 +284,7 @@ test("small multiples: heads of one KV head stand together; null where a picture
   assert.deepEqual(shared.brackets, []); // every head has its own
 });
 
-test("one layer alone: every head once, within the room, as large as the lines allow", () => {
+test("one layer: every head once, as large as the space allows", () => {
   for (const [num_heads, num_kv_heads] of [
     [32, 8],
     [9, 3],
@@ -304,7 +304,7 @@ test("one layer alone: every head once, within the room, as large as the lines a
     }
 });
 
-test("the map has a cell for every layer and head, and what is pointed at is the cell that is drawn there", () => {
+test("the map has a cell per layer and head, found where it is drawn", () => {
   for (const [num_layers, num_heads, num_kv_heads, width, height] of [
     [30, 9, 3, 320, 130],
     [36, 32, 8, 320, 130],

@@ -14,7 +14,7 @@ const VALUES = [
   [100, -200],
 ];
 
-test("weights times values, added up; as far as the sum has come the last one counts by its share", () => {
+test("weights times values are summed; a partial last key counts by its share", () => {
   assert.deepEqual([...weightedSum([0.5, 0.25, 0.25], VALUES)], [28, -44]);
   assert.deepEqual([...weightedSum([0.5, 0.25, 0.25], VALUES, 2)], [3, 6]);
   assert.deepEqual([...weightedSum([0.5, 0.25, 0.25], VALUES, 1.5)], [1.75, 3.5]);
@@ -22,7 +22,7 @@ test("weights times values, added up; as far as the sum has come the last one co
   assert.deepEqual([...weightedSum([], [])], []);
 });
 
-test("a picture shows the largest weights in the order of the text, the others together, and no key without weight", () => {
+test("a picture shows the largest weights in text order and sums the rest", () => {
   const output = { weights: Float32Array.of(0.1, 0.4, 0, 0.2, 0.3) };
   assert.deepEqual(rowsFor(output, 9), { shown: [0, 1, 3, 4], rest: [] });
   assert.deepEqual(rowsFor(output, 3), { shown: [1, 4], rest: [0, 3] });

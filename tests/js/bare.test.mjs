@@ -15,7 +15,7 @@ test("a run is without arrays once a step computed something and as long as no r
   assert.equal(isBare(log), false); // one step without arrays is not a run without
 });
 
-test("a run whose first step has arrays is not looked through", () => {
+test("a run with arrays in its first step is not searched", () => {
   const records = [{ kind: "submit" }, step({ has_capture: true })];
   const log = { records };
   assert.equal(isBare(log), false);

@@ -37,7 +37,7 @@ test("a shipped record is read", () => {
   );
 });
 
-test("what is not a sound record is refused, and says why", () => {
+test("an invalid record is refused with a reason", () => {
   const changed = (change) => {
     const record = guard();
     change(record);
@@ -98,7 +98,7 @@ test("two records on one chart: a variant keeps colour and marker, the record ha
   assert.deepEqual(curveStyle(1, 0, 1), { ...styleOf(1), open: false });
 });
 
-test("places and variants of two records are each there once, numbers in order", () => {
+test("points and variants of two records are merged, numbers in order", () => {
   const [one, other] = [guard(), guard()];
   other.axis_values = [128, 512];
   other.scenario.variants.push({ id: "new", title: { en: "new", zh: "新" }, set: {}, peer: null });
@@ -158,7 +158,7 @@ test("the CSV has every figure once for each baseline, quoted where it must be a
   ]);
 });
 
-test("values are written in the measure of their unit", () => {
+test("values are formatted by unit", () => {
   assert.equal(quantityText(0.0123, "s"), "12.3\u2009ms");
   assert.equal(quantityText(0.0263, "share"), "2.63\u2009%");
   assert.equal(quantityText(3 * 1024 ** 2, "B"), "3\u2009MiB");

@@ -30,13 +30,13 @@ test("operations move blocks between queue and tables", () => {
   assert.deepEqual(after.hashed, [true, false, false, false]);
 });
 
-test("what the last owner gives up goes to the front of the queue, with a hash to its back", () => {
+test("the last owner's block goes to the front of the queue, with a hash to the back", () => {
   const both = [deed("free", 1, 0), deed("free", 1, 1), deed("free", 0, 0), deed("free", 0, 1)];
   assert.deepEqual(drafted(state(), both.slice(0, 1)).queue, [2, 3]);
   assert.deepEqual(drafted(state(), both).queue, [1, 2, 3, 0]);
 });
 
-test("where a block falls says what was meant", () => {
+test("the drop target determines the operation", () => {
   const free = { block: 2, from: "queue" };
   const own = { block: 1, from: 0 };
   const into = (seq, block = null) => ({ kind: "table", seq, block });
@@ -50,7 +50,7 @@ test("where a block falls says what was meant", () => {
   assert.equal(moveOf("allocate", free, { kind: "queue" }), null);
 });
 
-test("a tap takes a block into the hand, or does what is to be done", () => {
+test("a tap picks up a block or performs the operation", () => {
   const free = { block: 2, from: "queue" };
   const own = { block: 1, from: 0 };
   assert.deepEqual(tapped("allocate", null, free), free);

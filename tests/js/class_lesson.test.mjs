@@ -11,7 +11,7 @@ import { following, socket, soon } from "./session_page.mjs";
 
 const lessonAt = (at) => ({ theater: "L", lesson: "pages", title: {}, items: [], progress: { at }, words: {} });
 
-test("an answer to an earlier look at the lesson does not take the place of a later one", async () => {
+test("an outdated response does not replace a later one", async () => {
   await following(1);
   language.value = "en";
   followClassLesson();

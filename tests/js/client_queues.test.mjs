@@ -34,7 +34,7 @@ const brief = (rows) =>
     streamed.map(({ seq, end }) => [seq, end]),
   ]);
 
-test("later submissions give the clients that waited for a turn at a past record", () => {
+test("clients that waited at a past record are found from later submissions", () => {
   // since 0.5 s: not yet at 0 s, at 1 s and 2 s, and at 3 s it is submitted
   assert.deepEqual(brief(clientsAt(log(), 0)), [["a", 0, [0], [], 0, []]]);
   assert.deepEqual(brief(clientsAt(log(), 1)), [
@@ -48,7 +48,7 @@ test("later submissions give the clients that waited for a turn at a past record
   assert.deepEqual(brief(clientsAt(log(), 3))[1], ["b", 0, [1, 2], [], 0, []]);
 });
 
-test("of this moment the server says it, also of a client whose first request waits", () => {
+test("the current queues come from the server", () => {
   const rows = clientsAt(log(), 3, { b: 4, c: 1 });
   assert.deepEqual(
     rows.map(({ client, ahead }) => [client, ahead]),
@@ -60,7 +60,7 @@ test("of this moment the server says it, also of a client whose first request wa
   );
 });
 
-test("a run whose requests have no sender has no queues, and clients without requests are left out", () => {
+test("runs without clients have no queues", () => {
   assert.equal(hasClients(reused()), false);
   assert.deepEqual(clientsAt(reused(), 1), []);
   assert.equal(hasClients(log()), true);

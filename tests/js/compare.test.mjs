@@ -55,7 +55,7 @@ const DIFFERENCE = {
 };
 const COMPARISON = { sequences: [PAIR], first_op: DIFFERENCE };
 
-test("what both chose stands once, then each one's own, place by place", () => {
+test("the common prefix is shown once, then both continuations", () => {
   const aligned = alignedPair(PAIR);
   assert.deepEqual(
     [aligned.same, aligned.lanes.map(labelsOf)],
@@ -78,7 +78,7 @@ test("what both chose stands once, then each one's own, place by place", () => {
   );
 });
 
-test("other prompts have nothing in common, and a run without the request has no lane", () => {
+test("different prompts share no token, and a missing request has no lane", () => {
   const apart = alignedPair({ ...PAIR, same_prompt: false, equal_tokens: 0, difference: null });
   assert.deepEqual([apart.same, apart.lanes.map((l) => l.length), apart.difference], [0, [3, 2], null]);
   const alone = alignedPair({ ...PAIR, a: null, same_prompt: false, equal_tokens: 0, difference: null });
@@ -87,7 +87,7 @@ test("other prompts have nothing in common, and a run without the request has no
 
 const ALL_SAID = { a: [], b: [], source_a: "", source_b: "" };
 
-test("bytes come back from their hexadecimal text", () => {
+test("bytes are decoded from hexadecimal text", () => {
   assert.deepEqual([...bytesOf("e69c88")], [0xe6, 0x9c, 0x88]);
   assert.deepEqual([...bytesOf("")], []);
 });
@@ -110,7 +110,7 @@ test("the first token that differs is quoted from both, and a run may have ended
   assert.equal(of(null), "No token differs: 2 chosen in both.");
 });
 
-test("what else one must know: settings, model, machine, what a fork left out", () => {
+test("notes name settings, model, machine and omitted inputs", () => {
   const runs = [
     { status: { fork: null, error: "of no fork" } },
     { status: { fork: { left_out: ["request-1 was left out"] }, error: "it failed" } },
@@ -133,7 +133,7 @@ test("what else one must know: settings, model, machine, what a fork left out", 
   ]);
 });
 
-test("what a log does not say is no zero", () => {
+test("an unreported figure is not zero", () => {
   const unsaid = { ...ALL_SAID, b: ["flops"], source_b: "vLLM 1" };
   assert.deepEqual(notes({ settings: [], same_model: true, same_machine: true, runs: [], unsaid }), [
     "B is vLLM 1, written down as it ran. Its hashes are names of its own: what they stand for is compared.",
@@ -148,14 +148,14 @@ test("what a log does not say is no zero", () => {
   assert.equal(isUnsaid({ unsaid: observed }, "b", "num_steps"), false);
 });
 
-test("how much more or less the second run took", () => {
+test("the difference of the second run is formatted", () => {
   assert.deepEqual(
     [differenceText("count", 7, 4), differenceText("count", 7, 7), differenceText("bytes", 1024, 3072)],
     ["−3", "=", "+2\u2009KiB"],
   );
 });
 
-test("an operation is told with its token", () => {
+test("an operation is described with its token", () => {
   assert.equal(chosenToken(COMPARISON, "a", DIFFERENCE.a, 2), "明");
   assert.equal(chosenToken(COMPARISON, "b", DIFFERENCE.b, 2), "白");
   assert.deepEqual(opDifference(COMPARISON), {
@@ -166,7 +166,7 @@ test("an operation is told with its token", () => {
   assert.equal(opDifference({ ...COMPARISON, first_op: null }), null);
 });
 
-test("an operation that this page does not know is told by its name, and the lack of one is said", () => {
+test("unknown and missing operations are described", () => {
   assert.equal(opWords({ type: "brand_new", seq_id: 1 }, "step"), "brand_new");
   assert.equal(opWords(null, null), "the log ends before this record");
   assert.equal(opWords(null, "step"), "the record has no more operations");
@@ -176,7 +176,7 @@ test("an operation that this page does not know is told by its name, and the lac
   );
 });
 
-test("decisions that are not equally many are listed", () => {
+test("operations with different counts are listed", () => {
   const of = (operations) => ({ totals: { operations } });
   assert.deepEqual(operationsThatDiffer({ a: of({ write: 4, evict: 2 }), b: of({ write: 4, choose: 1 }) }), [
     ["choose", 0, 1],
@@ -201,7 +201,7 @@ test("both runs are drawn on one scale: the longer one's steps, the larger value
   );
 });
 
-test("what came from outside is told in the decisions and in the sentence", () => {
+test("loads from outside the pool are listed and in the sentence", () => {
   const choose = { type: "choose", seq_id: 0, position: 5, token_id: 9, token_bytes: new TextEncoder().encode("白") };
   const adjust = { type: "adjust", request_id: "r", seq_ids: [0], max_tokens: 8, sampling: {} };
   const top = [{ token_id: 2, token_bytes: new TextEncoder().encode("明"), logprob: -1 }];
@@ -231,7 +231,7 @@ test("what came from outside is told in the decisions and in the sentence", () =
   ]);
 });
 
-test("operations that the same words tell are told apart by their fields", () => {
+test("operations with equal texts are distinguished by their fields", () => {
   const lookup = { type: "lookup", seq_id: 0, num_tokens: 7, num_hit_tokens: 0, block_ids: [] };
   const first_op = {
     record: 1,
@@ -254,7 +254,7 @@ test("operations that the same words tell are told apart by their fields", () =>
   assert.equal(b, "1 cached block evicted (4) to make room. (lifetime_steps 2)");
 });
 
-test("of many sequences those that are the same to their ends are folded, of a few none", () => {
+test("equal sequences are folded if there are many", () => {
   const same = { ...PAIR, b: PAIR.a, equal_tokens: A.length, difference: null };
   const shorter = { ...PAIR, b: figures(0, A.slice(0, 1)), equal_tokens: 1, difference: null };
   const alone = { ...PAIR, b: null, same_prompt: false, equal_tokens: 0, difference: null };
@@ -268,7 +268,7 @@ test("of many sequences those that are the same to their ends are folded, of a f
   assert.deepEqual([many.shown.length, many.apart.length, many.same.length], [8, 4, 0]);
 });
 
-test("two runs go on together, none while one is on its way to where the other is", () => {
+test("two runs step together, but not while a fork catches up", () => {
   const run = (mode, unfinished, active) => ({ status: { mode, unfinished, fork: { active } } });
   const [paused, coming, over] = [run("paused", 1, false), run("paused", 1, true), run("paused", 0, false)];
   assert.deepEqual([canGoOn([paused, coming]), thatGoOn([paused, coming])], [true, []]);

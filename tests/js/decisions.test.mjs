@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { operationsWithReasons } from "../../static/js/core/decisions.js";
 
-test("what the log says is not overruled by what stands beside it", () => {
+test("logged reasons are not replaced by inferred ones", () => {
   const header = { engine: { strategy: "paged", block_size: 4 } };
   const reasons = (record) => operationsWithReasons(header, record).map((op) => op.reason);
   const ops = [{ type: "allocate", seq_id: 0, block_id: 0, logical: 1, reason: "append" }];

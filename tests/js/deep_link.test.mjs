@@ -87,7 +87,7 @@ test("a file opens at its telling record, and is played from there", async () =>
   assert.equal(invited.value, false);
 });
 
-test("the last record of a recording is a place that a link leads to", async () => {
+test("a link can name the last record of a recording", async () => {
   session.open(file(5));
   await later(5);
   backToLive();

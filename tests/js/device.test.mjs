@@ -14,7 +14,7 @@ const facts = {
   power_watts: null,
 }; // prettier-ignore
 
-test("the parts are the whole device", () => {
+test("the parts sum to the device's memory", () => {
   const parts = partsOf({ facts, weights_bytes: 20, pools_bytes: 25, logs_bytes: 9 });
   assert.deepEqual(parts, [
     ["weights", 20],
@@ -29,7 +29,7 @@ test("the parts are the whole device", () => {
   );
 });
 
-test("a rest that does not follow from what is told is left out", () => {
+test("an inconsistent rest is omitted", () => {
   const untouched = { ...facts, process_bytes: 30 }; // pages of the pool that nothing was written to
   const names = partsOf({ facts: untouched, weights_bytes: 20, pools_bytes: 25, logs_bytes: 0 }).map(([name]) => name);
   assert.deepEqual(names, ["weights", "pools", "others", "free"]);

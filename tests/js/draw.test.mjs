@@ -13,7 +13,7 @@ import {
   scrollTo,
 } from "../../static/js/panels/stage/geometry.js";
 
-test("zero is the paper, the ends are the scale's ends, values outside are clipped", () => {
+test("zero has the background colour, and values are clipped to the scale", () => {
   const scale = divergingScale("#1f62a8", "#f4f1ea", "#b4410e");
   assert.deepEqual(divergingAt(scale, 0), [0xf4, 0xf1, 0xea]);
   assert.deepEqual(divergingAt(scale, 5), [0xb4, 0x41, 0x0e]);
@@ -34,7 +34,7 @@ test("a pixel of the token row belongs to the column drawn there", () => {
   assert.equal(layout.at(layout.x(1999) + layout.width + 3), null); // after the last
 });
 
-test("a window holds every column that it cuts, and no more than three beyond on each side", () => {
+test("a window includes cut columns and at most three more on each side", () => {
   for (const settings of [LONG, { ...LONG, blockSize: 2000 }, { ...LONG, count: 37 }]) {
     const layout = columns(settings);
     for (const left of [0, 1, 13, 500.5, 20_000, layout.extent - 600]) {
@@ -54,7 +54,7 @@ test("columns stay where they are while a sequence grows", () => {
   assert.equal(few.width, many.width);
 });
 
-test("the token row scrolls only when a column is out of sight, and leaves room for the next ones", () => {
+test("the token row scrolls only to hidden columns, with space for the next ones", () => {
   const layout = columns(LONG);
   assert.equal(scrollTo(layout, 0, 600, 5, 5), 0);
   const to = scrollTo(layout, 0, 600, 40, 40);
@@ -107,7 +107,7 @@ test("a column that is scrolled out of sight has no figure at the edge", () => {
   assert.equal(figureMiddle(321, 12, window, 20), null);
 });
 
-test("of a window at the beginning the columns that stand whole in it are counted", () => {
+test("columns that fit completely in the first window are counted", () => {
   const layout = columns({ count: 20, expected: 20, blockSize: 4, width: 200, minimum: 26, maximum: 40 });
   const fits = (p) => layout.x(p) + layout.width <= 200;
   const n = layout.whole(200);
@@ -115,7 +115,7 @@ test("of a window at the beginning the columns that stand whole in it are counte
   assert.deepEqual([layout.whole(5), layout.whole(1e6)], [0, 20]);
 });
 
-test("of figures that would overlap the larger weight's stays, wherever it stands", () => {
+test("of overlapping numbers the larger weight's is kept", () => {
   const figures = [0.29, 0.7, 0.01].map((weight, i) => ({ weight, half: 12, middle: [118, 139, 163][i] }));
   assert.deepEqual(
     figuresApart(figures).map(({ weight }) => weight),

@@ -45,10 +45,10 @@ function show(seq, index) {
   while (moment.advance(performance.now() + 1e6));
 }
 
-test("after its end it stands as its last step had it, whole", () => {
+test("a finished sequence is shown as in its last step", () => {
   show(0, 5);
   assert.equal(store.drawnIndex.value, 5);
-  assert.deepEqual([store.stageIndex.value, store.looksBack.value], [2, true]);
+  assert.deepEqual([store.stageIndex.value, store.showsEarlierRecord.value], [2, true]);
   const view = store.sequenceView.value;
   assert.equal(view.seq.token_ids.length, 3); // the prompt's token and two that were chosen
   assert.equal(view.numFilled, 2);
@@ -58,7 +58,7 @@ test("after its end it stands as its last step had it, whole", () => {
   assert.equal(stage.viewSub.value, null);
 });
 
-test("what was there then is told of it, and no block of another is framed", () => {
+test("its past blocks are described, and no other block is framed", () => {
   show(0, 5);
   store.hovered.value = { position: 0 };
   const kinds = store.chain.value.links.map((link) => link.kind);
@@ -69,18 +69,18 @@ test("what was there then is told of it, and no block of another is framed", () 
   store.hovered.value = null;
 });
 
-test("in its last step, before it, and while it runs nothing is looked back at", () => {
+test("an unfinished sequence is shown at the drawn record", () => {
   for (const index of [1, 2]) {
     show(0, index);
-    assert.deepEqual([store.stageIndex.value, store.looksBack.value], [index, false]);
+    assert.deepEqual([store.stageIndex.value, store.showsEarlierRecord.value], [index, false]);
   }
   show(1, 5); // runs, and was not computed in the last record
   assert.deepEqual([store.shownSeq.value, store.stageIndex.value], [1, 5]);
 });
 
-test("of what ended before anything of it was computed there is nothing to look back at", () => {
+test("a sequence that ended uncomputed has no earlier record to show", () => {
   show(2, 5);
-  assert.deepEqual([store.shownSeq.value, store.stageIndex.value, store.looksBack.value], [2, 5, false]);
+  assert.deepEqual([store.shownSeq.value, store.stageIndex.value, store.showsEarlierRecord.value], [2, 5, false]);
   assert.equal(store.sequenceView.value.released, true);
   settings.seq.value = null;
 });

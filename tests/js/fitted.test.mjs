@@ -9,13 +9,13 @@ const measureText = (text) => ({ width: 8.5 * text.length });
 globalThis.document = { createElement: () => ({ getContext: () => ({ measureText }) }), body: {} };
 globalThis.getComputedStyle = () => ({ fontFamily: "test" });
 
-test("a text is as large as its box takes, and no larger than it is to be", () => {
+test("a text fills its box up to its largest size", () => {
   assert.equal(fittedSize("wind", 100, 14), 14);
   assert.equal(fittedSize("wind", 24, 14), 12); // 4 letters of 6 px
   assert.equal(fittedSize("wind", 21, 14), 10.5);
 });
 
-test("what would be too small to read is not written, nor a part of it", () => {
+test("illegible text is omitted", () => {
   assert.equal(fittedSize("wind", 18, 14), 9);
   assert.equal(fittedSize("wind", 17, 14), null); // 8.5 px
   assert.equal(fittedSize("Bandersnatch", 18, 14), null);

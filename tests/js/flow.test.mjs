@@ -43,7 +43,7 @@ function logOf(engine) {
 }
 const PAGED = { strategy: "paged", block_size: 4, max_num_batched_tokens: 8 };
 
-test("the tokenizer works where the request comes, and nowhere else", () => {
+test("the tokenizer works in the record of the submission only", () => {
   const log = logOf(PAGED);
   assert.deepEqual(
     log.records.map((_, i) => [flowOf(log, i, 0).isSubmission, flowOf(log, i, 0).isStep]),

@@ -40,7 +40,7 @@ test("the heads that can forget are those of layers without a window, as many as
   assert.deepEqual(forgettingHeads(forgetfulLog([0, 1]).header.model), [{ layer: 1, head: 0 }]);
 });
 
-test("a forgotten pair is as large as its layer's keys and values, and heads that a layer has not keep nothing", () => {
+test("forgotten bytes follow the layer's shape", () => {
   const log = forgetfulLog([0, 1]);
   const state = log.stateAt(0);
   const found = memoryOf(log, state, state.sequences.get(0));

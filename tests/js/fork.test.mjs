@@ -10,7 +10,7 @@ import { own } from "../../static/js/state/store.js";
 own.log.value = { header: { model: { num_layers: 1, num_heads: 1 } }, records: [], length: 10, stateAt: () => null };
 own.numRecords.value = 10;
 
-test("what is changed at a record comes after it; a token is changed in the record that chose it; settings hold from the start", () => {
+test("a fork's change follows its record; tokens change in the record that chose them", () => {
   settings.step.value = 4; // the fifth record is looked at
   assert.deepEqual(
     KINDS.map((kind) => [kind, recordsKept({ kind, record: 4 })]),

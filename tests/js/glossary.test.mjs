@@ -31,7 +31,7 @@ test("every group has a name and an entry", () => {
   }
 });
 
-test("a term is told in the page's language, with the other one beside it", () => {
+test("a term is shown in both languages, the page's first", () => {
   speak("zh");
   assert.deepEqual(
     [termOf("block").own[0], termOf("block").other[0]],

@@ -48,7 +48,7 @@ test("a block says its group, a layer too", () => {
   assert.equal(blockGroups(hybrid().header)[1].window, 2);
 });
 
-test("blocks of a group are refused out of its order, and a write where one is released", () => {
+test("out-of-order blocks and writes to released ones are refused", () => {
   const header = hybrid().header;
   const more = { model: header.model, block_groups: header.block_groups };
   const run = (...ops) =>
@@ -156,7 +156,7 @@ test("a sequence has its blocks and bytes in each group, and a figure its parts"
   assert.equal(of(provenanceOf(released(), 1, { seq: 0 }), "blocks").layers, undefined);
 });
 
-test("operations on blocks of different groups are told apart, with their layers", () => {
+test("operations on different groups are described with their layers", () => {
   const told = operationsOf(hybrid(), 1).filter((entry) => entry.type === "allocate");
   assert.deepEqual(
     told.map((entry) => [entry.group, entry.parts[0][1].block_id, entry.layers]),
@@ -168,7 +168,7 @@ test("operations on blocks of different groups are told apart, with their layers
   assert.ok(operationsOf(released(), 1).every((entry) => entry.layers === null));
 });
 
-test("sentences say what each group read, took and wrote", () => {
+test("sentences state what each group read, allocated and wrote", () => {
   const log = hybrid();
   const also = sentencesOf(log, 2, 0).find(([key]) => key === "group.also_decode");
   assert.deepEqual(also[1], { layers: [0, 2], keys: 2, blocks: 1, block: 6, slot: 1 }); // positions 4 and 5

@@ -5,7 +5,7 @@ import { en, zh } from "./words.mjs";
 
 const entry = (pattern, mean_weight, uniform) => ({ pattern, layer: 0, head: 0, mean_weight, uniform, queries: 9 });
 
-test("heads that hardly stand out are not offered, and the order is kept", () => {
+test("weak heads are not offered, and the order is stable", () => {
   const heads = [
     entry("previous_token", 0.88, 0.04),
     entry("first_token", 0.05, 0.04),

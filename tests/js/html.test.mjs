@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { html } from "../../static/js/kit/html.js";
 
-test("no element is kept from one drawing to the next: it would hold what stood around it, a whole log perhaps", () => {
+test("no element is reused between renders, since it would keep its surroundings in memory", () => {
   const drawn = () => html`<section><p>always <b>the same</b></p>${1}</section>`;
   const still = () => html`<p>always <b>the same</b></p>`;
   for (const [one, other] of [

@@ -28,7 +28,7 @@ const opsOf = (type) =>
   records.flatMap(({ index, ops }) => ops.flatMap((op) => (op.type === type ? [[index, op]] : [])));
 const instanceOf = (seq) => log.tail.sequences.get(seq).instance;
 
-test("the trace has what it is to show", () => {
+test("the trace covers its cases", () => {
   assert.deepEqual(
     log.header.instances.map(({ name }) => name),
     ["prefill-0", "decode-0", "mixed-0"],
@@ -84,7 +84,7 @@ test("what was received was computed where the sender's record says, with its ar
   assert.ok(seen > 40);
 });
 
-test("a received key leads to the record that computed it, by way of the block that it lay in", () => {
+test("a received key leads through its block to the record that computed it", () => {
   const [index, op] = opsOf("receive")[0];
   const position = op.logical * log.tail.block_size;
   const [layer] = log.groups[groupOf(log.groups, op.block_id)].layers;
@@ -194,7 +194,7 @@ test("a request's time on two instances, in round numbers: a pause between steps
   assert.deepEqual([begin, until], [0, seconds]);
 });
 
-test("a part that is lost before it had tokens is gone on with, one that had some ends the request", () => {
+test("a part lost before its first token is continued, a later loss ends the request", () => {
   const submit = (seq, role = null, id = role === "kv_producer" ? "X/prefill" : "X") => ({
     ...{ type: "submit", seq_id: seq, request_id: id, kv_role: role },
   });

@@ -10,13 +10,13 @@ test("fragments of a character are named by the character and their part", () =>
   assert.deepEqual(labels.map(labelText), ["明", "月 1/3", "月 2/3", "月 3/3"]);
 });
 
-test("a character that is not complete yet shows its bytes, never a replacement sign", () => {
+test("an incomplete character shows its bytes", () => {
   const labels = tokenLabels([bytes("明"), bytes("月").slice(0, 2)]);
   assert.equal(labelText(labels[1]), "E6 9C");
   assert.equal(labelText(loneLabel(Uint8Array.from([0xff]))), "FF");
 });
 
-test("a fragment completed later is labelled anew", () => {
+test("a fragment is relabelled when it is completed", () => {
   const list = [bytes("月").slice(0, 2)];
   assert.equal(labelText(tokenLabels(list)[0]), "E6 9C");
   list.push(bytes("月").slice(2));

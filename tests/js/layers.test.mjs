@@ -38,7 +38,7 @@ function world({ has = () => true, fail = () => false, most = Infinity } = {}) {
   return { fetcher, log, kept, requests, calls };
 }
 
-test("what is wanted in one breath is asked for together, a layer a request, and nothing twice", async () => {
+test("simultaneous requests are merged per layer", async () => {
   const { fetcher, kept, requests, calls } = world();
   await Promise.all([fetcher.want(3, 0), fetcher.want(4, 0), fetcher.want(3, 0), fetcher.want(4, 2)]);
   assert.deepEqual(requests, [
@@ -78,7 +78,7 @@ test("130 records are three requests of 64, 64 and 2", async () => {
   );
 });
 
-test("what the server does not have is not asked for again; what an answer left out is", async () => {
+test("missing arrays are not requested again, omitted ones are", async () => {
   const { fetcher, log, requests } = world({ has: (index) => index !== 5, most: 2 });
   await Promise.all([5, 6, 7].map((index) => fetcher.want(index, 0)));
   assert.deepEqual([...log.captureGone], ["5/0"]);

@@ -35,7 +35,7 @@ beforeEach(() => {
   cards.value = [card("before", 0, "before"), card("one", 1), card("two", 2), card("three", 3), card("four", 4)];
 });
 
-test("what was not right comes back two lessons later, and not before", () => {
+test("wrong answers return two lessons later", () => {
   learned("one", [asked(2, 0, 0), asked(5, 1, 0), asked(7, null, 0)]);
   assert.deepEqual(reviewsFor("two"), []);
   const owed = [5, 7].map((item) => ({ lesson: "one", item }));
@@ -43,7 +43,7 @@ test("what was not right comes back two lessons later, and not before", () => {
   assert.deepEqual(reviewsFor("four"), owed, "it has not come back yet");
 });
 
-test("what has come back does not come again, and counts in its own lesson only", () => {
+test("a repeated question does not return again", () => {
   learned("one", [asked(5, 1, 0)]);
   learned("three", [asked(3, 1, 0, "one/5"), asked(6, 1, 0)]);
   assert.deepEqual(reviewsFor("four"), []);
@@ -51,7 +51,7 @@ test("what has come back does not come again, and counts in its own lesson only"
   assert.deepEqual(Object.keys(storedProgress.value.three.results), ["rule6"]);
 });
 
-test("what no later lesson could ask is left over at the end, lesson by lesson, until it has been asked", () => {
+test("questions that no later lesson asked are reviewed at the end", () => {
   learned("one", [asked(5, 1, 0), asked(7, null, 0)]);
   learned("two", []);
   learned("three", [asked(2, 0, 0, "one/7")]);
@@ -68,7 +68,7 @@ test("what no later lesson could ask is left over at the end, lesson by lesson, 
   assert.deepEqual(dueReviews.value, [], "the one before counts too");
 });
 
-test("what a lesson that was written anew has no more is left over no longer", () => {
+test("removed questions are no longer reviewed", () => {
   for (const lesson of ["one", "two", "three", "four"]) learned(lesson, lesson === "two" ? [asked(5, 1, 0)] : []);
   assert.equal(dueReviews.value.length, 1);
   currentLesson.value = { ...currentLesson.value, lesson: REVIEW, items: [], again: toReview() };
@@ -76,7 +76,7 @@ test("what a lesson that was written anew has no more is left over no longer", (
   assert.deepEqual(dueReviews.value, []);
 });
 
-test("what a model cannot play here is not left over", () => {
+test("lessons without a model are not reviewed", () => {
   cards.value = [card("one", 1), { ...card("two", 2), recorded: true }, { ...card("three", 3), refused: "no model" }];
   for (const lesson of ["one", "two", "three"]) learned(lesson, [asked(5, 1, 0)]);
   assert.deepEqual(dueReviews.value, [{ lesson: "one", item: 5 }]);

@@ -67,7 +67,7 @@ test("a new run waits for the model, and asks for what follows from it", async (
   assert.deepEqual([store.connection.value, settings.theater.value, errors()], ["live", "T", []]);
 });
 
-test("what was chosen before the model came stays", async () => {
+test("choices made before the model is loaded stay", async () => {
   await early();
   settings.num_blocks.value = 7;
   facts = factsWith(321);
@@ -76,7 +76,7 @@ test("what was chosen before the model came stays", async () => {
   settings.num_blocks.value = 321;
 });
 
-test("what the server does is said in its order, in a sentence", async () => {
+test("loading stages are described in order", async () => {
   await early();
   speak("en");
   assert.equal(loadingSentence(), "bundled is getting ready (1 of 4: PyTorch).");
@@ -86,7 +86,7 @@ test("what the server does is said in its order, in a sentence", async () => {
   assert.equal(loadingSentence(), "");
 });
 
-test("the facts are here before the model is said to be there, and later news wait behind that", async () => {
+test("facts arrive before the model counts as loaded", async () => {
   await early();
   let answer = null;
   globalThis.fetch = () => new Promise((done) => (answer = () => done({ ok: true, json: async () => factsWith(48) })));
@@ -100,7 +100,7 @@ test("the facts are here before the model is said to be there, and later news wa
   globalThis.fetch = async () => (facts ? { ok: true, json: async () => facts } : { ok: false });
 });
 
-test("a server that goes away while its model is on its way is asked once when it is back", async () => {
+test("a server that restarts while loading is asked once", async () => {
   await early();
   socket.handlers.disconnect("transport close");
   await soon();
@@ -113,7 +113,7 @@ test("a server that goes away while its model is on its way is asked once when i
   assert.equal(store.connection.value, "live");
 });
 
-test("why a model cannot be had stays known when the server has ended", async () => {
+test("the reason of a failed load is kept", async () => {
   await early();
   await told("failed", { stage: "weights", error: "it has no safetensors" });
   socket.question("create").answer({ ok: false, error: { code: "refused", message: "it could not be opened" } });

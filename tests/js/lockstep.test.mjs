@@ -97,7 +97,7 @@ test("lanes whose arrays are not needed capture nothing", async () => {
   }
 });
 
-test("another wish while the first is set up: its logs are the ones that are there", async () => {
+test("a later request during setup replaces the first", async () => {
   const { server, lanes } = begin();
   const first = lanes.step(wish(10));
   await soon();
@@ -175,7 +175,7 @@ test("a lost connection ends the run: what was run stays, and the next begins on
   assert.deepEqual([lanes.phase.value, lanes.problem.value, server.sockets], ["ready", null, 2]);
 });
 
-test("a theater closed in the middle of a step is told once, with its reason, and nothing waits", async () => {
+test("a session closed during a step is reported once", async () => {
   const { server, lanes } = begin();
   await lanes.step(wish(1));
   const stepping = lanes.step(wish(1));
@@ -208,7 +208,7 @@ test("several sets of lanes run at once, each on theaters of its own", async () 
   assert.deepEqual([server.theaters.size, server.sockets], [4, 2]);
 });
 
-test("what is asked while the lanes are set up is done as soon as they are there", async () => {
+test("requests during setup run when the lanes are ready", async () => {
   const { lanes } = begin();
   const first = lanes.prepare(wish(1));
   await soon();
@@ -218,7 +218,7 @@ test("what is asked while the lanes are set up is done as soon as they are there
   assert.deepEqual([lanes.phase.value, lanes.numSteps.value], ["ready", 1]);
 });
 
-test("another wish takes the place of one of which nothing is computed, and of no other", async () => {
+test("a request replaces only an uncomputed one", async () => {
   const { server, lanes } = begin();
   await lanes.prepare(wish(1));
   assert.deepEqual([lanes.phase.value, seeds(lanes), lanes.numSteps.value], ["ready", [1, 2], 0]);
@@ -231,7 +231,7 @@ test("another wish takes the place of one of which nothing is computed, and of n
   assert.deepEqual([seeds(lanes), lanes.numSteps.value], [[7, 8], 2]);
 });
 
-test("begun anew, the runs before are there until the others come", async () => {
+test("after a restart the previous runs stay until the new ones arrive", async () => {
   const { lanes } = begin();
   await lanes.step(wish(1));
   const before = lanes.logs.value;

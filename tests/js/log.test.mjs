@@ -58,7 +58,7 @@ test("a gap in the log is an error, and nothing is appended", () => {
   assert.equal(log.length, 0);
 });
 
-test("of a record that contradicts the state nothing stays, though its first operations fitted", () => {
+test("a contradicting record leaves no effect", () => {
   const log = new TraceLog(header());
   for (const [record, capture] of records().slice(0, 2)) log.append(record, capture);
   const before = JSON.stringify(wholeLog().stateAt(1), plainMap);

@@ -58,7 +58,7 @@ test("walking in either direction shows what was there after each record", () =>
   assert.throws(() => window.extend(pieces[0]), RangeError);
 });
 
-test("a long walk keeps what is near and lets go of what is far, by bytes", () => {
+test("a long walk drops the farthest records by bytes", () => {
   const { after, pieces } = made(9000, 200);
   const row = 4 * (NAMES.length + 2) + BYTES.length;
   for (const piece of pieces) piece.records = Array.from({ length: 200 }, () => new Uint8Array(1000));
@@ -78,7 +78,7 @@ test("a long walk keeps what is near and lets go of what is far, by bytes", () =
   assert.deepEqual(window.columns, after[window.first]);
 });
 
-test("what is near stays, however large; walking back lets go of what is ahead", () => {
+test("nearby records stay; walking back drops those ahead", () => {
   const { after, pieces } = made(3000, 100);
   for (const piece of pieces) piece.records = Array.from({ length: 100 }, () => new Uint8Array(1000));
   const window = new BlockWindow(0, structuredClone(after[0]), 1);
@@ -187,7 +187,7 @@ test("an order has each block once, and colours show its owner", () => {
   assert.notDeepEqual(at(0), at(1));
 });
 
-test("the table of a long run has the columns that fit, and what rows are chosen by always", () => {
+test("the table shows the columns that fit, and always the filter's", () => {
   const some = [{ client: "key-a" }];
   for (const width of [366, 480, 730, 2000]) {
     const { columns, bar } = layoutFor(width, some, null);

@@ -29,7 +29,7 @@ test("a value heavier than the limit stays alone; setting it again does not coun
   assert.deepEqual([kept.get("b"), kept.bytes], [3, 6]);
 });
 
-test("a log with a limit lets captures go, says that they are missing, and takes them again layer by layer", () => {
+test("a limited log evicts captures and reloads them by layer", () => {
   const all = records();
   const captured = all.map(([, capture], index) => (capture ? index : -1)).filter((index) => index >= 0);
   assert.ok(captured.length >= 2, "the small log has captures");

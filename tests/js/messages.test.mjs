@@ -11,7 +11,7 @@ import { speak } from "./words.mjs";
 
 const TYPES = Object.keys(STRUCTS.StepRecord[1].ops.list.tagged);
 
-test("ids are listed, numbers of things added up, steps told from the least to the most", () => {
+test("merged ids are listed, counts summed, steps ranged", () => {
   speak("en");
   const evict = (block_id, lifetime_steps, num_hits) => ({
     ...{ type: "evict", block_id, seq_id: 1, lifetime_steps, idle_steps: 2, num_hits },
@@ -29,7 +29,7 @@ test("ids are listed, numbers of things added up, steps told from the least to t
   assert.equal(messagesText(messagesOf([share(3, true)]), "chain"), "共享：前缀缓存命中");
 });
 
-test("each value of an aspect is told of the operations that have it", () => {
+test("each facet value is stated for its operations", () => {
   speak("en");
   const free = (block_id, to) => ({ type: "free", seq_id: 0, block_id, to, reason: "finish" });
   const parts = messagesOf([free(3, "back"), free(2, null), free(1, "back")]);

@@ -60,7 +60,7 @@ test("a verdict is given only where something was asked for and nothing hit", ()
   assert.equal(whyAt(logOf([]), -1), null); // no look yet
 });
 
-test("why nothing hits", () => {
+test("reasons for missing hits", () => {
   const said = [
     ["off", [[A]], { settings: { enable_prefix_caching: 0 } }, {}],
     ["silent", [], {}, { asked: 100, size: 4 }],
@@ -116,7 +116,7 @@ function cached(messages, ids, upTo = messages.length) {
 const B = stored(1, "b", tokens(4), "a");
 const C = stored(2, "c", tokens(8), "b");
 
-test("a prompt hits as far as its blocks stand, but for its last token", () => {
+test("a prompt hits its resident blocks except the last token", () => {
   const messages = [[A, B, C], [removed(1, "b")]];
   const answers = [
     [tokens(0, 13), 1, 12, "end"],
@@ -132,7 +132,7 @@ test("a prompt hits as far as its blocks stand, but for its last token", () => {
   }
 });
 
-test("each salt has its own, and what stands outside the GPU is no hit", () => {
+test("hits are per salt, and contents outside the GPU do not count", () => {
   const salted = stored(3, "s", tokens(0), null, { extra_keys: '["x"]' });
   const moved = stored(0, "a", tokens(0), null, { medium: "CPU", outside: true });
   const unnamed = { ...moved, place: 1, group: null, kind: null, block_hash: bytes("z") }; // no group that a hit needs
@@ -179,7 +179,7 @@ test("the group that has least is the limit, and of a sparse group it is said wh
   assert.deepEqual([unsaid.hit, unsaid.groups.map((each) => each.tokens)], [12, [12, null]]);
 });
 
-test("nothing is known any more of what was there before a gap", () => {
+test("contents before a gap are unknown", () => {
   const gap = { type: "known_since", epoch: 0, sequence: 9, reason: "gap" };
   const [one] = cached([[A, B], [gap]], tokens(0, 9), 2);
   assert.deepEqual([one.hit, one.known, one.next], [0, 8, "gone"]);

@@ -153,7 +153,7 @@ test("positions restarted: keys of the second chunk are as long but turned", () 
   assert.equal(arrays.mostTellingHead(logs, 1, 0).most, 0);
 });
 
-test("looking back shows what was, and a search goes on where it stopped", () => {
+test("earlier steps show past differences, and searches resume", () => {
   const logs = twins("no_copy_at_shared_write");
   for (const step of [1, 3, 5, 2]) {
     const [seq] = sequencesAt(logs, step);

@@ -100,7 +100,7 @@ test("a wrong hit is told of both runs, each with its own count", () => {
   assert.match(told.healthy, /miss/);
 });
 
-test("what faults hide behind is told of both runs: a preemption with what each gives up", () => {
+test("decisions that hide faults are described for both runs", () => {
   const [step] = CAUSES.output_lost_at_preemption;
   const now = at(twins("output_lost_at_preemption"), step - 1);
   const told = factsOf(now).filter((fact) => fact.kind === "preempt");
@@ -113,7 +113,7 @@ test("the sequence in which the fault shows first is the one that is looked at",
   assert.equal(at(twins("slot_off_by_one"), 1).seq, 0);
 });
 
-test("of what both runs decided alike only what faults hide behind is told, once", () => {
+test("common decisions are described only if faults may hide behind them", () => {
   const now = at(twins("slot_off_by_one"), 1);
   const both = kinds(now, "both");
   assert.ok(both.includes("lookup") && both.includes("write"));
@@ -121,7 +121,7 @@ test("of what both runs decided alike only what faults hide behind is told, once
   assert.equal(new Set(both).size, both.length);
 });
 
-test("both lanes are asked the same, but for the fault", () => {
+test("both lanes get the same request except the fault", () => {
   const config = { block_size: 4, num_blocks: 32, max_num_seqs: 16 };
   const { prompts, configs } = wishOf({
     id: "slot_off_by_one",
@@ -134,7 +134,7 @@ test("both lanes are asked the same, but for the fault", () => {
   assert.deepEqual(configs.faulty, { ...config, fault: "slot_off_by_one" });
 });
 
-test("another exhibit forgets what was run of the one before", () => {
+test("another exhibit discards the previous runs", () => {
   at(twins("slot_off_by_one"), 1);
   settings.exhibit.value = "missing_causal_mask";
   assert.deepEqual([lanes.logs.value, scene.value], [null, null]);

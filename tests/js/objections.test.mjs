@@ -12,7 +12,7 @@ const objection = {
   counted: 4,
 };
 
-test("what a guard said is worded in the page's language, wherever the server tells it", () => {
+test("objections are worded in the page's language everywhere", () => {
   speak("en");
   assert.equal(objectionWords(objection), "block 2 has 3 filled slots, and 4 by the rest of the books");
   assert.equal(stepFailed(objection), `The step failed, and the engine's books say why: ${objectionWords(objection)}.`);

@@ -53,7 +53,7 @@ test("words of values: their own where there are some, else the value itself", (
   assert.equal(noneText("sliding_window_pattern"), "no layer");
 });
 
-test("what is asked of a new run: the layout always, others when they were chosen, none as null", () => {
+test("a new run sends the layout and chosen settings", () => {
   reset();
   assert.deepEqual(wantedConfig(), { fault: null, strategy: "paged", block_size: 4, num_blocks: 48 });
   assert.deepEqual(
@@ -69,7 +69,7 @@ test("what is asked of a new run: the layout always, others when they were chose
   assert.ok(!("attention_sinks" in wantedConfig()), "no window is asked for, so sinks are not either");
 });
 
-test("what a header leaves out is off: what is chosen instead is asked for, and can be taken back", () => {
+test("settings missing from a header are off", () => {
   reset();
   const plain = { strategy: "paged", block_size: 4, num_blocks: 48 };
   const run = (engine) => (own.log.value = /** @type {any} */ ({ header: { engine } }));
@@ -95,7 +95,7 @@ test("what a header leaves out is off: what is chosen instead is asked for, and 
   reset();
 });
 
-test("what applies follows from strategy and neighbour", () => {
+test("applicable options follow from strategy and dependencies", () => {
   reset();
   const under = (strategy) => ENGINE.filter((row) => !applies(row.name, strategy)).map((row) => row.name);
   const beside = ["attention_sinks", "sliding_window_pattern"];
@@ -127,7 +127,7 @@ test("a contiguous run's blocks are derived: the controls keep what was asked fo
   assert.deepEqual(found, ["contiguous", 4, 48, 3]);
 });
 
-test("what was chosen while a new run was on its way is not taken back by that run", () => {
+test("choices made while a run starts are kept", () => {
   reset();
   settings.strategy.value = "contiguous"; // chosen after first_fit, which the server begins now
   asking.count = 2;

@@ -166,7 +166,7 @@ function handClock() {
   };
 }
 
-test("while a run rushes by few sentences are said; the last one always is", () => {
+test("fast runs announce few sentences, and always the last", () => {
   const clock = handClock();
   const said = [];
   const announce = announcer((text) => said.push(text), { quiet: 500, longest: 5000, clock });

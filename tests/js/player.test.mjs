@@ -24,7 +24,7 @@ test("a race in a lesson gives the page back to the lesson, and the lesson to th
   assert.equal(player.value, page);
 });
 
-test("a lesson that is over goes from beneath a race", () => {
+test("a finished lesson is removed below a race", () => {
   const [page, lesson, race] = [player.value, driver(), driver()];
   const leaveLesson = takeOver(lesson);
   const leaveRace = takeOver(race);

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
-import { choose, lookBackAt, marks, questionsByAction, turnTo } from "../../static/js/panels/lesson/prediction.js";
+import { choose, marks, questionsByAction, revisitQuestion, turnTo } from "../../static/js/panels/lesson/prediction.js";
 import { currentLesson } from "../../static/js/state/lessons.js";
 
 const ask = (index, more = {}) => ({
@@ -56,7 +56,7 @@ test("the next question waits for the learner to turn to it", () => {
   assert.deepEqual(roles(), ["1/0 mine", "1/1 outcome"]);
   turnTo(next);
   assert.deepEqual(roles(), ["3/0 offered", "3/1 offered", "3/2 offered"]);
-  lookBackAt(currentLesson.value.items[1]);
+  revisitQuestion(currentLesson.value.items[1]);
   assert.deepEqual(roles(), ["1/0 mine", "1/1 outcome"]);
 });
 

@@ -160,7 +160,7 @@ function forest(n, m) {
   );
 }
 
-test("what follows without a fork and is held alike is one row, that opens into its blocks", () => {
+test("contents without a fork and with equal holders form one row", () => {
   const tree = treeAt(forest(5, 3), 2);
   const branches = branchesOf(tree.roots);
   assert.deepEqual(

@@ -47,12 +47,12 @@ test("of several prompts the newest is in the box", () => {
   assert.equal(draft.value, "bc");
 });
 
-test("what a tokenizer puts before a prompt is none of it", () => {
+test("tokens prepended by a tokenizer are not part of the prompt", () => {
   shows(["<s>", " Once", " upon"]);
   assert.equal(draft.value, "Once upon");
 });
 
-test("what is written stays, is sent once, and can be sent again by hand", () => {
+test("a draft is kept and sent once", () => {
   writeDraft("moon");
   shows(["sea"]);
   assert.deepEqual([draft.value, draftIsSent.value], ["moon", false]);
@@ -62,7 +62,7 @@ test("what is written stays, is sent once, and can be sent again by hand", () =>
   assert.equal(draftIsSent.value, false);
 });
 
-test("what was written while the prompt was on its way is not sent", () => {
+test("text typed during a submission is not sent", () => {
   writeDraft("moon");
   writeDraft("moons");
   markSent("moon");

@@ -55,7 +55,7 @@ test("one token is layers · KV heads · (D + Dv) · bytes = 1 · 1 · 4 · 4 = 
   );
 });
 
-test("a weight whose query was not captured is told as missing, not as zero", () => {
+test("a weight without a captured query is missing, not zero", () => {
   const chain = provenanceOf(shared(), 3, { query: 3, position: 0 }, { seq: 0 });
   assert.equal(of(chain, "weight").value, null);
 });
@@ -73,7 +73,7 @@ test("a prompt token of a sequence that only arrived was not sampled", () => {
   assert.deepEqual([waits, sampled], [true, false]);
 });
 
-test("the blocks of a finished sequence are told as past", () => {
+test("blocks of a finished sequence are described as past", () => {
   const chain = provenanceOf(captured(), 2, { position: 0 }, { seq: 0 });
   assert.equal(of(chain, "table").held, false);
   assert.deepEqual([of(chain, "freed").seq, of(chain, "freed").why, of(chain, "freed").to], [0, "finish", "back"]);
@@ -206,7 +206,7 @@ test("a run that reserves in one piece is compared with blocks of 16: 20 tokens 
   assert.deepEqual([other.contiguous_slots, other.paged_slots, other.fit, other.unfit], [64, 32, 2, 0]);
 });
 
-test("what names nothing has no chain", () => {
+test("an empty selection has no chain", () => {
   const log = shared();
   for (const selection of [
     null,

@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { TraceLog } from "../../static/js/core/log.js";
 import { placeClass } from "../../static/js/runs/side_by_side.js";
-import { firstOf, recordAt, stepRecords, tookStep } from "../../static/js/runs/steps.js";
+import { firstOf, hasStep, recordAt, stepRecords } from "../../static/js/runs/steps.js";
 import {
   align,
   chosenBy,
@@ -54,7 +54,7 @@ test("a run that took fewer steps stays at its last", () => {
     [-1, 1, 2, 2],
   );
   assert.deepEqual(
-    [0, 1, 2, 3].map((step) => tookStep(log, step)),
+    [0, 1, 2, 3].map((step) => hasStep(log, step)),
     [false, true, true, false],
   );
   assert.deepEqual(stepRecords(new TraceLog(header())), []);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { outlyingGap } from "../../static/js/core/metrics.js";
-import { csvOf, drawnGaps, rooflineRows } from "../../static/js/core/series.js";
+import { csvOf, drawnGaps } from "../../static/js/core/series.js";
 import { roofs } from "../../static/js/net/rooflines.js";
 import {
   AXIS,
@@ -35,7 +35,7 @@ const RECORDS = [
   },
   { index: 2, kind: "step", step: 2, batch: [], timing: { schedule: 0.1 }, memory: memory(0, 0, 32) },
 ];
-const log = { header: HEADER, records: RECORDS };
+const _log = { header: HEADER, records: RECORDS };
 
 test("one gap that is three times as long as the next one is told apart from the mean of the others", () => {
   assert.deepEqual(outlyingGap([12, 3, 4, 2]), { seconds: 12, rest: 3 });
@@ -44,18 +44,12 @@ test("one gap that is three times as long as the next one is told apart from the
   assert.equal(outlyingGap([100, 1]), null, "of two gaps nobody knows which is usual");
 });
 
-test("roofline: 800 FLOPs over 200 bytes in 2 s", () => {
-  assert.deepEqual(rooflineRows(log), [
-    { record: 1, step: 1, flops: 800, bytes: 200, intensity: 4, achieved: 400, phase: "prefill" },
-  ]);
-});
-
 test("rows as CSV: names first, lists with spaces, nothing for what is not defined", () => {
   assert.equal(csvOf([{ seq: 0, tpot: null, itl: [0.5, 1] }]), "seq,tpot,itl\r\n0,,0.5 1\r\n");
   assert.equal(csvOf([]), "");
 });
 
-test("of many gaps between tokens some are drawn, and the longest of each sequence always", () => {
+test("long series of gaps are sampled, including each sequence's longest", () => {
   const row = (seq, itl) => ({ seq, itl, itl_max: itl.length ? Math.max(...itl) : null, itl_tokens: [2, 3, 7, 9] });
   const rows = [row(0, [1, 2, 9, 4]), row(1, [5, 6, 7, 8]), row(2, [])];
   assert.deepEqual(drawnGaps(rows, 8), {

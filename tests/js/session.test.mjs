@@ -19,7 +19,7 @@ import {
   store,
 } from "./session_page.mjs";
 
-test("records that are on their way when a run is joined again are of the viewer that was left", async () => {
+test("records in flight during a rejoin belong to the old viewer", async () => {
   await following(2);
   const away = session.watch("rec-1");
   socket.question("join", "rec-1").answer(joined("rec-1"));
@@ -34,7 +34,7 @@ test("records that are on their way when a run is joined again are of the viewer
   assert.deepEqual([store.connection.value, store.numRecords.value], ["live", 4]);
 });
 
-test("what comes in the same breath as the answer belongs to it", async () => {
+test("messages received with the answer belong to it", async () => {
   await following(1);
   const away = session.watch("rec-1");
   socket.question("join", "rec-1").answer(joined("rec-1"));
@@ -66,7 +66,7 @@ test("a viewer of the current run is not moved to one requested before", async (
 
 test("a run that was superseded is left, since this page will not show it", async () => {
   await following(1);
-  const anew = session.startAnew();
+  const anew = session.startNewRun();
   const joined1 = session.watch("U");
   const joined2 = session.watch("V");
   socket.question("join", "V").answer(joined("V"));
@@ -97,7 +97,7 @@ test("a status of the run before a reset says nothing of the one after it", asyn
   assert.deepEqual([store.status.value.mode, store.status.value.num_records, store.numRecords.value], ["paused", 0, 0]);
 });
 
-test("a file that takes the place of a run is not told that the run did not answer", async () => {
+test("a file that replaces a run gets no error of that run", async () => {
   await following(2);
   const step = command("step", {});
   session.open(file(3));
@@ -115,7 +115,7 @@ test("a file dropped before there is a run stays on stage", async () => {
   assert.deepEqual([store.connection.value, store.numRecords.value], ["replay", 3]);
 });
 
-test("buttons are free when nothing is under way any more, not when one of two things is done", async () => {
+test("buttons are enabled when all commands are done", async () => {
   await coming("a");
   socket.question("join", "a").answer(joined("a"));
   await soon();
@@ -130,7 +130,7 @@ test("buttons are free when nothing is under way any more, not when one of two t
   assert.equal(store.busy.value, false);
 });
 
-test("a run that came by a link is not driven before its reader has said so", async () => {
+test("a linked run is not controlled before confirmation", async () => {
   await coming("another's", { isOwn: false });
   socket.question("join", "another's").answer(joined("another's"));
   await soon();
@@ -184,7 +184,7 @@ test("of two changes of the settings the second is sent when the first is done, 
   assert.equal(socket.asked.length, 0);
 });
 
-test("what was held and chosen in one run says nothing of a file that takes its place", async () => {
+test("selections are reset for a file that replaces a run", async () => {
   await following(3);
   store.selected.value = { block: 1 };
   settings.seq.value = 0;

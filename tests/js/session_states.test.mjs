@@ -160,7 +160,7 @@ const WAYS = {
   },
   "gone follow": {
     cause: async (session) => {
-      session.startAnew({});
+      session.startNewRun({});
       socket.question("create").answer(joined("N"));
       await soon();
     },
@@ -192,7 +192,7 @@ for (const { state, event, next } of PAIRS)
     else assert.equal(session.run, null);
   });
 
-test("what a state does not name leaves it as it is: a recording, a file and the rest of a run are read on", async () => {
+test("unlisted events leave the state unchanged", async () => {
   for (const reach of [recording, removed, gone]) {
     const session = await reach();
     const before = session.state;
@@ -250,7 +250,7 @@ test("a new run that was asked for is not begun any more when a file was opened 
   assert.deepEqual([session.state, session.beginning.value], ["file", false]);
 });
 
-test("why a run is gone is told in the page's language", async () => {
+test("the reason of a lost run is in the page's language", async () => {
   const session = await live();
   await closed("T", "shutdown");
   const told = () => t(session.problem.value.key, session.problem.value.values);
@@ -261,7 +261,7 @@ test("why a run is gone is told in the page's language", async () => {
   speak("en");
 });
 
-test("a connection that was left says nothing any more", async () => {
+test("a closed connection has no effect", async () => {
   const session = await live();
   const left = socket;
   session.open(file(2));

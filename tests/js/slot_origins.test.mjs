@@ -37,7 +37,7 @@ function loadedSlots(log) {
   );
 }
 
-test("what this run stored and loaded again was written where it was computed first", () => {
+test("blocks stored and reloaded keep their first writer", () => {
   const log = logWith(() => true);
   const slots = loadedSlots(log);
   assert.equal(slots.length, 30 * 4); // loads of the golden trace · block_size
@@ -49,7 +49,7 @@ test("what this run stored and loaded again was written where it was computed fi
   }
 });
 
-test("what another run had stored has no writer here", () => {
+test("blocks stored by another run have no writer", () => {
   const log = logWith((op) => op.type !== "store");
   for (const { index, op, slot, size, origin } of loadedSlots(log)) {
     assert.deepEqual(origin.loaded, { record: index, medium: op.medium, here: false });

@@ -22,7 +22,7 @@ function slowFetch() {
   return asked;
 }
 
-test("the list that was asked for last stays, whichever comes last", async () => {
+test("the last requested list is shown", async () => {
   const asked = slowFetch();
   const both = [refresh(), refresh()];
   asked[1].answer(200, { recordings: ["new"] });
@@ -32,7 +32,7 @@ test("the list that was asked for last stays, whichever comes last", async () =>
   assert.deepEqual(library.value, { recordings: ["new"] });
 });
 
-test("of two files the later one is shown, however long the other takes to be read", async () => {
+test("the later of two files is shown", async () => {
   library.value = { recordings: [], can_keep: false };
   let read;
   const head = { arrayBuffer: async () => file(1).slice(0, 8) };
@@ -44,7 +44,7 @@ test("of two files the later one is shown, however long the other takes to be re
   assert.equal(store.numRecords.value, 3);
 });
 
-test("a speed chosen while another is told is the one that the run has in the end", async () => {
+test("the last chosen speed is used", async () => {
   actions.followSpeed();
   settings.speed.value = 4;
   await following(1);
@@ -105,7 +105,7 @@ test("the way that a reader took through one run does not lead back into another
   assert.equal(canGoBack.value, false);
 });
 
-test("news of a benchmark that overtakes the answer to a question about it is not undone by that answer", async () => {
+test("progress that arrives before an older answer is kept", async () => {
   globalThis.fetch = async () => ({ ok: false });
   bench.followRuns();
   await soon();

@@ -50,7 +50,7 @@ const withStates = () =>
 
 const statesAt = (log, index) => storedStates(sequenceViewAt(log, index, 0, 0, 0));
 
-test("a state stands under the newest token; where one was kept it can be found again", () => {
+test("states are shown under the newest token and at checkpoints", () => {
   const log = withStates();
   assert.deepEqual(statesAt(log, 1), [{ position: 3, block: 4, isNewest: true }]);
   assert.deepEqual(statesAt(log, 2), [

@@ -66,7 +66,7 @@ test("a track says what a sequence did in every record", () => {
   );
 });
 
-test("of many tracks those are shown that are alive in the records in sight, the chosen one before them", () => {
+test("tracks with content in view are shown, the chosen one first", () => {
   const all = tracksOf(log); // 0 lives in records 0–5, 1 from 0 on, 2 in 6–7
   const ids = (from, to, chosen = null) => tracksIn(all, from, to, chosen).tracks.map((track) => track.seq_id);
   assert.deepEqual(ids(0, Infinity), [0, 1, 2]);
@@ -183,7 +183,7 @@ test("roofline: 600 FLOPs over 300 bytes in 2 s are 2 FLOPs a byte and 300 FLOP/
   assert.equal(phaseOf({ batch: [entry(0, "decode", 5, 1), entry(1, "prefill", 0, 4)] }), "mixed");
 });
 
-test("decisions are told in order, with the numbers they rest on", () => {
+test("decisions are described in order with their numbers", () => {
   speak("en");
   assert.deepEqual(operationsOf(log, 1).map(entryText), [
     "seq 0 is admitted: 0 tokens come from the cache. 5 tokens are computed in this step.",
@@ -195,7 +195,7 @@ test("decisions are told in order, with the numbers they rest on", () => {
   assert.deepEqual(gone.later, [["later.cost", { record: 6, steps: 1, again: 2 }]]);
 });
 
-test("operations that alternate or come once a sequence are told together", () => {
+test("alternating operations are merged", () => {
   const ops = [
     { type: "evict", block_id: 4 },
     { type: "allocate", seq_id: 0, block_id: 4, logical: 0 },

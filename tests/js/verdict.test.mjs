@@ -35,7 +35,7 @@ const comparison = (b, settings = [], more = {}) => ({
 });
 const pool = (a, b) => ({ name: "num_blocks", a, b });
 
-test("a figure that one of the two does not say differs from nothing", () => {
+test("an unreported figure differs from nothing", () => {
   speak("en");
   const unsaid = { a: [], b: ["preemptions"], source_a: "", source_b: "x" };
   assert.equal(outcomeOf(comparison({ preemptions: 0 }, [], { unsaid })), null);
@@ -75,7 +75,7 @@ test("of many settings three are named; other requests and another model are cau
   assert.match(text, /its c is 1, not 2; 2 more settings differ\.$/);
 });
 
-test("what is off is told in words, in the verdict, the notes and a run's name", () => {
+test("ablations are named in verdict, notes and run names", () => {
   const off = { name: "ablate", a: null, b: "2.0@5 1@7" };
   const run = { config: { ablate: "1@7" }, model: "m", preview: "a", records: 3, requests: null };
   speak("en");
@@ -91,7 +91,7 @@ test("what is off is told in words, in the verdict, the notes and a run's name",
   speak("en");
 });
 
-test("a switch is told as on or off, in the page's language", () => {
+test("switches are worded as on or off", () => {
   speak("en");
   assert.equal(settingText("forget_compare", true), "Compare with the full cache: on");
   assert.equal(settingText("enable_prefix_caching", false), "Prefix caching: off");
@@ -110,7 +110,7 @@ test("blocks of another size: their number alone says nothing of the pool", () =
   );
 });
 
-test("what differs by less than 5 % is not spoken of; seconds of two machines never", () => {
+test("differences under 5 % and times of two machines are omitted", () => {
   assert.equal(outcomeOf(comparison({ preemptions: 45 })), null);
   assert.equal(verdictText(comparison({})), "Nothing that the two runs count differs by 5 % or more.");
   assert.equal(
@@ -123,7 +123,7 @@ test("what differs by less than 5 % is not spoken of; seconds of two machines ne
   assert.equal(verdictText(comparison({ evictions: 4 })), "B evicted 4 cached blocks, A 2, under the same settings.");
 });
 
-test("a size beside another in words", () => {
+test("ratios of sizes in words", () => {
   for (const [ratio, text] of [
     [0.5, "half as large"],
     [2 / 3, "a third smaller"],

@@ -20,7 +20,7 @@ test("both languages have the same keys", () => {
   assert.deepEqual(Object.keys(zh).sort(), Object.keys(en).sort());
 });
 
-test("both languages put in the same values", () => {
+test("both languages use the same placeholders", () => {
   const values = (text, end) => [...text.matchAll(new RegExp(`\\{(\\w+)${end}`, "g"))].map((m) => m[1]);
   for (const [one, other] of [
     [en, zh],

@@ -26,17 +26,17 @@ COMMAND = [sys.executable, "-m", "engine.model.compiler_child"]
 COMPILES = """
 import json, sys
 from engine.model import compiler_process
-compiler_process.begin_early(sys.argv[1], "auto", "cpu")
+compiler_process.start_early(sys.argv[1], "auto", "cpu")
 assert len(compiler_process._begun) == 1
-compiler_process.begin_early("/nowhere/at/all", "auto", "cpu")
-compiler_process.begin_early("bundled", "auto", "cuda")
+compiler_process.start_early("/nowhere/at/all", "auto", "cpu")
+compiler_process.start_early("bundled", "auto", "cuda")
 assert len(compiler_process._begun) == 1  # there is nothing to compile, or not here
 from engine.model.loader import load_model
 from engine.model.compiled import compile_model
 model = load_model(sys.argv[1])
 found = {"compiled": compile_model(model) is not None, "compiler": "torch._dynamo" in sys.modules}
 assert not compiler_process._begun  # it was waited for
-compiler_process.begin_early(sys.argv[1], "auto", "cpu")
+compiler_process.start_early(sys.argv[1], "auto", "cpu")
 assert not compiler_process._begun  # something of it is kept now
 print(json.dumps(found))
 """

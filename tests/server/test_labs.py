@@ -31,11 +31,11 @@ class LabRoom(Room):
         found = self.presenter.do("class_present", id=self.id, secret=self.secret, base=self.server.url)
         return dict(found["desk"])
 
-    def look_after(self) -> None:
+    def reclaim_idle(self) -> None:
         """Run the server's periodic check."""
         labs = self.server.app.extensions["kvtheater.labs"]
         classrooms = self.server.app.extensions["kvtheater.classrooms"]
-        labs.look_after(classrooms.get(self.id))
+        labs.reclaim_idle(classrooms.get(self.id))
 
 
 @pytest.fixture
@@ -101,10 +101,10 @@ def test_a_freed_lab_goes_to_the_next_in_the_queue(
     lab = first.do("class_lab", open=True)["lab"]
     first.io.disconnect()
     wait_for(lambda: not room.seat().get("here", True))
-    room.look_after()
+    room.reclaim_idle()
     assert second.do("class_lab", open=True)["queue"] == 0  # a minute has not passed
     monkeypatch.setattr(module, "LEFT_SECONDS", 0.0)
-    room.look_after()
+    room.reclaim_idle()
     wait_for(lambda: mine(second).get("lab"))
     assert mine(second)["lab"] != lab
 
@@ -119,7 +119,7 @@ def test_a_disconnected_seat_leaves_the_queue(
     second.io.disconnect()
     wait_for(lambda: not room.desk()["seats"][1]["here"])
     monkeypatch.setattr(module, "LEFT_SECONDS", 0.0)
-    room.look_after()
+    room.reclaim_idle()
     assert room.desk()["waiting"] == 1
     first.do("class_lab", open=False)
     wait_for(lambda: mine(third).get("lab"))
@@ -132,14 +132,14 @@ def test_an_idle_lab_goes_to_the_queue_and_a_working_one_does_not(
     first, second = room.follower()[0], room.follower()[0]
     lab = first.do("class_lab", open=True)["lab"]
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
-    room.look_after()  # the queue is empty
+    room.reclaim_idle()  # the queue is empty
     first.do("submit", theater=lab, prompts=[{"text": "xyz"}], sampling={"max_tokens": 256})
     first.do("run", theater=lab, speed=0.01)
     second.do("class_lab", open=True)
-    room.look_after()
+    room.reclaim_idle()
     assert room.server.theaters.get(lab)
     first.do("pause", theater=lab)
-    room.look_after()
+    room.reclaim_idle()
     wait_for(lambda: mine(second).get("lab"))
     wait_for(lambda: mine(first).get("lab", lab) is None)
 
@@ -235,7 +235,7 @@ def test_labs_stand_still_while_the_lesson_asks(make_room: Callable[[int], LabRo
     one.do("run", theater=lab, speed=5)
     found = room.server.app.extensions["kvtheater.classrooms"].get(room.id)
     found.ask("lesson", "", [], LessonQuestion(room.theater, 0, 0, "Which?", ["This", "That"]))
-    room.server.app.extensions["kvtheater.labs"].stand_still(found)
+    room.server.app.extensions["kvtheater.labs"].pause_all(found)
     assert room.server.theaters.get(lab).status()["mode"] == "paused"
     for event, more in (("step", {}), ("run", {"speed": 1}), ("submit", {"prompts": [{"text": "abc"}]})):
         error = one.refused(event, theater=lab, **more)

@@ -1,4 +1,4 @@
-"""Blocks in CPU memory: a dictionary in the order of use, bounded in bytes. What was not used longest goes first."""
+"""Blocks in CPU memory: a dictionary bounded in bytes, which evicts the least recently used block first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--kv-offload-cpu 1GiB` and `--kv-offload-disk DIR:10GiB`, read."""
+"""Parser of `--kv-offload-cpu 1GiB` and `--kv-offload-disk DIR:10GiB`."""
 
 from __future__ import annotations
 

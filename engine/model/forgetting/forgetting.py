@@ -1,8 +1,8 @@
 """Forgotten tokens of sequences: the query position from which a KV head of a layer no longer sees a key.
 
-    gone_at[layer][head, j] = the first query position that does not see key j; NOT_FORGOTTEN: all later ones do
+    forgotten_at[layer][head, j] = the first query position that does not see key j; NOT_FORGOTTEN: all later ones do
 
-A key j is visible to the query at p iff j <= p < gone_at[head, j]. So a sequence that is computed again after a
+A key j is visible to the query at p iff j <= p < forgotten_at[head, j]. So a sequence that is computed again after a
 preemption, in any chunks, sees what it saw the first time. It is a property of the sequence, not of a block: forks get
 it, and what was decided once is never decided again.
 
@@ -39,14 +39,14 @@ NOT_FORGOTTEN = 1 << 30
 class _Memory:
     """State of one sequence. Tensors in it are replaced, never changed."""
 
-    gone_at: dict[int, Tensor] = field(default_factory=dict)  # by layer [Hkv, n]; keys after n are kept
+    forgotten_at: dict[int, Tensor] = field(default_factory=dict)  # by layer [Hkv, n]; keys after n are kept
     observed: dict[int, Any] = field(default_factory=dict)  # by layer: the policy's memory
     num_observed: int = 0  # queries that the policy has seen
     num_decided: int = 0  # computed tokens at the last decision
     pinned: frozenset[int] = frozenset()  # positions that stay, whatever their scores
 
     def copy(self) -> _Memory:
-        return _Memory(dict(self.gone_at), dict(self.observed), self.num_observed, self.num_decided, self.pinned)
+        return _Memory(dict(self.forgotten_at), dict(self.observed), self.num_observed, self.num_decided, self.pinned)
 
 
 class Scores(NamedTuple):
@@ -99,11 +99,11 @@ class Forgetting:
         is.
         """
         memory = self._memories.get(seq_id)
-        gone_at = memory.gone_at.get(layer) if memory else None
-        if gone_at is None:
+        forgotten_at = memory.forgotten_at.get(layer) if memory else None
+        if forgotten_at is None:
             return None
-        queries = torch.arange(start, end, device=gone_at.device)
-        hidden = queries[None, :, None] >= gone_at[:, None, :end]
+        queries = torch.arange(start, end, device=forgotten_at.device)
+        hidden = queries[None, :, None] >= forgotten_at[:, None, :end]
         return pad(hidden, (0, end - hidden.shape[2])) if hidden.any() else None
 
     def observe(self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, found: AttentionOutput) -> None:
@@ -136,10 +136,10 @@ class Forgetting:
     @staticmethod
     def _visible(memory: _Memory, layer: int, num_kv_heads: int, count: int, device: torch.device) -> Tensor:
         """Return the keys [Hkv, count] that the next query would see if nothing else were forgotten."""
-        gone_at = memory.gone_at.get(layer)
-        if gone_at is None:
+        forgotten_at = memory.forgotten_at.get(layer)
+        if forgotten_at is None:
             return torch.ones((num_kv_heads, count), dtype=torch.bool, device=device)
-        return pad(gone_at > count, (0, count - gone_at.shape[1]), value=True)
+        return pad(forgotten_at > count, (0, count - forgotten_at.shape[1]), value=True)
 
     def decide(self) -> list[Op]:
         """Forget keys by the step's scores, after the forward pass has succeeded. Returns the operations."""
@@ -155,13 +155,13 @@ class Forgetting:
                 forgotten = choose_forgotten(scores, visible, self.settings, memory.pinned)
                 if forgotten is None:
                     continue
-                before = memory.gone_at.get(layer)
-                gone_at = visible.new_full(visible.shape, NOT_FORGOTTEN, dtype=torch.int64)
+                before = memory.forgotten_at.get(layer)
+                forgotten_at = visible.new_full(visible.shape, NOT_FORGOTTEN, dtype=torch.int64)
                 if before is not None:
-                    gone_at[:, : before.shape[1]] = before
+                    forgotten_at[:, : before.shape[1]] = before
                 for head, positions in enumerate(forgotten.positions):
-                    gone_at[head, positions] = at
-                memory.gone_at[layer] = gone_at
+                    forgotten_at[head, positions] = at
+                memory.forgotten_at[layer] = forgotten_at
                 ops.append(
                     Forget(
                         seq_id=seq_id,
@@ -199,7 +199,7 @@ class Forgetting:
             return sentence("keep.position", seq_id=seq_id, position=position, last=num_tokens - 1)
         if position in memory.pinned:
             return sentence("keep.kept", seq_id=seq_id, position=position)
-        if any(bool((x[:, position : position + 1] < NOT_FORGOTTEN).any()) for x in memory.gone_at.values()):
+        if any(bool((x[:, position : position + 1] < NOT_FORGOTTEN).any()) for x in memory.forgotten_at.values()):
             return sentence("keep.forgotten", seq_id=seq_id, position=position)
         if len(memory.pinned) >= own.budget - own.sinks - own.recent:
             return sentence("keep.budget", budget=own.budget)
@@ -220,17 +220,17 @@ class Forgetting:
     def unseen(self, seq_id: int, layers: Sequence[int], num_computed: int, block_size: int) -> list[int]:
         """Return the full blocks of [0, num_computed) that no head of these layers will see again, ascending."""
         memory = self._memories.get(seq_id)
-        if memory is None or not all(layer in memory.gone_at for layer in layers):
+        if memory is None or not all(layer in memory.forgotten_at for layer in layers):
             return []
         num_full = num_computed // block_size
-        gone = torch.stack([self._all_gone(memory.gone_at[layer], num_computed) for layer in layers]).all(0)
+        gone = torch.stack([self._all_forgotten(memory.forgotten_at[layer], num_computed) for layer in layers]).all(0)
         gone = gone[: num_full * block_size]
         gone = pad(gone, (0, num_full * block_size - gone.shape[0]))
         return gone.view(num_full, block_size).all(1).nonzero()[:, 0].tolist()
 
     @staticmethod
-    def _all_gone(gone_at: Tensor, num_computed: int) -> Tensor:
-        gone = (gone_at <= num_computed).all(0)
+    def _all_forgotten(forgotten_at: Tensor, num_computed: int) -> Tensor:
+        gone = (forgotten_at <= num_computed).all(0)
         return pad(gone, (0, num_computed - gone.shape[0])) if gone.shape[0] < num_computed else gone[:num_computed]
 
 
@@ -242,13 +242,13 @@ class Remembered(Forgetting):
         self._memories, self._due, self._pending, self.scores = {}, {}, {}, {}
         memory = self._memories[seq_id] = _Memory()
         for op in forgotten:
-            gone_at = torch.full((len(op.positions), op.at), NOT_FORGOTTEN, dtype=torch.int64, device=self.device)
-            before = memory.gone_at.get(op.layer)
+            forgotten_at = torch.full((len(op.positions), op.at), NOT_FORGOTTEN, dtype=torch.int64, device=self.device)
+            before = memory.forgotten_at.get(op.layer)
             if before is not None:
-                gone_at[:, : before.shape[1]] = before
+                forgotten_at[:, : before.shape[1]] = before
             for head, positions in enumerate(op.positions):
-                gone_at[head, positions] = op.at
-            memory.gone_at[op.layer] = gone_at
+                forgotten_at[head, positions] = op.at
+            memory.forgotten_at[op.layer] = forgotten_at
 
     def observe(self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, found: AttentionOutput) -> None:
         """Observe nothing."""

@@ -17,14 +17,14 @@ class ForgottenKeys(NamedTuple):
 
     positions: list[list[int]]
     scores: list[list[float]]
-    ranks: list[list[int]]  # among the keys that could go, 1 = the highest score
+    ranks: list[list[int]]  # among the candidates, 1 = the highest score
     lowest_kept: list[float | None]  # score of the last key that stayed among them; None: none did
 
 
 def choose_forgotten(
     scores: Tensor, visible: Tensor, settings: ForgetSettings, pinned: frozenset[int] = frozenset()
 ) -> ForgottenKeys | None:
-    """Return what goes of the visible keys [Hkv, C]; None: no head has more than the budget.
+    """Select the visible keys [Hkv, C] to forget; None if no head has more than the budget.
 
     Sinks, the newest keys and `pinned` positions stay, the others in order of their scores; of equal ones the earlier.
     Scores count with `BITS` bits: equal tokens have keys of equal length, but for the last bits of a recomputation.

@@ -17,7 +17,7 @@ from engine.trace.records import FullCacheOutput, Output
 
 
 class FullCache:
-    """A second cache that gets the tokens of the first: one block of `max_model_len` slots for each sequence.
+    """A second cache for the same tokens, with one block of `max_model_len` slots per sequence.
 
     A sequence that finds no block takes one of a sequence that is not asked for, which is computed again later.
 
@@ -41,7 +41,7 @@ class FullCache:
                 self._claim(seq_id, whole)
             start = self._num_computed[seq_id]
             missing.append(SequenceSlice(seq_id, token_ids[start:], start, [[self._blocks[seq_id]]], samples=True))
-            self._num_computed[seq_id] = 0  # unknown, should the pass fail
+            self._num_computed[seq_id] = 0  # unknown if the pass fails
         if not missing:
             return {}
         logits = self._runner.execute(missing).logits
@@ -87,7 +87,7 @@ def compare(
     full: Mapping[int, Tensor],
     token_bytes: Callable[[int], bytes],
 ) -> list[Output]:
-    """Return a step's outputs beside the full cache's answer to the same text.
+    """Add the full cache's prediction for the same text to a step's outputs.
 
     `ops`: of the step; what was forked in it has its parent's logits. `own`, `full`: logits [V] by sequence. A beam
     that waited for others is not compared.

@@ -14,7 +14,7 @@ from engine.options.refusal import sentence
 
 
 class Rotation:
-    """Cosines and sines of a model whose queries are turned as Llama's are: q cos + rotate_half(q) sin.
+    """Cosines and sines of a model that rotates queries as Llama does: q cos + rotate_half(q) sin.
 
     Raises:
         ModelError: the model turns its queries otherwise, or not at all.

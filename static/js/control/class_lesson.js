@@ -16,10 +16,10 @@ export function followClassLesson() {
     const [lesson, code] = [classState.value?.lesson, language.value];
     if (!lesson || roaming.value) return;
     const now = currentLesson.peek();
-    const isNews = now?.theater !== lesson.theater || now.progress.at !== lesson.at || now.language !== code;
+    const isOutdated = now?.theater !== lesson.theater || now.progress.at !== lesson.at || now.language !== code;
     // the teacher view shows the lesson on its own page
     const leads = presents.value && settings.viewMode.value !== "teacher";
-    const isWanted = leads ? now?.theater === lesson.theater && now.progress.at !== lesson.at : isNews;
+    const isWanted = leads ? now?.theater === lesson.theater && now.progress.at !== lesson.at : isOutdated;
     if (isWanted) untracked(() => read(lesson.theater));
   });
   effect(() => {

@@ -34,7 +34,7 @@ const all = /** @type {Record<string, import("../../vendor/signals/signals.js").
 );
 
 /** Return to the class's view. */
-export function comeBack() {
+export function returnToClass() {
   roaming.value = false;
   lead();
 }
@@ -47,7 +47,7 @@ export function wander() {
 /** Enter or leave an own run on the class's model, or the queue for one. @param {boolean} open */
 export async function lab(open) {
   if (!(await requestOfClass("class_lab", { open }))) return;
-  if (!open) return comeBack();
+  if (!open) return returnToClass();
   toLab();
 }
 
@@ -73,7 +73,7 @@ export function followClass() {
     if (drives.value && !isAway) cast(theater(), view()); // sent again after a reconnect
   });
   effect(() => {
-    if (classState.value?.held && roaming.value && isLed.value) untracked(comeBack);
+    if (classState.value?.held && roaming.value && isLed.value) untracked(returnToClass);
   });
   effect(() => {
     const now = classState.value;

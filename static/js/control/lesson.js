@@ -83,7 +83,7 @@ export function followLessons(memory) {
     const [wanted, code, all] = [settings.lesson.value, language.value, cards.value];
     if (attends.value || enters.value) return; // the class determines the lesson
     if (all === null && (wanted || settings.viewMode.value === "lesson")) loadCards();
-    if (wanted && code) openWanted(isLost(wanted), canOpen(wanted));
+    if (wanted && code) openRequested(isLost(wanted), canOpen(wanted));
   });
   effect(() => {
     if (settings.lesson.value === null && currentLesson.peek() && !attends.peek()) close();
@@ -95,7 +95,7 @@ export function followLessons(memory) {
  * @param {boolean} lost whether its run is gone
  * @param {boolean} can whether the lesson's requirements are available
  */
-function openWanted(lost, can) {
+function openRequested(lost, can) {
   const [wanted, now] = [settings.lesson.peek(), currentLesson.peek()];
   if (!wanted || cards.peek() === null || waiting.peek()) return;
   const isOther = now?.lesson !== wanted || now.language !== language.peek();
@@ -191,7 +191,7 @@ async function begin(wish) {
   const isWanted = () => settings.lesson.peek() === wish.lesson && language.peek() === code;
   const opened = await attempt(() => course.open({ language: code, ...wish }, isWanted));
   if (!isWanted()) {
-    openWanted(false, true); // another lesson or none was chosen meanwhile
+    openRequested(false, true); // another lesson or none was chosen meanwhile
     return true;
   }
   if (!opened) return false;

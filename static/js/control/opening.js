@@ -217,7 +217,7 @@ export async function takeWord(theater, record, seq, token) {
 export async function writeOwn(text) {
   writeDraft(text);
   if (!(await live(null))) return void store.toast(t("intro.own.wait"));
-  if (!(await session.startAnew())) return false;
+  if (!(await session.startNewRun())) return false;
   batch(() => ([settings.seq.value, settings.scene.value] = [null, null]));
   if (opening.peek()) endOpening(); // the intro view starts a new run at once
   return true;

@@ -56,7 +56,7 @@ export async function applyConfig() {
 export const startAgain = () => again(() => session.startAgain());
 
 /** Start an own run with the prompts of the followed one. */
-export const runOfOnesOwn = () => again(() => session.startAnew());
+export const startOwnRun = () => again(() => session.startNewRun());
 
 /**
  * Start over: the prompt returns to the box, and a scene's prompts are queued again.
@@ -177,7 +177,7 @@ async function logAfter(before) {
  */
 export async function openRun(wanted, count) {
   showOwn();
-  if (!(await session.startAnew(wanted.config))) return false;
+  if (!(await session.startNewRun(wanted.config))) return false;
   const initial = initialValues();
   batch(() => {
     chooseSampling(wanted.sampling, initial);

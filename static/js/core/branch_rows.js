@@ -43,7 +43,7 @@ export function branchesIn(tree, most) {
   const bySize = (/** @type {Open} */ a, /** @type {Open} */ b) => size(b) - size(a);
   /** @typedef {{branch: Branch, children: Found[]}} Found */
   /** @typedef {{from: import("./prefix_branches.js").Branch, parent: Found | null}} Open */
-  const open = branchesOf(tree.roots, standAlike)
+  const open = branchesOf(tree.roots, haveSameKind)
     .map((from) => /** @type {Open} */ ({ from, parent: null }))
     .sort(bySize);
   /** @type {Found[]} */
@@ -92,7 +92,7 @@ export function branchesIn(tree, most) {
 }
 
 /** @param {Node} a @param {Node} b */
-const standAlike = (a, b) => a.kind === b.kind;
+const haveSameKind = (a, b) => a.kind === b.kind;
 
 /** Return the cached contents below each node, including itself. @param {Tree} tree @returns {Map<Node, Sum>} */
 function sumsOf({ roots }) {

@@ -54,7 +54,7 @@ function append(rank, contents, { index, ops = [] }) {
     if (op.type === "stored") {
       const group = groupOf(rank, op);
       if (op.again) nameAgain(rank, contents, op, group, index);
-      else stand(rank, op, group, index);
+      else addResidency(rank, op, group, index);
     } else if (op.type === "removed" && !op.num_left) leave(rank, placeKey(op), index);
     else if (op.type === "known_since") for (const place of [...rank.open.keys()]) leave(rank, place, index);
   }
@@ -75,19 +75,19 @@ function groupOf({ groups }, { group: id, medium, kind = null, window = null, to
 }
 
 /** @param {ReturnType<typeof empty>} rank @param {Stored} op @param {Group} group @param {number} index */
-function stand(rank, op, group, index) {
+function addResidency(rank, op, group, index) {
   const hash = hashKey(op.block_hash);
-  const standing = { hash, group, medium: op.medium || GPU, from: index, to: Number.POSITIVE_INFINITY };
+  const residency = { hash, group, medium: op.medium || GPU, from: index, to: Number.POSITIVE_INFINITY };
   const before = rank.byHash.get(hash);
-  if (standing.medium === GPU) {
+  if (residency.medium === GPU) {
     add(rank.stored, index);
     if (before?.some((one) => one.group === group && one.medium === GPU)) add(rank.restored, index);
   }
   if (!before && op.parent_hash === null && !op.parent_unsaid && op.token_ids.length)
     rank.roots.push({ index, hash, salt: op.extra_keys ?? null, tokens: op.token_ids });
-  if (before) before.push(standing);
-  else rank.byHash.set(hash, [standing]);
-  rank.open.set(placeKey(op), standing);
+  if (before) before.push(residency);
+  else rank.byHash.set(hash, [residency]);
+  rank.open.set(placeKey(op), residency);
 }
 
 /**
@@ -123,8 +123,8 @@ function nameAgain(rank, contents, op, group, index) {
 
 /** @param {ReturnType<typeof empty>} rank @param {string} place @param {number} index */
 function leave(rank, place, index) {
-  const standing = rank.open.get(place);
-  if (standing) standing.to = index;
+  const residency = rank.open.get(place);
+  if (residency) residency.to = index;
   rank.open.delete(place);
 }
 

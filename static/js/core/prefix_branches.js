@@ -26,7 +26,7 @@
  * @param {(a: Node, b: Node) => boolean} [alike] whether two consecutive contents may share a branch
  * @returns {Branch[]}
  */
-export function branchesOf(nodes, alike = heldAlike) {
+export function branchesOf(nodes, alike = haveSameHolders) {
   /** @type {Branch[]} */
   const roots = [];
   /** @type {{from: Node[], into: Branch[]}[]} iterative walk: a prefix may be thousands of blocks long */
@@ -49,7 +49,7 @@ export function branchesOf(nodes, alike = heldAlike) {
  * @param {Node} a
  * @param {Node} b
  */
-const heldAlike = (a, b) =>
+const haveSameHolders = (a, b) =>
   a.kind === b.kind && a.refs === b.refs && a.findable === b.findable && a.blocks.length === b.blocks.length;
 
 /**

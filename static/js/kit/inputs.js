@@ -46,19 +46,19 @@ export function Numeric({ value, bounds, none, commit, eager = false, ...rest })
   const read = (event) => {
     const { value: text, valueAsNumber: number, validity } = /** @type {HTMLInputElement} */ (event.currentTarget);
     const isNone = none !== undefined && text === "" && !validity.badInput;
-    return { isTaken: isNone || fits(number, bounds), isBegun: text === "", number: isNone ? null : number };
+    return { isValid: isNone || fits(number, bounds), isEmpty: text === "", number: isNone ? null : number };
   };
   /** @param {Event} event */
   const typing = (event) => {
-    const { isTaken, isBegun, number } = read(event);
-    refuse(!isTaken && !isBegun);
-    if (eager && isTaken) commit(number);
+    const { isValid, isEmpty, number } = read(event);
+    refuse(!isValid && !isEmpty);
+    if (eager && isValid) commit(number);
   };
   /** @param {Event} event */
   const change = (event) => {
-    const { isTaken, number } = read(event);
-    refuse(!isTaken);
-    if (isTaken) return void commit(number);
+    const { isValid, number } = read(event);
+    refuse(!isValid);
+    if (isValid) return void commit(number);
     const input = /** @type {HTMLInputElement} */ (event.currentTarget);
     input.value = String(value ?? "");
   };

@@ -26,7 +26,7 @@ import { showFailure } from "./errors.js";
 /** storage key of the secrets of the classes this browser presents */
 
 const KEY = "kvtheater.class"; // in this browser's memory: the secret of each class that it presents
-const MAX_KEPT = 8; // classes
+const MAX_SECRETS = 8; // classes
 const AGAIN = 1000; // ms until a busy server is retried, plus up to as much at random
 const FOR_GOOD = ["forbidden", "not_found", "refused"]; // errors that a retry does not change
 
@@ -46,7 +46,7 @@ export async function runOfClass(client, own) {
   if (isIn(id) && classState.peek()?.over) return own;
   try {
     if (await asPresenter(client, id)) return isLed.peek() ? (classState.peek()?.theater ?? own) : own;
-    const entered = await untilTaken(() => client.ask("class_enter", { language: language.peek() ?? "en" }));
+    const entered = await retryUntilAccepted(() => client.ask("class_enter", { language: language.peek() ?? "en" }));
     batch(() => {
       receiveState(entered.state);
       ownSeat.value = entered.mine;
@@ -77,7 +77,7 @@ async function asPresenter(client, id) {
   const secret = secretOf(id);
   if (!secret) return false;
   try {
-    take(await untilTaken(() => client.ask("class_present", { id, secret, base: address() })));
+    take(await retryUntilAccepted(() => client.ask("class_present", { id, secret, base: address() })));
     return true;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
@@ -94,7 +94,7 @@ async function asPresenter(client, id) {
  * @param {() => Promise<T>} ask
  * @returns {Promise<T>}
  */
-async function untilTaken(ask) {
+async function retryUntilAccepted(ask) {
   for (;;)
     try {
       return await ask();
@@ -180,7 +180,7 @@ export function keep(id, secret) {
   const { [id]: _, ...others } = readSecrets();
   delete secrets[id];
   if (secret) secrets[id] = secret;
-  const all = Object.entries(secret ? { ...others, [id]: secret } : others).slice(-MAX_KEPT);
+  const all = Object.entries(secret ? { ...others, [id]: secret } : others).slice(-MAX_SECRETS);
   try {
     localStorage.setItem(KEY, JSON.stringify(Object.fromEntries(all)));
   } catch {

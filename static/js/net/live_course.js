@@ -37,7 +37,7 @@ export async function look(theater) {
  */
 
 const AGAIN = 500; // ms until a server without a loaded model is retried
-const RESET_COMES = 1000; // ms after a response within which the notice of a new run arrives
+const RESET_NOTICE_MS = 1000; // ms after a response within which the notice of a new run arrives
 
 /** @type {Course} */
 export const liveCourse = {
@@ -66,6 +66,6 @@ async function ask(event, body, isWanted = () => true) {
     await new Promise((resolve) => setTimeout(resolve, AGAIN));
     return await ask(event, body, isWanted);
   } finally {
-    if (run) setTimeout(() => (run.resetting -= 1), RESET_COMES);
+    if (run) setTimeout(() => (run.resetting -= 1), RESET_NOTICE_MS);
   }
 }

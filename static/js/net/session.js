@@ -141,7 +141,7 @@ export class Session {
    * @param {Record<string, unknown>} [config]
    * @returns {Promise<boolean>} whether there is one now
    */
-  async startAnew(config) {
+  async startNewRun(config) {
     const link = this.#link;
     if (!link) return false;
     return this.#attempt(() => store.whileBusy(() => this.#create(link, config)));
@@ -184,7 +184,7 @@ export class Session {
     } catch (error) {
       if (!isUnknown(error)) return this.complain(error, client);
     }
-    await this.startAnew();
+    await this.startNewRun();
   }
 
   /**

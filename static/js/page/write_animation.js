@@ -7,7 +7,7 @@ import { prepare, roundRect, usePainter } from "../kit/canvas.js";
 import { alpha, colours, themeVersion } from "../kit/colour.js";
 import { html } from "../kit/html.js";
 import { phase, phasesNow } from "../state/playhead.js";
-import { looksBack, sequenceView } from "../state/store.js";
+import { sequenceView, showsEarlierRecord } from "../state/store.js";
 
 /** @import {Box} from "../kit/anchors.js" */
 
@@ -16,7 +16,7 @@ const MAX = 48; // positions; the first ones of a longer prompt suffice
 /** Positions of the sequence on stage that the drawn record wrote: [position, block, slot], in order. */
 const written = computed(() => {
   const now = sequenceView.value;
-  if (!now?.entry || looksBack.value) return [];
+  if (!now?.entry || showsEarlierRecord.value) return [];
   const { start, token_ids: tokens } = now.entry;
   return tokens.slice(0, MAX).flatMap((_, i) => {
     const place = slotOf(now.table, now.blockSize, start + i);

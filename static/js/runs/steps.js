@@ -21,7 +21,7 @@ export function recordAt(log, step) {
 }
 
 /** Return whether the log has a `step`-th step. @param {TraceLog} log @param {number} step */
-export const tookStep = (log, step) => step >= 1 && step <= stepRecords(log).length;
+export const hasStep = (log, step) => step >= 1 && step <= stepRecords(log).length;
 
 /**
  * Return an incremental search for the first step at which `find(logs, step)` returns something: (logs, step) -> first

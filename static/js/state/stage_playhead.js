@@ -3,15 +3,15 @@
 
 import { computed } from "../../vendor/signals/signals.js";
 import * as moment from "./playhead.js";
-import { looksBack } from "./store.js";
+import { showsEarlierRecord } from "./store.js";
 
 const WHOLE = moment.phaseProgress(moment.PHASES.length);
 
 /** Return the progress of one phase, in [0, 1]. @param {import("./playhead.js").Phase} name */
-export const phase = (name) => (looksBack.value ? 1 : moment.phase(name));
+export const phase = (name) => (showsEarlierRecord.value ? 1 : moment.phase(name));
 
 /** Return the progress of all phases without subscribing to frames. */
-export const phasesNow = () => (looksBack.peek() ? WHOLE : moment.phasesNow());
+export const phasesNow = () => (showsEarlierRecord.peek() ? WHOLE : moment.phasesNow());
 
 /** The sub-step up to which it is shown; null: complete. */
-export const viewSub = computed(() => (looksBack.value ? null : moment.viewSub.value));
+export const viewSub = computed(() => (showsEarlierRecord.value ? null : moment.viewSub.value));

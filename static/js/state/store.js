@@ -132,7 +132,7 @@ export const stageIndex = computed(() => {
   return last < 0 ? index : last;
 });
 /** Whether that record is earlier than the drawn one. */
-export const looksBack = computed(() => stageIndex.value !== drawnIndex.value);
+export const showsEarlierRecord = computed(() => stageIndex.value !== drawnIndex.value);
 
 /** The layer and head that show the most structure, chosen once when the first arrays arrive. */
 const teaching = computed(() => {
@@ -183,7 +183,7 @@ const view = computed(() => (captureVersion.value, { seq: shownSeq.value, layer:
  * @type {(target: Selection | null) => boolean}
  */
 const isPast = (target) =>
-  looksBack.value && target?.position !== undefined && (target.seq ?? shownSeq.value) === shownSeq.value;
+  showsEarlierRecord.value && target?.position !== undefined && (target.seq ?? shownSeq.value) === shownSeq.value;
 
 /** @param {Selection | null} target */
 const provenanceNow = (target) =>

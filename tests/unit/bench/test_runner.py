@@ -305,7 +305,7 @@ def test_all_leaves_out_what_cannot_run_here(
     monkeypatch.setattr("engine.bench.scenario.scenario_ids", lambda: ["gpu-decode"])
     assert main(["bench", "run", "--all", "--out", str(tmp_path)]) == 0
     sentence = "this scenario needs a GPU that torch can use, and there is none here"
-    assert capsys.readouterr().err.strip() == f"gpu-decode is left out: {sentence}"
+    assert capsys.readouterr().err.strip() == f"gpu-decode is skipped: {sentence}"
     assert main(["bench", "run", "gpu-decode", "--out", str(tmp_path)]) == 2
     assert sentence in capsys.readouterr().err and list(tmp_path.iterdir()) == []
 

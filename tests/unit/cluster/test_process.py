@@ -231,7 +231,7 @@ def test_a_sender_that_is_killed_costs_a_prefill_at_most(when: str, model: Loade
         if when != "before":
             both.run(both.decode, lambda: bool(both.of(Await if when == "during" else Arrive, "decode-0")))
         both.prefill.kill()
-        assert both.prefill.take_gone() == "it was ended by SIGKILL" and both.prefill.take_gone() is None
+        assert both.prefill.take_exit_cause() == "it was ended by SIGKILL" and both.prefill.take_exit_cause() is None
         with pytest.raises(InstanceGoneError, match="instance prefill-0 has ended: it was ended by SIGKILL"):
             both.prefill.begin_turn()
         both.run(both.decode)

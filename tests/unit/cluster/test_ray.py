@@ -93,7 +93,7 @@ def test_a_sender_that_ends_costs_a_prefill(by: str, model: LoadedModel, workers
         else:
             os.kill(both.prefill.pid, signal.SIGKILL)
             until(lambda: both.take(both.prefill) or both.prefill.has_ended)
-        gone = both.prefill.take_gone()
+        gone = both.prefill.take_exit_cause()
         assert gone is not None and gone.startswith("its actor has ended")
         both.run(both.decode)
         assert [op.reason for op in both.of(TransferFailed, "decode-0")] == ["gone"]

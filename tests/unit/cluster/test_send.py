@@ -133,7 +133,7 @@ def test_a_request_sent_during_a_turn_returns_at_once(workers: Workers) -> None:
         both.prefill.send([Ask(RequestSpec([1] * 400, GREEDY, "c"))])
         until(lambda: (both.prefill._listen(), both.prefill.has_ended)[1])  # its step may be said before its end
         both.prefill.take()
-        how = both.prefill.take_gone()
+        how = both.prefill.take_exit_cause()
         assert how is not None and how.startswith("it refused what it was sent: the prompt has 400 tokens")
 
 

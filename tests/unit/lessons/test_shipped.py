@@ -230,7 +230,7 @@ def test_a_prompt_is_seen_as_one_that_is_submitted_by_hand(tmp_path: Path, capsy
         "seen.md:1: [zh] prompts: '春江潮水连海平,海上明月共潮生!' is seen as '春江潮水连海平，海上明月共潮生！'"
         in output
     )
-    assert "holds, in zh" in output
+    assert "valid in zh" in output
 
 
 def test_a_restart_may_be_on_another_model() -> None:

@@ -49,12 +49,12 @@ def test_missing_requirements_are_one_sentence(machine: pytest.MonkeyPatch, lack
     machine.setattr(compiled, "compile_apart", begun.append)
     machine.setattr(compiled, "_made", lambda *_: begun.append(None))
     assert missing_means() == ""
-    compiler_process.begin_early("bundled", "auto", "cpu")
+    compiler_process.start_early("bundled", "auto", "cpu")
     assert len(begun) == 1
     begun.clear()
     text = lack(machine)
     assert text in missing_means()
-    compiler_process.begin_early("bundled", "auto", "cpu")
+    compiler_process.start_early("bundled", "auto", "cpu")
     with pytest.raises(CannotCompile, match=text.partition("+")[0]):
         compile_model(load_model("bundled", device="cpu"))
     assert begun == []

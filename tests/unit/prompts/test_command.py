@@ -172,9 +172,9 @@ def test_a_break_names_its_block(policy: str, shown: str, tmp_path: Path, capsys
     token = json.loads(capsys.readouterr().out)["requests"][5]["parted"]["token"]
     place = f"request 5 at token {token:,}{shown.format(token // 16)}"
     main(["prompts", str(EXAMPLE), "--policy", policy, "--request", "6"])
-    assert f"parts from {place}: " in capsys.readouterr().out
+    assert f"diverges from {place}: " in capsys.readouterr().out
     main(["prompts", str(EXAMPLE), "--policy", policy, "--html", str(page)])
-    assert f"It parts from {place}, " in page.read_text()
+    assert f"It diverges from {place}, " in page.read_text()
 
 
 def test_the_example_has_three_breaks(capsys: pytest.CaptureFixture[str]) -> None:

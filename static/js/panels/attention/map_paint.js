@@ -59,14 +59,14 @@ export function paintMap(canvas, { width, height }, at, alone) {
   if (settings.overview.value === "matrix") {
     const key = `roles/${now.log.id}/${roles.value?.version}/${alone}`;
     drawCells(c, key, (context) => paintRoles(context, at, alone));
-    fetchWhole(now, from, MEASURED); // prefill records first: one has many queries
+    fetchRows(now, from, MEASURED); // prefill records first: one has many queries
   } else {
     const keys = now.entry && !attended.value ? now.entry.start : now.numFilled;
     const source = from[keys - 1] ?? null;
     const here = source ? layersHere(now.log, source.record).length : 0;
     const key = `rows/${now.log.id}/${source ? nameOf(source) : ""}/${here}`;
     drawCells(c, key, (context) => paintRows(context, now, at, source, keys));
-    if (source) fetchWhole(now, [source], 1);
+    if (source) fetchRows(now, [source], 1);
   }
   paintAxes(c, now, at);
 }
@@ -175,7 +175,7 @@ function rgbOf(c, colour) {
  * @param {(KeyOrigin | null)[]} from
  * @param {number} most
  */
-function fetchWhole(now, from, most) {
+function fetchRows(now, from, most) {
   const records = new Set(from.flatMap((source) => (source ? [source.record] : [])));
   for (const record of [...records].slice(0, most)) if (!isWhole(now.log, record)) wantLayer(record, null);
 }

@@ -3,7 +3,7 @@
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { answerToClass } from "../../control/class_lesson.js";
 import { requestOfClass } from "../../control/class_requests.js";
-import { comeBack, press, wander } from "../../control/classroom.js";
+import { press, returnToClass, wander } from "../../control/classroom.js";
 import { sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
@@ -52,7 +52,7 @@ function Where() {
   if (drives.value) return html`<p class="class-where" role="status"><b>${t("class.you_drive")}</b></p>`;
   if (roaming.value)
     return html`<p class="class-where class-roaming"><span>${t("class.roaming")}</span></p>
-      <button class="command primary" id="class-back" onClick=${comeBack}><${Icon} name="back" /> ${t(
+      <button class="command primary" id="class-back" onClick=${returnToClass}><${Icon} name="back" /> ${t(
         "class.come_back",
       )}</button>`;
   if (!now?.theater) return html`<p class="class-where" role="status">${t("class.begins")}</p>`;

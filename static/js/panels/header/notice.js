@@ -2,7 +2,7 @@
 
 import { effect, signal } from "../../../vendor/signals/signals.js";
 import { blackout } from "../../control/keyboard.js";
-import { runOfOnesOwn, startAgain } from "../../control/restart.js";
+import { startAgain, startOwnRun } from "../../control/restart.js";
 import { refusalText } from "../../i18n/language.js";
 import { sentences, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
@@ -32,7 +32,7 @@ export function Notice() {
     </p>`;
   if (now !== "gone") return null;
   const cannotBegin = isBarred() || isLed();
-  const why = sentences(whyGone());
+  const why = sentences(lossReason());
   if (cannotBegin && !why) return null;
   return modelFacts.value?.live === false
     ? Unmodelled()
@@ -51,7 +51,7 @@ export function Notice() {
 /** Shown when a reader is about to control another user's run. */
 const Foreign = () => html`<p class="toast" id="notice-foreign">
   <span>${t("connection.foreign")}</span>
-  <button class="command primary" id="btn-own-run" onClick=${runOfOnesOwn}>${t("connection.own_run")}</button>
+  <button class="command primary" id="btn-own-run" onClick=${startOwnRun}>${t("connection.own_run")}</button>
   <button class="quiet" id="btn-drive" onClick=${() => rememberSession(session.run?.theater ?? "")}>${t(
     "connection.drive",
   )}</button>
@@ -68,7 +68,7 @@ function whyLost() {
 }
 
 /** Reason why there is no run, and the remaining options. */
-function whyGone() {
+function lossReason() {
   if (session.beginning.value) return [t("connection.awaited")];
   const reasons = explanation();
   if (isBarred() || isLed()) {

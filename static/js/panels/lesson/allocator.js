@@ -11,7 +11,7 @@ import { html } from "../../kit/html.js";
 import { checkpoint } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
 import { BlockManager } from "./block_manager.js";
-import { useNews } from "./follow.js";
+import { useScrollIntoView } from "./follow.js";
 
 /** @import {BlockMove, WorkItem, Verdict} from "../../core/wire.js" */
 
@@ -31,7 +31,7 @@ export function Allocator({ item }) {
   const state = isOpen && item.records <= own.numRecords.value ? own.log.value?.stateAt(item.records - 1) : null;
   /** @param {BlockMove[]} wanted */
   const set = (wanted) => (list.value = { item: item.index, moves: wanted });
-  const news = useNews(item.given.length, item.over);
+  const news = useScrollIntoView(item.given.length, item.over);
   const box = useHeldFocus(moves.length, '.desk-tool[tabindex="0"]');
   return html`<div class="work" role="group" ref=${box} id=${`work-${item.index}`} data-over=${item.over}
     aria-label=${t("lesson.work.title")}>

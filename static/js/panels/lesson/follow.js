@@ -34,7 +34,7 @@ export function follow(first, last, isMoved = true) {
  * @param {boolean} isLast whether the lesson continues after it; the whole new range is then scrolled into view
  *   elsewhere
  */
-export function useNews(count, isLast) {
+export function useScrollIntoView(count, isLast) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   const before = useRef(count);
   useLayoutEffect(() => {

@@ -24,7 +24,7 @@ export const chosen = signal(/** @type {{item: number, option: number} | null} *
 const recalled = signal(/** @type {{item: number, at: number} | null} */ (null));
 
 /** Mark the answers to an earlier question in the picture. @param {AskItem} item */
-export function lookBackAt(item) {
+export function revisitQuestion(item) {
   recalled.value = { item: item.index, at: currentLesson.value?.progress.at ?? -1 };
 }
 

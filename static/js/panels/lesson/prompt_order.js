@@ -11,7 +11,7 @@ import { html } from "../../kit/html.js";
 import { checkpoint } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
 import { draggable, Ghost } from "./drag.js";
-import { useNews } from "./follow.js";
+import { useScrollIntoView } from "./follow.js";
 
 /** @import {Mended, Move, MendItem, TurnRun} from "../../core/wire.js" */
 
@@ -30,7 +30,7 @@ export function PromptOrder({ item }) {
   const moves = list.value.item === item.index ? list.value.moves : [];
   /** @param {Move[]} wanted */
   const set = (wanted) => (list.value = { item: item.index, moves: wanted });
-  const news = useNews(item.given.length, item.over);
+  const news = useScrollIntoView(item.given.length, item.over);
   const last = item.given.length - 1;
   return html`<div class="work" role="group" id=${`mend-${item.index}`} data-over=${item.over}
     aria-label=${t("lesson.mend.title")}>

@@ -8,8 +8,8 @@ import { hasText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { currentLesson, REVIEW } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
-import { useNews } from "./follow.js";
-import { choose, chosen, isOpen, lookBackAt, showsVerdict, turnTo } from "./prediction.js";
+import { useScrollIntoView } from "./follow.js";
+import { choose, chosen, isOpen, revisitQuestion, showsVerdict, turnTo } from "./prediction.js";
 
 /** @import {AskItem, AskOption} from "../../core/wire.js" */
 
@@ -82,7 +82,7 @@ function AnswerOption({ item, index, option, mine }) {
 
 /** Result of the answers. @param {{item: AskItem}} props */
 function Verdict({ item }) {
-  const news = useNews(item.given.length, item.over);
+  const news = useScrollIntoView(item.given.length, item.over);
   if (isOfClass() ? !item.over : !item.given.length) return null;
   const why = item.whys.at(-1);
   const isRight = item.over && item.given.at(-1) === item.right;
@@ -106,7 +106,7 @@ function Verdict({ item }) {
         ? html`<p class="verdict-source"><code>${evidence.figure}</code> ${
             isShown
               ? html`<button type="button" class="lesson-link num"
-              onClick=${() => lookBack(item, evidence.record)}>${t("lesson.record", {
+              onClick=${() => revisit(item, evidence.record)}>${t("lesson.record", {
                 i: evidence.record + 1,
               })}</button>`
               : t("lesson.record_comes", { i: evidence.record + 1 })
@@ -121,7 +121,7 @@ function Verdict({ item }) {
  * @param {AskItem} item
  * @param {number} record
  */
-function lookBack(item, record) {
-  lookBackAt(item);
+function revisit(item, record) {
+  revisitQuestion(item);
   jumpTo(record);
 }

@@ -5,7 +5,7 @@ import { labelText } from "../../core/labels.js";
 import { groupTitle } from "../../i18n/groups.js";
 import { hashText } from "../../i18n/operations.js";
 import { t } from "../../i18n/words.js";
-import { drawnIndex, log, looksBack, sequenceView } from "../../state/store.js";
+import { drawnIndex, log, sequenceView, showsEarlierRecord } from "../../state/store.js";
 import { labelAt } from "./pool_paint.js";
 
 /** @import {State} from "../../state/store.js" */
@@ -56,7 +56,7 @@ export function describeSlot(now, block, offset) {
  */
 export function targetOf(block, offset) {
   if (offset === null) return { block };
-  const now = looksBack.value ? null : sequenceView.value; // the sequence had these blocks at another time
+  const now = showsEarlierRecord.value ? null : sequenceView.value; // the sequence had these blocks at another time
   const logical = now ? now.table.indexOf(block) : -1;
   if (!now || logical < 0) return { block, offset };
   const position = logical * now.blockSize + offset;

@@ -4,7 +4,7 @@
 import { slotOf } from "../../core/metrics.js";
 import { kindOf } from "../../core/operation_kinds.js";
 import { operationsOf } from "../../core/operations.js";
-import { firstOf, recordAt, stepRecords, tookStep } from "../../runs/steps.js";
+import { firstOf, hasStep, recordAt, stepRecords } from "../../runs/steps.js";
 
 /** @import {TraceLog} from "../../core/log.js" */
 /** @import {Entry} from "../../core/operations.js" */
@@ -56,7 +56,7 @@ export function objections(log, step) {
  * @returns {{seq_id: number, position: number, block: number, offset: number}[]}
  */
 export function lastWrites(log, step) {
-  if (!tookStep(log, step)) return [];
+  if (!hasStep(log, step)) return [];
   const { block_size: size } = log.tail;
   return log.writesIn(recordAt(log, step)).flatMap(({ seq_id, start, num_tokens, block_tables }) => {
     const position = start + num_tokens - 1;
@@ -74,7 +74,7 @@ export function lastWrites(log, step) {
  * @returns {Contradiction[]}
  */
 export function contradictions(log, step) {
-  if (!tookStep(log, step)) return [];
+  if (!hasStep(log, step)) return [];
   const index = recordAt(log, step);
   return [...sharedWrites(log, index), ...foreignBlocks(log, index), ...forgottenTokens(log, index)];
 }
@@ -198,7 +198,7 @@ export function sharedDecisions(logs, step) {
 
 /** @param {TraceLog} log @param {number} step @returns {Map<string, Entry>} entries by their content */
 function decisionsOf(log, step) {
-  if (!tookStep(log, step)) return new Map();
+  if (!hasStep(log, step)) return new Map();
   const entries = operationsOf(log, recordAt(log, step)).filter((entry) => !kindOf(entry.type).routine);
   return new Map(entries.map((entry) => [JSON.stringify([entry.layers, entry.parts]), entry]));
 }

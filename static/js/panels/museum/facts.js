@@ -6,7 +6,7 @@ import { entryText, sequenceName } from "../../i18n/operations.js";
 import { t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { tookStep } from "../../runs/steps.js";
+import { hasStep } from "../../runs/steps.js";
 import { tokensWord } from "../../runs/words.js";
 import { aboveDiagonal, movedKeys, turnedKey } from "./arrays.js";
 import { contradictions, differingDecisions, lastWrites, sharedDecisions } from "./evidence.js";
@@ -90,9 +90,9 @@ const decision = (lane, entry) => ({ lane, kind: entry.type, text: entryText(ent
 function arrayFacts(logs, step, seq) {
   const [, faulty] = logs;
   const found = [];
-  const above = tookStep(faulty, step) ? aboveDiagonal(faulty, step) : null;
+  const above = hasStep(faulty, step) ? aboveDiagonal(faulty, step) : null;
   if (above) found.push(wrong("above", t("museum.fact.above", { ...above, weight: figure(above.weight) })));
-  const moved = tookStep(faulty, step) ? movedKeys(faulty, step, seq) : null;
+  const moved = hasStep(faulty, step) ? movedKeys(faulty, step, seq) : null;
   if (moved) {
     const shift = moved.by < 0 ? `j − ${-moved.by}` : `j + ${moved.by}`;
     const values = { ...moved, shift, fits: figure(moved.fits), unmoved: figure(moved.unmoved) };

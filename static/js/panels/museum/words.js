@@ -2,7 +2,7 @@
 
 import { objectionWords, sequenceName } from "../../i18n/operations.js";
 import { sentences, t } from "../../i18n/words.js";
-import { recordAt, tookStep } from "../../runs/steps.js";
+import { hasStep, recordAt } from "../../runs/steps.js";
 import { labelOf } from "../../runs/tokens.js";
 import { beforehand, quoted } from "../../runs/words.js";
 import { objectionsIn } from "./evidence.js";
@@ -20,7 +20,7 @@ export const figure = (value) =>
 
 /** Return all objections in the log's `step`-th step as text, or "". @param {TraceLog} log @param {number} step */
 export function objectedAt(log, step) {
-  if (!tookStep(log, step)) return "";
+  if (!hasStep(log, step)) return "";
   return objectionsIn(log.records[recordAt(log, step)]).map(objectionWords).join(t("museum.objection.and"));
 }
 
@@ -52,7 +52,7 @@ function whatWasChosen({ logs, step, seqs }) {
   }
   const nothing = t("museum.say.nothing");
   const [healthy, faulty] = logs.map((log) => {
-    const outputs = tookStep(log, step) ? (log.records[recordAt(log, step)].outputs ?? []) : [];
+    const outputs = hasStep(log, step) ? (log.records[recordAt(log, step)].outputs ?? []) : [];
     return outputs.map(tokenWord).join(t("museum.say.comma"));
   });
   if (healthy !== faulty)

@@ -30,11 +30,11 @@ import {
   isLoading,
   layer,
   log,
-  looksBack,
   ownIsShown,
   selected,
   sequenceView,
   shownSeq,
+  showsEarlierRecord,
   stageIndex,
 } from "../../state/store.js";
 import { TokenRow } from "./token_row.js";
@@ -72,7 +72,7 @@ function Heading() {
   return html`<div class="stage-head">
     <div class="stage-text" id="stage-text">${shownSeq.value === null ? html`<${Empty} />` : html`<${Text} />`}</div>
     <div class="stage-tools">
-      ${looksBack.value ? html`<${Past} />` : bare.value ? html`<${Bare} />` : html`<${Scales} />`}
+      ${showsEarlierRecord.value ? html`<${Past} />` : bare.value ? html`<${Bare} />` : html`<${Scales} />`}
       ${bare.value ? null : html`<${LayerHeadSelect} />`}
     </div>
   </div>`;

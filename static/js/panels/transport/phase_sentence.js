@@ -152,12 +152,12 @@ function allocate(at) {
  */
 function queueChange(ops) {
   let change = 0;
-  let atLastTaken = 0;
+  let atLastAllocation = 0;
   for (const op of ops) {
     if (givesBack(op) && op.to) change += 1;
-    if (op.type === "allocate" || (op.type === "share" && op.revived)) atLastTaken = change -= 1;
+    if (op.type === "allocate" || (op.type === "share" && op.revived)) atLastAllocation = change -= 1;
   }
-  return atLastTaken;
+  return atLastAllocation;
 }
 
 /** @param {Computed} at @returns {MessageKey[]} */
