@@ -120,7 +120,7 @@ class SeriesRows:
         queried = hit = preemptions = 0
         for op in record.ops:
             if self._parts.read(op, record.instance) in self._admitted:
-                self._admitted.add(op.seq_id)  # type: ignore[union-attr]
+                self._admitted.add(op.seq_id)  # type: ignore[union-attr, arg-type]
             if type(op) is Preempt:
                 preemptions += 1
             elif type(op) is Admit:
