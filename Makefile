@@ -122,9 +122,9 @@ bench-guard: $(VENV)/.run
 	$(BIN)/kvtheater bench run guard --out artifacts/bench
 	$(BIN)/kvtheater bench compare engine/bench/results/guard.json artifacts/bench/guard.json $(ARGS)
 
-# five hundred viewers, some of them dropped again and again, for ten minutes; ARGS="--seconds 60 --speed 8" otherwise
+# a class of five hundred, some of them dropped again and again, for ten minutes; ARGS="--seconds 60 --speed 8" otherwise
 soak: $(VENV)/.test
-	$(BIN)/python -m tests.load.viewers --seconds 600 $(ARGS)
+	$(BIN)/python -m tests.load.classroom --rounds 1 --seconds 300 $(ARGS)
 
 # ten minutes of changed traces for both readers; ARGS="--seconds 60 --seed 7"; findings are in artifacts/fuzz
 fuzz: $(VENV)/.test

@@ -141,8 +141,6 @@ def _print_overview(found: Overview, voice: Voice) -> None:
             preemptions=totals.preemptions,
         )
     )
-    if totals.operations.get("submit", 0) > totals.requests:
-        say(voice.say("explain.apart"))
     if found.drafts.passes:
         _print_drafts(found.drafts, voice)
     if found.fullest:

@@ -114,22 +114,20 @@ class Fold:
         return account.over
 
     def _lookup(self, op: Lookup) -> None:
-        row = self._account.rows[op.seq_id]
         self._missing[op.seq_id] = op.num_tokens - op.num_hit_tokens
         self._outside.pop(op.seq_id, None)
-        if row.is_admitted:  # after a preemption, which vLLM leaves out too
+        if not self._account.is_query(op):
             return
-        if op.verdict in ("hit", "miss", "too_short"):
-            self._tally.add(names.QUERIES, op.num_tokens)
-            self._tally.add(names.HITS, op.num_hit_tokens)
-            self._tally.add(names.CACHED_BY_SOURCE, op.num_hit_tokens, "device")
+        self._tally.add(names.QUERIES, op.num_tokens)
+        self._tally.add(names.HITS, op.num_hit_tokens)
+        self._tally.add(names.CACHED_BY_SOURCE, op.num_hit_tokens, "device")
         if op.reason is not None:
             self._tally.add(names.MISSES, 1, op.reason)
 
     def _lookup_external(self, op: LookupExternal) -> None:
         """Count as queries the tokens missing from the pool, as vLLM does, even if no store could have them."""
         self._outside[op.seq_id] = Counter(op.media)
-        if not self._account.rows[op.seq_id].is_admitted:
+        if self._account.rows[op.seq_id].request.scheduled is None:
             self._tally.add(names.EXTERNAL_QUERIES, self._missing.get(op.seq_id, 0))
             self._tally.add(names.EXTERNAL_LOOKUPS, 1, op.verdict)
 

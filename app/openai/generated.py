@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
+
+from jinja2 import Environment
 
 from app.models.engine_face import ServedModel
 from app.openai.tool_calls import Calls, Format, format_of, overlap
@@ -43,6 +46,12 @@ def reading_of(model: ServedModel, prompt: Sequence[int], has_tools: bool, paral
     texts = (*(format.marks if format else ()), *(() if thinks is None else (THINK, THOUGHT)))
     special = model.special_tokens
     return Reading(format, thinks, parallel, {special[text]: text for text in texts if text in special})
+
+
+@lru_cache(16)
+def reads_tools(template: str) -> bool:
+    """Return whether a chat template reads the tools of a request; others drop them silently."""
+    return any((kind, text) == ("name", "tools") for _, kind, text in Environment().lex(template))
 
 
 class Reader:

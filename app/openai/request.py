@@ -13,7 +13,7 @@ from app.ground.errors import one_sentence
 from app.models.engine_face import ServedModel, TemplateSettingError
 from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, Sampled, Tool, ToolCall
 from app.openai.errors import ApiError
-from app.openai.generated import Reading, reading_of
+from app.openai.generated import Reading, reading_of, reads_tools
 from engine.config import MAX_LOGPROBS, SamplingParams
 from engine.options.check import out_of_range
 from engine.requests.request_spec import RequestError, check_characters
@@ -177,11 +177,15 @@ def conversation(
     if not model.has_chat_template and (given or any(one["role"] == "tool" or "tool_calls" in one for one in chat)):
         raise ApiError("this model has no chat template, which tools need", "tools" if given else field)
     try:
-        return model.chat(chat, template_settings or {}, given)
+        token_ids = model.chat(chat, template_settings or {}, given)
     except TemplateSettingError as error:
         raise ApiError(f"chat_template_kwargs: {error}", "chat_template_kwargs") from error
     except ValueError as error:
         raise ApiError(f"{field}: {error}", field) from error
+    if given and not reads_tools(model.chat_template):
+        why = f"the chat template of {model.facts.name} does not use tools"
+        raise ApiError(f"{why}: send none, or choose a model whose template does", "tools")
+    return token_ids
 
 
 def _called(call: ToolCall, where: str) -> dict[str, Any]:

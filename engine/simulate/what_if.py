@@ -42,10 +42,10 @@ from engine.trace.operations import (
     Store,
     Submit,
 )
+from engine.trace.request_account import LOOKED_UP
 
 NICE = 10  # niceness: interactive work has priority
 PROGRESS_SECONDS = 1.0  # seconds between progress lines
-LOOKED_UP = ("hit", "miss", "too_short")  # verdicts of an actual lookup
 NO_DECISION = (Rank, Choose, Adjust, LookupExternal, Store)  # model outputs, external commands, external tiers
 
 

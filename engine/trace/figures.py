@@ -155,6 +155,7 @@ class RunReading:
         self._clock = EngineClock(len(header.instances) > 1)
         self._account = Account(self._clock, len(header.instances) > 1)
         self._totals = Totals()
+        self.queries: list[Lookup] = []  # of the prefix cache, in the last record
         self._series: list[Point] = []
         self._block_size, self._groups, *_ = geometry(header)
         self._budget = Budget()
@@ -219,6 +220,7 @@ class RunReading:
     def _read(self, record: StepRecord) -> None:
         totals, memory, account = self._totals, record.memory, self._account
         account.begin(record)
+        self.queries = []
         account.read_batch()
         totals.num_records += 1
         totals.num_steps = record.step
@@ -286,10 +288,10 @@ class RunReading:
                 self._budget.spend(len(prompt) + UNITS_PER_SLOT * len(tokens))
                 self._of[op.seq_id] = request, prompt, list(tokens)
                 self._members[request].append(rows[op.seq_id])
-            case Lookup() if op.verdict in ("hit", "miss", "too_short"):
-                if rows[op.seq_id].status == "waiting":
-                    totals.asked_tokens += op.num_tokens
-                    totals.hit_tokens += op.num_hit_tokens
+            case Lookup() if self._account.is_query(op):
+                self.queries.append(op)
+                totals.asked_tokens += op.num_tokens
+                totals.hit_tokens += op.num_hit_tokens
             case Arrive():
                 totals.received_bytes += op.num_bytes
             case Copy():

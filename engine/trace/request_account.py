@@ -22,6 +22,8 @@ from engine.trace.operations import (
     Finish,
     FinishReason,
     Fork,
+    Lookup,
+    LookupVerdict,
     Lost,
     Preempt,
     Sample,
@@ -32,6 +34,7 @@ from engine.trace.operations import (
 from engine.trace.records import StepRecord
 from engine.trace.request_parts import RequestParts
 
+LOOKED_UP: tuple[LookupVerdict, ...] = ("hit", "miss", "too_short")
 Status = Literal["waiting", "receiving", "running", "preempted", "finished"]
 
 
@@ -210,6 +213,13 @@ class Account:
         self._held.setdefault(self._record.instance, Counter())[op.seq_id] += op.holds
         row.blocks += op.holds
         row.blocks_peak = max(row.blocks_peak, row.blocks)
+
+    def is_query(self, op: Lookup) -> bool:
+        """Return whether a lookup queries the prefix cache for a request: before its first admission on any instance.
+
+        vLLM leaves out lookups after a preemption; a decode instance looks up what it is about to receive.
+        """
+        return op.verdict in LOOKED_UP and self.rows[op.seq_id].request.scheduled is None
 
     def _submit(self, op: Submit) -> None:
         before = self.parts.read(op, self._record.instance)

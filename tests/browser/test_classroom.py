@@ -776,6 +776,26 @@ def test_next_alone_leads_a_class_through_a_lesson_and_on_to_the_next_one(wall: 
     expect(late.locator(".lesson-title")).to_have_text("等计算，还是等内存")
 
 
+def test_next_shows_the_engines_operations_where_everybody_is_the_allocator(wall: Page, follow: Follow) -> None:
+    phone, desk = follow(), open_desk(wall)
+    desk.select_option("#class-lesson", "pages.yours")
+    expect(wall.locator("#lesson-title")).to_be_visible()
+    expect(phone.locator("#lesson-title")).to_be_visible()
+    notes = desk.locator(".class-notes-next")
+    expect(notes).to_have_text("Next: a new run")
+    desk.click("#class-teacher-next")
+    expect(notes).to_contain_text("a question to the class")
+    desk.click("#class-teacher-next")
+    show(desk)
+    expect(notes).to_contain_text("Everybody is the allocator")
+    expect(wall.locator(".work .desk")).to_be_visible()
+    assert [page.locator(".toast").count() for page in (wall, desk, phone)] == [0, 0, 0]  # the run was restarted
+    desk.click("#class-teacher-next")
+    expect(wall.locator(".work-result")).to_contain_text("What the engine did")
+    expect(phone.locator(".work-result")).to_be_visible()
+    expect(notes).not_to_contain_text("Everybody is the allocator")
+
+
 def test_a_minimized_question_covers_no_button(wall: Page, follow: Follow) -> None:
     phone = follow()
     phone.evaluate(ROAM)

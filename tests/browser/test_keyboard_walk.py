@@ -138,6 +138,7 @@ def test_views_have_the_focus_where_it_was_left(open_page: OpenPage) -> None:
     prefill(page)
     page.locator("#btn-learn").press("Enter")
     expect(page.locator("#btn-learn")).to_have_count(0)
+    expect(page.locator("#lesson-list")).to_be_focused()
     page.go_back()
     expect(page.locator("#btn-learn")).to_be_focused()
 
@@ -181,6 +182,8 @@ def test_a_block_that_is_placed_by_key_leaves_the_focus_at_the_operations(open_p
     page.locator(".work-back").press("Enter")
     expect(page.locator(".work-list li")).to_have_count(0)
     expect(page.locator(".desk-tool[data-tool=allocate]")).to_be_focused()
+    page.locator("#work-unsure").press("Enter")
+    expect(page.locator(".work-result")).to_be_focused()  # the engine's operations
 
 
 def test_a_button_that_is_disabled_as_its_answer_comes_gives_the_focus_away(open_page: OpenPage) -> None:

@@ -66,19 +66,6 @@ def test_a_scene_ends_with_what_its_run_proves_and_a_link_plays_it(open_page: Op
     assert page.evaluate("import('/static/js/state/store.js').then((store) => store.numRecords.value)") > 2
 
 
-def test_the_own_prompt_ends_a_scene_and_stays_in_the_box(open_page: OpenPage) -> None:
-    page = open_page()
-    play(page, "tokens")
-    page.fill("#prompt", "Once upon a time")
-    page.click("#btn-add")
-    wait_until(page, SENT)
-    wait_until(page, "!location.search.includes('scene=') && location.search.includes('theater=')")
-    page.reload()
-    page.wait_for_selector("#connection.live")
-    expect(page.locator("#prompt")).to_have_value("Once upon a time")
-    wait_until(page, SENT)
-
-
 def test_a_language_is_remembered_and_has_prompts_of_its_own_until_one_is_sent(open_page: OpenPage) -> None:
     page = open_page(locale="zh-CN")
     expect(page.locator("#btn-prefill")).to_have_text("预填充")
@@ -125,16 +112,6 @@ def test_one_scene_after_another_leaves_no_setting_behind(open_page: OpenPage) -
     play(page, "moon")
     assert page.evaluate(HEADER)["max_num_seqs"] == 16
     expect(page.locator("#n")).to_have_value("1")
-
-
-def test_a_scene_waits_again_after_a_reset(open_page: OpenPage) -> None:
-    page = open_page()
-    play(page, "preemption")
-    step(page, 2)
-    page.click("#btn-reset")
-    shows(page, 0)
-    expect(page.locator(".sequence")).to_have_count(3)
-    expect(page.locator("#prompt")).to_have_value("Tyger Tyger, burning bright,")
 
 
 def test_settings_at_once_while_the_log_is_empty_and_on_demand_after(open_page: OpenPage) -> None:

@@ -126,9 +126,13 @@ def test_a_visit_by_link_starts_no_tour(open_page: OpenPage) -> None:
     expect(page.locator("#tour")).to_have_count(0)
 
 
-def test_a_link_to_an_exhibit_is_not_covered_by_the_tour(open_page: OpenPage) -> None:
-    page = open_page("/?detail=museum&exhibit=missing_causal_mask", tour=True)
-    expect(page.locator("#exhibit-missing_causal_mask")).to_have_attribute("aria-pressed", "true")
+@pytest.mark.parametrize(
+    ("link", "shown"),
+    [("museum&exhibit=missing_causal_mask", "#exhibit-missing_causal_mask"), ("library", "#btn-record")],
+)
+def test_a_link_to_an_exhibit_or_a_panel_is_not_covered_by_the_tour(open_page: OpenPage, link: str, shown: str) -> None:
+    page = open_page(f"/?detail={link}", tour=True)
+    expect(page.locator(shown)).to_be_visible()
     page.wait_for_timeout(500)
     expect(page.locator("#tour")).to_have_count(0)
 

@@ -3,13 +3,11 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { branchesIn } from "../../static/js/core/branch_rows.js";
 import { contentsOf } from "../../static/js/core/cached_contents.js";
 import { parseTrace } from "../../static/js/core/file.js";
 import { geometry } from "../../static/js/core/geometry.js";
 import { TraceLog } from "../../static/js/core/log.js";
-import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "../../static/js/core/observed_ranks.js";
-import { prefixTree } from "../../static/js/core/prefix_tree.js";
+import { countUpTo, hitsSince, lastUpTo, ranksOf } from "../../static/js/core/observed_ranks.js";
 
 const trace = parseTrace(readFileSync(new URL("../golden/observed.kvtrace", import.meta.url)));
 const log = new TraceLog(trace.header);
@@ -70,61 +68,6 @@ test("hits are counted since monitoring began", () => {
   ]);
   assert.deepEqual(hitsSince({ ...first, readings }, 1), { hits: 30, asked: 120 });
   assert.deepEqual(hitsSince({ ...first, readings }, 0), { hits: 0, asked: 0 });
-});
-
-test("branches have every content below what comes before it", () => {
-  const state = log.stateAt(log.length - 1);
-  const { branches, blocks, num_more } = branchesIn(prefixTree(log, state, 0), 1000);
-  const cached = state.blocks.slice(0, 512).filter((block) => block.block_hash !== null).length;
-  assert.equal(blocks, cached);
-  assert.equal(num_more, 0);
-  for (const [i, one] of branches.entries()) {
-    const below = branches.filter(({ parent }) => parent === i);
-    const own = one.standing === "gone" ? 0 : one.blocks;
-    assert.equal(
-      below.reduce((sum, { all_blocks: all }) => sum + all, own),
-      one.all_blocks,
-    );
-    assert.ok(one.parent < i && below.every(({ level }) => level === one.level + 1));
-    assert.ok(one.used_in >= Math.max(-1, ...below.map(({ used_in: used }) => used)));
-  }
-  const some = branchesIn(prefixTree(log, state, 0), 3);
-  assert.equal(some.branches.length, 3);
-  const sizes = branches.map(({ all_tokens: tokens }) => tokens).sort((a, b) => b - a);
-  assert.deepEqual(
-    some.branches.map(({ all_tokens: tokens }) => tokens).sort((a, b) => b - a),
-    sizes.slice(0, 3),
-  );
-  assert.equal(some.num_more, branches.filter(({ parent }) => parent < 0).length - 3);
-});
-
-test("what is cached where is counted by medium, store, group and adapter, until both copies are gone", () => {
-  const last = log.length - 1;
-  const said = (index) =>
-    familiesAt(second, index).map(({ medium, tier, group, lora, count }) => [medium, tier, group, lora, count]);
-  assert.deepEqual(said(last - 2), [
-    ["GPU", "", 0, null, 2],
-    ["GPU", "", 1, null, 2],
-    ["GPU", "", 0, "poet", 1],
-    ["STORAGE", "fs REMOTE", 0, null, 1],
-  ]);
-  assert.equal(log.records[last - 1].ops[0].num_left, 1);
-  assert.deepEqual(said(last - 1), [...said(last - 2), ["GPU", "", 0, null, 1]]); // one came: of no kind that it said
-});
-
-test("contents without a reported parent are no roots, and later reports are merged", () => {
-  const last = log.length - 1;
-  const hex = (text) => Buffer.from(text).toString("hex");
-  const tree = prefixTree(log, log.stateAt(last), 1);
-  const roots = branchesIn(tree, 10).branches.filter(({ parent }) => parent < 0);
-  assert.deepEqual(
-    roots.filter(({ begins }) => begins).map(({ id, all_blocks: all }) => [id, all]),
-    [[hex("a"), 3]], // a, b, e
-  );
-  const unknown = roots.filter(({ begins }) => !begins).map(({ id }) => id);
-  assert.deepEqual(unknown.sort(), [hex("g"), hex("i"), hex("m")]); // of an event that skips one; whose parent never came
-  const moved = contentsOf(log).byHash.get(hex("m"));
-  assert.deepEqual([moved.parent, moved.unsaid, moved.tokens.length], [hex("l"), false, 32]); // it was a placeholder
 });
 
 test("cyclic parents are tolerated", () => {

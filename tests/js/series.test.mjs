@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { outlyingGap } from "../../static/js/core/metrics.js";
-import { csvOf, drawnGaps, rooflineRows } from "../../static/js/core/series.js";
+import { csvOf, drawnGaps } from "../../static/js/core/series.js";
 import { roofs } from "../../static/js/net/rooflines.js";
 import {
   AXIS,
@@ -35,19 +35,13 @@ const RECORDS = [
   },
   { index: 2, kind: "step", step: 2, batch: [], timing: { schedule: 0.1 }, memory: memory(0, 0, 32) },
 ];
-const log = { header: HEADER, records: RECORDS };
+const _log = { header: HEADER, records: RECORDS };
 
 test("one gap that is three times as long as the next one is told apart from the mean of the others", () => {
   assert.deepEqual(outlyingGap([12, 3, 4, 2]), { seconds: 12, rest: 3 });
   assert.equal(outlyingGap([11, 3, 4, 2]), null, "a long one among others");
   assert.equal(outlyingGap([12, 12, 1, 1, 1]), null, "two slow steps are no exception");
   assert.equal(outlyingGap([100, 1]), null, "of two gaps nobody knows which is usual");
-});
-
-test("roofline: 800 FLOPs over 200 bytes in 2 s", () => {
-  assert.deepEqual(rooflineRows(log), [
-    { record: 1, step: 1, flops: 800, bytes: 200, intensity: 4, achieved: 400, phase: "prefill" },
-  ]);
 });
 
 test("rows as CSV: names first, lists with spaces, nothing for what is not defined", () => {

@@ -1,29 +1,16 @@
-"""Measure how long a record takes to reach its viewers, and what viewers cost the engine.
+"""Viewers of a server in a process of its own, some of them dropped at random again and again."""
 
-    python -m tests.load.viewers --viewers 500 --seconds 60 --speed 2 --drops 0.3
-
-A server in a process of its own steps the bundled model; viewers in this one follow it, some of them dropped at random
-again and again. Printed: the time from a record's append to its receipt, the engine's steps a second without and with
-viewers, the server's threads, memory and processor time. Fails when a viewer ends without exactly the log's records.
-"""
-
-import argparse
 import heapq
 import random
 import selectors
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import psutil
-import requests
-import socketio
 
-from engine.trace.log import TraceReader
 from tests.load.client import Viewer
 
 PROMPT = "春江潮水连海平，海上明月共潮生。"
@@ -139,101 +126,3 @@ class Crowd:
         for key, _ in self._selector.select(seconds):
             if key.data.socket is not None:
                 key.data.read()
-
-
-def percentiles(values: list[float]) -> str:
-    """Return p50, p95, p99 and the maximum, in milliseconds."""
-    if not values:
-        return "none"
-    values = sorted(values)
-    at = [values[min(len(values) - 1, int(len(values) * share))] * 1000 for share in (0.5, 0.95, 0.99, 1)]
-    return "p50 {:.0f} ms, p95 {:.0f} ms, p99 {:.0f} ms, most {:.0f} ms".format(*at)
-
-
-def rate(appended: list[float], since: float) -> float:
-    """Return the records per second from `since` on."""
-    found = [at for at in appended if at >= since]
-    return (len(found) - 1) / (found[-1] - found[0]) if len(found) > 1 else 0.0
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--viewers", type=int, default=500)
-    parser.add_argument("--seconds", type=float, default=60, help="with viewers (default: %(default)s)")
-    parser.add_argument("--alone", type=float, default=10, help="seconds without viewers first (default: %(default)s)")
-    parser.add_argument("--speed", type=float, default=2, help="steps a second (default: %(default)s)")
-    parser.add_argument("--drops", type=float, default=0.3, help="share dropped each time (default: %(default)s)")
-    parser.add_argument("--drop-every", type=float, default=5, help="seconds (default: %(default)s)")
-    return parser.parse_args()
-
-
-def main() -> int:
-    given = arguments()
-    server = Server()
-    try:
-        return measure(server, given)
-    finally:
-        server.stop()
-
-
-def measure(server: Server, given: argparse.Namespace) -> int:
-    """Print the figures; exit status 0 if every viewer has the log."""
-    control = socketio.Client(serializer="msgpack")
-    control.connect(server.url, transports=["websocket"])
-
-    def ask(event: str, **fields: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = control.call(event, fields, timeout=60)
-        assert answer["ok"], answer
-        return answer
-
-    theater = ask("create")["theater"]
-    ask("leave", theater=theater)  # it only gives orders
-    ask("submit", theater=theater, prompts=[{"text": PROMPT}] * 64, sampling=SAMPLING)
-    ask("run", theater=theater, speed=given.speed)
-    before = server.facts()
-    time.sleep(given.alone)
-    alone = rate(server.appended, time.monotonic() - given.alone)
-
-    crowd = Crowd(server, theater, given.viewers)
-    crowd.come(within=5)
-    while not all(viewer.joined_at for viewer in crowd.viewers):
-        crowd.turn(0.05)
-    began, processor, threads = time.monotonic(), server.processor_seconds(), 0
-    next_drop, crowd.since = began + given.drop_every, began
-    while (now := time.monotonic()) < began + given.seconds:
-        if given.drops and now >= next_drop:
-            threads = max(threads, server.facts()["threads"])
-            crowd.drop(given.drops)
-            next_drop += given.drop_every
-        crowd.turn(0.02)
-    crowd.since = None
-    watched, used = rate(server.appended, began), (server.processor_seconds() - processor) / (now - began)
-    after = server.facts()
-    count = ask("pause", theater=theater)["status"]["num_records"]
-    end = time.monotonic() + SETTLE
-    while any(viewer.num_records < count for viewer in crowd.viewers) and time.monotonic() < end:
-        crowd.turn(0.05)
-    answer = requests.get(f"{server.url}/api/theaters/{theater}/trace", timeout=60)
-    control.disconnect()
-    with tempfile.NamedTemporaryFile(suffix=".kvtrace") as file:
-        file.write(answer.content)
-        file.flush()
-        with TraceReader(file.name) as reader:
-            log = [reader.record_bytes(i) for i in range(len(reader))]
-    identical = sum(viewer.num_records == count for viewer in crowd.viewers) if crowd.records == log else 0
-    everything = crowd.latencies + crowd.caught_up
-    print(f"viewers       {given.viewers}, identical to the log: {identical}")
-    print(f"drops         {crowd.drops} times {given.drops:.0%} of them at once")
-    print(f"records       {count}, {sum(map(len, log)) / count:,.0f} bytes each without arrays")
-    print(f"receipt       {percentiles(crowd.latencies)}; {len(crowd.latencies)} of viewers that were there")
-    print(f"              {percentiles(everything)}; {len(everything)} with those caught up on after a drop")
-    print(f"steps/s       {alone:.2f} alone, {watched:.2f} watched, of {given.speed:g} asked")
-    print(f"threads       {before['threads']} alone, {max(threads, after['threads'])} watched")
-    print(f"memory        {before['rss']} MiB alone, {after['rss']} MiB watched")
-    print(f"processor     {used:.2f} cores of the server")
-    print(f"stopped       after {server.stop():.1f} s")
-    return 0 if identical == given.viewers else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

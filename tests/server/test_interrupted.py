@@ -66,7 +66,7 @@ def test_a_start_that_is_interrupted(number: signal.Signals, statuses: tuple[int
 
 
 def test_an_interrupt_within_an_import_ends_quietly() -> None:
-    """The import may turn exceptions into others."""
+    """An exception there could be lost, or crash a library that is half imported."""
     for module in ("app.ground.working", "app.cli", "numpy", "app.cli.size"):
         ran = subprocess.run([sys.executable, "-c", INTERRUPT, module], cwd=ROOT, capture_output=True, text=True)
         assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "kvtheater: stopped\n"), module

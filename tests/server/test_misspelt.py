@@ -71,8 +71,6 @@ def test_a_request_has_its_sequences_of_all_instances(capsys: pytest.CaptureFixt
     assert status == 0 and [line for line in out.splitlines() if line.startswith("request ")] == [
         f"request {one}, sequence {seq_id}" for seq_id, one in own.items()
     ]
-    assert "a prompt is looked up twice" in run(capsys, "trace", "explain", trace)[1]
-    assert "a prompt is looked up twice" not in run(capsys, "trace", "explain", TRACE)[1]
 
 
 def test_a_request_that_is_misspelt_gets_the_one_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:

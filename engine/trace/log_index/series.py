@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from engine.trace.busy_time import moved_between, step_seconds
 from engine.trace.geometry import geometry
-from engine.trace.operations import Evict, Lookup, Preempt, Removed
+from engine.trace.operations import Admit, Evict, Lookup, Preempt, Removed
 from engine.trace.records import Header, StepRecord
+from engine.trace.request_account import LOOKED_UP
+from engine.trace.request_parts import RequestParts
 from engine.trace.state import State
 
 # counts are of the record alone, other numbers are the values after it
@@ -62,6 +64,8 @@ class SeriesRows:
         self._rows: list[tuple[float, ...]] = []  # not taken yet
         self._observed = header.observed is not None
         self._looks: dict[str, dict[int, float]] = {}  # last readings by RECORD field and rank
+        self._parts = RequestParts(len(header.instances) > 1)
+        self._admitted: set[int] = set()  # sequences of requests that were admitted
         self._num_blocks = max(1, sum(group.num_blocks for group in geometry(header).groups))
 
     @property
@@ -72,7 +76,7 @@ class SeriesRows:
 
     def add(self, record: StepRecord, state: State) -> None:
         """Read the next record; `state` is the one after it."""
-        more = self._observed_values(record) if self._observed else _counted(record, state)
+        more = self._observed_values(record) if self._observed else self._counted(record, state)
         moved_from, moved_to = moved_between(record)
         memory, timing = record.memory, record.timing
         values = {
@@ -111,20 +115,23 @@ class SeriesRows:
         gauges["usage"] /= len(self._looks.get("usage", "?"))
         return {**more, **gauges}
 
-
-def _counted(record: StepRecord, state: State) -> dict[str, float]:
-    """Return the counts of an engine's own record."""
-    queried = hit = preemptions = 0
-    for op in record.ops:
-        if type(op) is Preempt:
-            preemptions += 1
-        elif type(op) is Lookup and op.verdict in ("hit", "miss", "too_short"):
-            queried += op.num_tokens
-            hit += op.num_hit_tokens
-    waiting = len(state.waiting) + len(state.receiving)
-    return {
-        "running": len(state.running), "waiting": waiting, "asked": queried, "hit": hit, "preemptions": preemptions,
-    }  # fmt: skip
+    def _counted(self, record: StepRecord, state: State) -> dict[str, float]:
+        """Return the counts of an engine's own record; queries as `Account.is_query`."""
+        queried = hit = preemptions = 0
+        for op in record.ops:
+            if self._parts.read(op, record.instance) in self._admitted:
+                self._admitted.add(op.seq_id)  # type: ignore[union-attr]
+            if type(op) is Preempt:
+                preemptions += 1
+            elif type(op) is Admit:
+                self._admitted.add(op.seq_id)
+            elif type(op) is Lookup and op.verdict in LOOKED_UP and op.seq_id not in self._admitted:
+                queried += op.num_tokens
+                hit += op.num_hit_tokens
+        waiting = len(state.waiting) + len(state.receiving)
+        return {
+            "running": len(state.running), "waiting": waiting, "asked": queried, "hit": hit, "preemptions": preemptions,
+        }  # fmt: skip
 
 
 def bins(rows: Numbers, first: int, end: int, count: int) -> dict[str, NDArray[np.float64]]:

@@ -1,10 +1,10 @@
 """Tables of a log for SQL queries; `steps`, `events`, `requests` and `contents` for an engine's own log.
 
 `steps` and `events` are as exported (`engine.trace.export.tables`), `events` also with the hashes of its block and of
-that block's parent. The `reason` of a `cache` is the operation that copied the content into the block (`swap_in`,
-`load`, `receive`); NULL: the content was computed. A row of `requests` is a sequence (`engine.trace.figures`). A
-monitored server's log has `messages`, `events`, `metrics` and `contents` instead, since the server reports neither
-requests nor steps.
+that block's parent. `is_query` of a `lookup`: it is a query of the prefix cache (`Account.is_query`). The `reason` of a
+`cache` is the operation that copied the content into the block (`swap_in`, `load`, `receive`); NULL: the content was
+computed. A row of `requests` is a sequence (`engine.trace.figures`). A monitored server's log has `messages`, `events`,
+`metrics` and `contents` instead, since the server reports neither requests nor steps.
 
 A row of `contents` is the content of a block, by hash: how often it was computed (stored), by how many sequences, first
 and last, the blocks and tokens of the prefix that ends with it, and how many tokens of that prefix were recomputed.
@@ -23,6 +23,7 @@ from engine.trace.export.tables import EVENTS, STEPS, Column, Row, event_row, op
 from engine.trace.figures import RunReading
 from engine.trace.log import TraceReader
 from engine.trace.moved_blocks import MovedBlocks
+from engine.trace.operations import Lookup
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import TraceStateError
 
@@ -31,6 +32,7 @@ OFTEN = 1_000  # records between progress reports
 
 REASON = EVENTS.index(("reason", str))
 HASHES: list[Column] = [("block_hash", str), ("parent_hash", str)]
+QUERY: Column = ("is_query", bool)
 REQUESTS: list[Column] = [
     ("request_id", str), ("seq_id", int), ("status", str), ("finish_reason", str), ("submitted_in", int),
     ("prompt_tokens", int), ("cached_tokens", int), ("output_tokens", int), ("computed_tokens", int),
@@ -140,20 +142,21 @@ class _Own:
     def __init__(self, connection: sqlite3.Connection, log: TraceReader) -> None:
         self._connection = connection
         self._steps = _Table(connection, "steps", STEPS)
-        self._events = _Table(connection, "events", [*EVENTS, *HASHES])
+        self._events = _Table(connection, "events", [*EVENTS, *HASHES, QUERY])
         self._requests = _Table(connection, "requests", REQUESTS)
         self._reading = RunReading(log.header)
         self._moved = MovedBlocks()
 
     def add(self, record: StepRecord, num_bytes: int) -> None:
-        rows = list[Row]()
+        self._reading.read(record, num_bytes)
+        rows, queries = list[Row](), {op.seq_id for op in self._reading.queries}
         moved = self._moved.read(record.ops, {entry.seq_id: entry.start for entry in record.batch})
         for position, op in enumerate(record.ops):
             values = op_values(op)
             row = event_row(record, position, values)
             row[REASON] = moved.get(position, row[REASON])
-            rows.append([*row, values.get("block_hash"), values.get("parent_hash")])
-        self._reading.read(record, num_bytes)
+            is_query = isinstance(op, Lookup) and op.seq_id in queries
+            rows.append([*row, values.get("block_hash"), values.get("parent_hash"), is_query or None])
         self._steps.add([step_row(record)])
         self._events.add(rows)
 

@@ -4,7 +4,7 @@ import { batch, computed, effect, signal } from "../../vendor/signals/signals.js
 import { countSequences } from "../core/state.js";
 import { widestHead } from "../core/wide_rows.js";
 import { isPhone } from "../kit/measure.js";
-import { settings } from "../state/settings.js";
+import { settings, TABLE } from "../state/settings.js";
 import { connection, own, pointed } from "../state/store.js";
 import { helpOpen } from "./keyboard.js";
 import { opening } from "./opening.js";
@@ -113,8 +113,8 @@ let storage = null;
 const PLACES = ["theater", "recording", "step", "scene", "exhibit", "run_a", "run_b", "class"];
 
 /**
- * Offer the tour on a first visit, unless the link names a run, a recording, a step, an exhibit, two runs or a class,
- * or a class is open. A lesson link to the tour starts or continues it.
+ * Offer the tour on a first visit, unless the link names a run, a recording, a step, an exhibit, two runs, a panel or
+ * a class, or a class is open. A lesson link to the tour starts or continues it.
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
  */
 export function offerTour(memory) {
@@ -123,7 +123,8 @@ export function offerTour(memory) {
   tourState.value = wayOf(stored);
   const isRequested = settings.lesson.value === LESSON;
   if (isRequested) toBench();
-  const invited = settings.teach.value || PLACES.some((name) => settings[name].value !== null);
+  const isPanel = settings.detail.value !== TABLE.detail.initial;
+  const invited = settings.teach.value || isPanel || PLACES.some((name) => settings[name].value !== null);
   if (!isRequested && (stored === "done" || stored?.startsWith(LEFT) || (stored === null && invited))) return;
   const wait = effect(() => {
     if (opening.value || settings.class.value || settings.viewMode.value !== "workspace") return;

@@ -5,6 +5,7 @@ import { asBytes, decodeAs } from "../core/codec.js";
 import { LIVE_CAPTURES, TraceLog } from "../core/log.js";
 import { refusalText } from "../i18n/language.js";
 import { grouped, t } from "../i18n/words.js";
+import { classState } from "../state/classroom.js";
 import { adoptConfig, adoptModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
@@ -132,7 +133,8 @@ export class FollowedRun {
     const mine = this.resetting > 0 || message.epoch === this.ownEpoch;
     const nextTrace = store.status.value?.mode === "recording"; // a benchmark's next trace is not a reset
     if (!mine) settings.scene.value = null;
-    if (!mine && !nextTrace) store.toast(t("connection.reset_by_other"));
+    const isLed = classState.peek()?.theater === this.theater; // a class expects its lesson to begin new runs
+    if (!mine && !nextTrace && !isLed) store.toast(t("connection.reset_by_other"));
     this.begin(message);
   }
 

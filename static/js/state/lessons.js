@@ -39,6 +39,9 @@ export function openedAs({ lesson, kind, title, minutes, theater, progress, item
   return { ...own, lesson, kind, title, minutes, theater, progress, items: /** @type {Item[]} */ (items) };
 }
 
+/** The section of the lesson on pages in which the learner allocates blocks, as a lesson. */
+export const ALLOCATOR = "pages.yours";
+
 /** All lessons; null until they are fetched. @type {Signal<Card[] | null>} */
 export const cards = signal(null);
 

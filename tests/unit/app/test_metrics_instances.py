@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app.metrics import names
@@ -10,7 +11,9 @@ from app.metrics.tally import Tally
 from engine.trace.apply import apply
 from engine.trace.figures import RunReading
 from engine.trace.log import TraceReader
+from engine.trace.log_index.series import RECORD, SeriesRows
 from engine.trace.operations import Arrive, Lost, TransferFailed
+from engine.trace.query.database import LogDatabase
 from engine.trace.records import StepRecord
 from engine.trace.state import initial_state
 from tests.paused import moments, paused
@@ -56,14 +59,22 @@ def test_a_run_of_three_instances_is_counted_as_its_log_has_it() -> None:
     with TraceReader(GOLDEN) as log:
         header, records = log.header, [log.record(index) for index in range(len(log))]
     reading, state, fold = RunReading(header), initial_state(header), Fold(header, tally := Tally(64), lambda: True)
+    series = SeriesRows(header)
     ended = []
     for one in records:
         apply(state, one)
         reading.read(one, 0)
+        series.add(one, state)
         ended += fold.take(one)
         assert fold.num_running == len(state.running), one.index
         assert fold.num_waiting == len(state.waiting) + len(state.receiving), one.index
     totals = reading.figures().totals
+    with TraceReader(GOLDEN) as log, LogDatabase(log) as database:
+        [[queried]] = database.ask("SELECT sum(json_extract(fields, '$.num_tokens')) FROM events WHERE is_query").rows
+    by_record = np.frombuffer(series.take(), dtype=RECORD)
+    assert queried == totals.asked_tokens == by_record["asked"].sum() == 17 * 4 + 9 * 2, "not those of decode instances"
+    assert queried == tally.counters[names.QUERIES.name][()]
+    assert totals.hit_tokens == tally.counters[names.HITS.name][()]
     requests = [member for members in reading.members.values() for member in members]
     counted = {name: sum(values.values()) for name, values in tally.counters.items()}
     assert len(ended) == totals.requests == len({request.request_id for request in ended}) == 6

@@ -229,16 +229,6 @@ def test_captures_follow_the_request(engine: Engine) -> None:
         assert abs(rows.weights.astype("float32").sum(-1) - 1).max() < 2e-3
 
 
-def test_work_counts_what_the_batch_says(engine: Engine) -> None:
-    engine.add_request(PROMPTS[0], GREEDY)
-    prefill, decode = engine.step(), engine.step()
-    assert prefill.work and decode.work
-    assert (prefill.work.num_tokens, decode.work.num_tokens) == (17, 1)
-    assert prefill.work.flops > decode.work.flops
-    bytes_per_token = log_of(engine).header.kv_bytes_per_token
-    assert decode.work.kv_write_bytes == bytes_per_token
-
-
 def test_texts_that_become_ids_and_ids_that_become_text_are_timed() -> None:
     with Engine(load_model("bundled"), EngineConfig(block_size=4, num_blocks=16)) as engine:
         engine.add_request("Who has seen the wind?", SamplingParams(max_tokens=2))

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from engine.engine import Engine
-from engine.trace import codec
 from engine.trace.log import TraceReader
 from engine.trace.operations import Copy, Evict, Fork, Preempt, Rank, Release, Share, SwapIn, SwapOut
 from engine.trace.records import StepRecord, Timing
@@ -59,28 +58,3 @@ def test_the_same_inputs_give_the_same_log_apart_from_clock_readings(name: str, 
             ]
 
     assert timeless(tmp_path / "a.kvtrace") == timeless(tmp_path / "b.kvtrace")
-
-
-@pytest.mark.parametrize("name", ["roomy", "contiguous"])
-def test_waste_is_less_than_a_block_a_sequence(name: str) -> None:
-    def check(engine: Engine) -> None:
-        memory = engine.snapshot().memory
-        assert memory.slots_wasted <= len(engine.snapshot().block_tables) * (memory.block_size - 1)
-
-    run(name, on_record=check).close()
-
-
-def test_a_killed_program_loses_at_most_the_record_being_written(tmp_path: Path) -> None:
-    """Every prefix of the file opens, and holds exactly the records that were flushed whole."""
-    path = tmp_path / "a.kvtrace"
-    run("roomy", path).close()
-    data = path.read_bytes()
-    with TraceReader(path) as whole:
-        total = len(whole)
-        first = codec.encode(whole.record(0))
-    for cut in range(len(data) // 3, len(data), len(data) // 7):
-        (tmp_path / "cut").write_bytes(data[:cut])
-        with TraceReader(tmp_path / "cut") as reader:
-            assert 0 < len(reader) < total
-            assert codec.encode(reader.record(0)) == first
-            reader.state_at(len(reader) - 1)

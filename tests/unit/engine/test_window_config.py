@@ -1,14 +1,10 @@
 """The settings of the window policy: what is refused, what a step's work says, and where the flags go."""
 
-import argparse
 from typing import Any
 
 import pytest
 
-from app.cli.options import add_engine_options, engine_config
-from app.session.messages import parse_config
 from engine.accounting.work import StepWork
-from engine.cache.attention_span import WindowPolicy
 from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine
 from engine.setup.resolve import resolve
@@ -27,15 +23,6 @@ from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve(EngineConfig(**settings), 256)
-
-
-def test_flags_and_messages_reach_the_policy() -> None:
-    parser = argparse.ArgumentParser()
-    add_engine_options(parser)
-    assert engine_config(parser.parse_args([])).policy is None
-    flags = ["--attention-window", "8", "--attention-sinks", "3"]
-    assert engine_config(parser.parse_args(flags)).policy == WindowPolicy(8, 3)
-    assert parse_config({"attention_window": 8}, EngineConfig()).policy == WindowPolicy(8)
 
 
 def test_work_counts_the_keys_that_are_seen() -> None:

@@ -15,7 +15,7 @@ from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace import codec
 from engine.trace.compare import same
 from engine.trace.log import TraceReader, TraceWriter
-from engine.trace.operations import Adjust, Allocate, Choose, Copy, Fork, Preempt, Sample, Share, SwapIn
+from engine.trace.operations import Adjust, Allocate, Choose, Sample
 from engine.trace.records import Header, StepRecord, Timing
 from tests.tiny_models import tiny_model, tiny_tokenizer
 from tests.unit.engine.runs import CONFIGS, GREEDY, POLICIES, PROMPTS, log_of, ops_of, run, tiny_llama
@@ -73,14 +73,6 @@ def test_every_record_comes_again(name: str) -> None:
     """
     with run(name) as original, rerun(log_of(original)) as again:
         assert same(timeless(log_of(again)), timeless(log_of(original)))
-
-
-def test_the_runs_hold_what_that_is_to_prove() -> None:
-    seen = set()
-    for name in ("preempting", "swapping"):
-        with run(name) as engine:
-            seen |= {type(op) for i in range(len(log_of(engine))) for op in log_of(engine).record(i).ops}
-    assert {Share, Preempt, SwapIn, Fork, Copy} <= seen
 
 
 def test_a_fork_in_every_place_has_the_same_beginning() -> None:

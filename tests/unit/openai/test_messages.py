@@ -24,7 +24,7 @@ KEEPS = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
 class Template(FakeModel):
     """Chat template that stores its arguments."""
 
-    has_chat_template, chat_template = True, "<tool_call>"
+    has_chat_template, chat_template = True, "{{ tools }}<tool_call>"
 
     def chat(self, messages, template_settings, tools=()):
         self.given = messages, template_settings, tools

@@ -22,7 +22,7 @@ TOOL = {"type": "function", "name": "read", "description": "Reads.", "parameters
 class Template(FakeModel):
     """Chat template that stores its arguments."""
 
-    has_chat_template = True
+    has_chat_template, chat_template = True, "{{ tools }}"
 
     def chat(self, messages, template_settings, tools=()):
         self.given = messages, template_settings, tools

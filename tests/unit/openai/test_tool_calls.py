@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from app.openai.bodies import ChatMessage, Tool
 from app.openai.call import Call, Choice
+from app.openai.errors import ApiError
 from app.openai.generated import Reading, reading_of
-from app.openai.request import ApiRequest, Prompt
+from app.openai.request import ApiRequest, Prompt, conversation
 from app.openai.response import answer, chunks
 from app.openai.tool_calls import HERMES, LLAMA, MISTRAL, Format, format_of
 from engine.config import SamplingParams
@@ -87,6 +89,26 @@ def test_the_template_says_which_format(template: str, format: Format | None, mo
     assert reading_of(model, [1], False, True) is None
     if format is MISTRAL:
         assert reading and reading.marks == {5: "[TOOL_CALLS]"}
+
+
+def test_tools_that_the_template_would_drop_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Tool(type="function", function={"name": "f"})
+    messages = [ChatMessage(role="user", content="ab")]
+    model = FakeModel()
+    monkeypatch.setattr(model, "has_chat_template", True)
+    for template, is_read in {
+        "{# tools #}tools: {{ messages }}": False,
+        "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}{{ tools }}": True,
+        "{% if not tools is defined %}{% set tools = none %}{% endif %}": True,
+    }.items():
+        monkeypatch.setattr(model, "chat_template", template)
+        assert conversation(messages, model)
+        if is_read:
+            assert conversation(messages, model, tools=[given])
+        else:
+            with pytest.raises(ApiError, match="the chat template of fake does not use tools: send none") as refused:
+                conversation(messages, model, tools=[given])
+            assert (refused.value.param, refused.value.status) == ("tools", 400)
 
 
 def test_the_template_and_the_prompt_say_whether_it_thinks(monkeypatch: pytest.MonkeyPatch) -> None:

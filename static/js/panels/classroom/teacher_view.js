@@ -10,7 +10,7 @@ import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { leaveClass } from "../../net/classroom.js";
 import { attendance, canAsk, classState, forgotten, presenting } from "../../state/classroom.js";
-import { cards, checkpoint, currentLesson, lessonAfter } from "../../state/lessons.js";
+import { ALLOCATOR, cards, checkpoint, currentLesson, lessonAfter } from "../../state/lessons.js";
 import { Histogram } from "./histogram.js";
 import { Lost, People } from "./people.js";
 import { PollSteps } from "./poll_steps.js";
@@ -47,9 +47,12 @@ function Lessons() {
   return html`<label class="field class-lesson">${t("class.lesson")} <select id="class-lesson"
     value=${currentLesson.value?.lesson ?? ""} onChange=${withValue(open)}>
     <option value="" disabled>${t("class.lesson_none")}</option>
-    ${all.map(
-      ({ id, number, title }) => html`<option key=${id} value=${id}>${number || "?"} ${inLanguage(title)}</option>`,
-    )}
+    ${all.map(({ id, number, title }) => [
+      html`<option key=${id} value=${id}>${number || "?"} ${inLanguage(title)}</option>`,
+      ALLOCATOR.startsWith(`${id}.`)
+        ? html`<option key=${ALLOCATOR} value=${ALLOCATOR}>${number} ${t("intro.allocator")}</option>`
+        : null,
+    ])}
   </select></label>`;
 }
 

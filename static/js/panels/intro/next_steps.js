@@ -10,6 +10,7 @@ import { withValue } from "../../kit/inputs.js";
 import { isForeign } from "../../net/commands.js";
 import { session } from "../../net/session.js";
 import { attends, classState, startOpen } from "../../state/classroom.js";
+import { ALLOCATOR } from "../../state/lessons.js";
 import { openView, settings } from "../../state/settings.js";
 import * as store from "../../state/store.js";
 import { hasLesson, isEmbedded, isSite } from "../../state/without_server.js";
@@ -58,8 +59,6 @@ export function readAtOnce() {
 }
 
 const learn = () => openView("lesson");
-
-const ALLOCATOR = "pages.yours"; // the section of the lesson on pages in which the learner allocates blocks
 
 const allocate = () => openView("lesson", { lesson: ALLOCATOR });
 

@@ -110,7 +110,7 @@ function GradedAttempt({ graded, attempt, news }) {
 
 /** Operations of the engine. @param {{item: WorkItem}} props */
 function Engines({ item }) {
-  return html`<div class="work-result" data-news=${item.given.at(-1) === null}>
+  return html`<div class="work-result" data-news=${item.given.at(-1) === null} tabindex="-1">
     <h3>${t("lesson.work.engine")}</h3>
     <ol>${(item.engine ?? []).map(({ deed: move, record }) => {
       const isShown = record < own.numRecords.value;

@@ -5,6 +5,7 @@ import { learn } from "../../control/lesson.js";
 import { learnTour, MINUTES, STOPS, tourState } from "../../control/tour.js";
 import { csvText } from "../../core/csv.js";
 import { inLanguage, t } from "../../i18n/words.js";
+import { useFirstFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { cards, dueReviews, REVIEW, storedProgress } from "../../state/lessons.js";
 import { modelFacts } from "../../state/store.js";
@@ -15,9 +16,10 @@ import { isEmbedded } from "../../state/without_server.js";
 export function LessonList() {
   const all = cards.value;
   const box = useRef(/** @type {HTMLElement | null} */ (null));
+  useFirstFocus("lesson", "lesson-list");
   useLayoutEffect(() => box.current?.closest(".lesson")?.scrollTo({ top: 0, behavior: "instant" }), []);
   return html`<div class="path" ref=${box}>
-    <h1 class="lesson-title">${t("lesson.path")}</h1>
+    <h1 class="lesson-title" id="lesson-list" tabindex="-1">${t("lesson.path")}</h1>
     <p class="path-lead">${t("lesson.path_lead")}</p>
     <ol class="path-list">
       ${isEmbedded ? null : html`<${Tour} />`}

@@ -45,7 +45,8 @@ export function PromptOrder({ item }) {
     ${isOpen ? html`<${Board} item=${item} moves=${moves} set=${set} />` : null}
     ${
       item.right && !(item.given[last]?.right && item.given[last].turns.length)
-        ? html`<div class="work-result" data-news=${item.given[last] === null}><h3>${t("lesson.mend.right")}</h3>
+        ? html`<div class="work-result" data-news=${item.given[last] === null} tabindex="-1">
+          <h3>${t("lesson.mend.right")}</h3>
           <${Ran} attempt=${item.right} item=${item} isShown /></div>`
         : null
     }
