@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rowSources } from "../../static/js/core/attention.js";
+import { rowSources, visibleKeys } from "../../static/js/core/attention.js";
 import { counterfactual } from "../../static/js/core/counterfactual.js";
 import { blockGroups, bytesIfAllKept, figuresByGroup, groupOf, groupOfLayer } from "../../static/js/core/groups.js";
 import { blockHistory } from "../../static/js/core/history.js";
@@ -9,7 +9,7 @@ import { ownersOf } from "../../static/js/core/provenance/links.js";
 import { connectedTo, provenanceOf } from "../../static/js/core/provenance.js";
 import { isReleased, originOf, sequenceViewAt } from "../../static/js/core/sequence_view.js";
 import { memoryFigures } from "../../static/js/core/state.js";
-import { sentencesOf } from "../../static/js/i18n/sentence.js";
+import { keysRead, sentencesOf } from "../../static/js/i18n/sentence.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_layout.js";
 import { phaseSentencesOf } from "../../static/js/panels/transport/phase_sentence.js";
 import { hybrid, logOf, released } from "./histories.mjs";
@@ -216,6 +216,22 @@ test("a write fills a block of every group; a fork shares them all", () => {
       ],
     );
   assert.deepEqual(ownersOf({ state: log.stateAt(4) }, 5), [{ seq: 1, logical: 1 }]);
+});
+
+test("every n-th layer of a pattern keeps all keys", () => {
+  const engine = { attention_window: 2, attention_sinks: 1, sliding_window_pattern: 2 };
+  const model = { sliding_windows: [null, null, null] };
+  assert.deepEqual(
+    [0, 1, 2].map((layer) => visibleKeys({ model, engine }, layer, 4)),
+    [
+      [0, 3, 4],
+      [0, 1, 2, 3, 4],
+      [0, 3, 4],
+    ],
+  );
+  assert.deepEqual(visibleKeys({ model, engine: { ...engine, sliding_window_pattern: null } }, 1, 4), [0, 3, 4]);
+  assert.equal(keysRead({ header: { model, engine } }, 100), 100);
+  assert.equal(keysRead({ header: { model, engine: { ...engine, sliding_window_pattern: null } } }, 100), 3);
 });
 
 test("reserved in one piece a request takes slots of all layers; what it pages is counted in such slots", () => {
