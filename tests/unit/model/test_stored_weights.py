@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 from transformers.quantizers.auto import register_quantization_config, register_quantizer
 from transformers.quantizers.base import HfQuantizer
@@ -68,10 +69,10 @@ AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, 
 def test_unsupported_weights_are_refused_before_loading(
     quantization: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
-    """The folder has a file of weights that could not be read at all."""
+    """The folder has a file of weights that are not the model's."""
     config = tiny_config("qwen2").to_dict() | {"quantization_config": quantization}
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    (tmp_path / "model.safetensors").write_bytes(b"\0" * (3 << 20))
+    save_file({"none": torch.zeros(3 << 20, dtype=torch.uint8)}, tmp_path / "model.safetensors")
     with pytest.raises(ModelError, match=reason) as error:
         load_model(str(tmp_path), device="cpu")
     text = str(error.value)
