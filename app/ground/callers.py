@@ -1,4 +1,4 @@
-"""Identity of a request: the owner, a follower with a pass, or an unknown caller, and what the request shows of it."""
+"""Identity of a request by its credentials: the owner, a follower with a pass, or an unknown caller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.ground.settings import is_loopback
 
 
 class Pass(NamedTuple):
-    """Seat of a class that a follower's browser identifies itself with."""
+    """Seat in a class, which identifies a follower's browser."""
 
     class_id: str
     seat: str

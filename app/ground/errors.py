@@ -51,7 +51,7 @@ RETRY_AFTER = 2  # seconds: when to ask again for what is `loading`
 
 
 class AppError(Exception):
-    """A refusal with its code; the message is one sentence for a person."""
+    """Refusal with its code; the message is one sentence for a person."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class AppError(Exception):
         objection: Objection | None = None,
         translations: Mapping[str, str] | None = None,
     ) -> None:
-        """`objection`: what a guard of the engine said, for a page to word it. `translations`: the message by language
+        """`objection`: violated rule of a guard of the engine, for a page. `translations`: the message by language
         code, without English.
         """
         super().__init__(message)
@@ -72,7 +72,7 @@ class AppError(Exception):
         self.translations = translations
 
     def as_map(self) -> dict[str, Any]:
-        """Return the error as it is sent, over sockets and HTTP alike."""
+        """Return the error as sent over sockets and HTTP."""
         error: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.objection:
             error["objection"] = asdict(self.objection)
@@ -109,17 +109,17 @@ def refusal_of(error: BaseException) -> AppError | None:
 
 
 def refused(error: Exception) -> AppError:
-    """Return the refusal for an error of the engine, in every language that it has."""
+    """Return the refusal for an error of the engine, in all its languages."""
     return AppError("refused", sentence_of(error))
 
 
 def sentence_of(error: BaseException) -> str:
-    """Return an error's sentence, in every language that it has; otherwise `one_sentence`."""
+    """Return an error's sentence in all its languages; otherwise `one_sentence`."""
     message = error.args[0] if error.args else ""
     return message if isinstance(message, Sentence) else one_sentence(error)
 
 
 def one_sentence(error: BaseException) -> str:
-    """Return an exception in one line, without its traceback; names the type when it has no text of its own."""
+    """Return an exception in one line, without its traceback; its type if it has no text."""
     text = " ".join(str(error).split())
     return text[:500] if text else f"{type(error).__name__} without further explanation"

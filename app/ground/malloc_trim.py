@@ -11,7 +11,7 @@ AFTER_SECONDS = 2.0  # so that a burst is over, and trimming takes little time
 
 
 class Trimming:
-    """Calls malloc_trim on a thread of its own some time after much was freed. For any thread."""
+    """Calls malloc_trim on a separate thread, some time after much memory was freed. Thread-safe."""
 
     def __init__(self) -> None:
         self._freed = 0
@@ -19,7 +19,7 @@ class Trimming:
         self._lock = threading.Lock()
 
     def freed(self, num_bytes: int) -> None:
-        """Account for memory that is no longer referred to, or soon will not be."""
+        """Count memory that is freed now or soon."""
         with self._lock:
             self._freed += num_bytes
             if self._freed < EVERY_BYTES or self._is_due:

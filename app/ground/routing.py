@@ -21,7 +21,7 @@ Endpoint = Callable[..., Response]  # (here, request, **parts of the path)
 
 
 class Route(NamedTuple):
-    """Address of the server. `rule`: with parts in angle brackets, as Flask has it."""
+    """Address of the server. `rule`: Flask's, with parts in angle brackets."""
 
     method: str
     rule: str
@@ -29,7 +29,7 @@ class Route(NamedTuple):
 
 
 def blueprint(name: str, prefix: str, here: Any, routes: Sequence[Route]) -> flask.Blueprint:
-    """Return the routes under `prefix`, their endpoints given `here` and the request."""
+    """Return the routes under `prefix`, whose endpoints are called with `here` and the request."""
     found = flask.Blueprint(name, __name__, url_prefix=prefix or None)
     for number, (method, rule, endpoint) in enumerate(routes):
         view = functools.partial(_call, endpoint, here)
@@ -42,14 +42,14 @@ def _call(endpoint: Endpoint, here: Any, **parts: Any) -> Response:
 
 
 def json_answer(value: Any) -> Response:
-    """Return the value as JSON, in the form of `plain.to_json`, which no cache keeps."""
+    """Return a response with the value as JSON (`plain.to_json`), which must not be cached."""
     response = Response(to_json(value), mimetype="application/json")
     response.headers["Cache-Control"] = "no-store"
     return response
 
 
 def refusal_and_status(error: Exception) -> tuple[AppError, int]:
-    """Return the refusal to answer an error with, and its HTTP status. An error of the program is logged."""
+    """Return the refusal for an error, and its HTTP status. Bugs of the program are logged."""
     if isinstance(error, HTTPException):
         status = error.code or 500
         code: Code = "not_found" if status == 404 else "bad_request" if status < 500 else "internal"
@@ -69,14 +69,14 @@ def http_sentence(error: HTTPException, request: Request) -> str:
 
 
 def allowing(error: Exception, response: Response) -> Response:
-    """Return the error's response, with an `Allow` header if the request had a method that its address does not."""
+    """Return the error's response, with an `Allow` header if the address does not allow the request's method."""
     if isinstance(error, MethodNotAllowed):
         response.allow.update(error.valid_methods or ())
     return response
 
 
 def answer_error(error: Exception) -> Response:
-    """Return the error handler of the application: JSON for every error."""
+    """Return the error handler of the application, which answers every error as JSON."""
     refusal, status = refusal_and_status(error)
     response = json_answer(refusal.as_map())
     response.status_code = status

@@ -1,6 +1,6 @@
-"""A line on the terminal that counts the seconds of what is being done, and gives way to every other line.
+"""Progress line on the terminal that counts the seconds of a task, and disappears before any other output.
 
-Standard library alone, and no import of this package: it counts while the rest is imported.
+Imports only the standard library, so that it works while the rest of the package is imported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _what, _began, _is_shown = "", 0.0, False
 
 
 def working(what: str) -> None:
-    """Count the seconds of `what` on standard error, from its second one on; "": stop. No-op without a terminal."""
+    """Count the seconds of task `what` on standard error, from 1 s; "": stop. No-op without a terminal."""
     global _what, _began
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         return
@@ -34,7 +34,7 @@ def working(what: str) -> None:
 
 @contextmanager
 def alone_on_the_line() -> Iterator[None]:
-    """Inside the `with`, no count stands on the terminal's line and none is written."""
+    """Remove the progress line, and write none within the context."""
     global _is_shown
     with _lock:
         if _is_shown:
@@ -57,5 +57,5 @@ def _count() -> None:
 
 
 def _write(text: str) -> None:
-    """Write past `sys.stderr`, whose lock a thread of this kind would hold when the interpreter ends."""
+    """Write without `sys.stderr`, whose lock a daemon thread could still hold when the interpreter exits."""
     os.write(sys.stderr.fileno(), text.encode())

@@ -46,16 +46,14 @@ SOURCE_OF: dict[Medium, str] = {"cpu": "host", "disk": "disk"}  # vLLM's words
 class Fold:
     """Fold of a run. `take` belongs to the appending thread; the current figures may be read under the tally's lock.
 
-    As in vLLM a sequence is what is counted where the names say request: each of `n` samples finishes, waits and is
-    timed for itself. Their prompt is computed once, so `prompt_tokens` has it once; the n is in `request_params_n`.
+    As in vLLM, metrics named after requests count sequences: each of `n` samples waits, finishes and has its times. The
+    common prompt is computed and counted once in `prompt_tokens`; n is in `request_params_n`.
     """
 
     def __init__(self, header: Header, tally: Tally, was_halted: Callable[[], bool] = lambda: False) -> None:
-        """Begin. `was_halted`: whether a person paused the run before the current record; that time belongs to no
-        latency.
-        """
+        """`was_halted`: whether a person paused the run before the current record; latencies exclude that time."""
         self.model_name = header.model.name
-        self.memory: Memory | None = None  # None: nothing has come in yet
+        self.memory: Memory | None = None  # None: no record so far
         self._tally = tally
         self._block_size = geometry(header).block_size
         self._clock = LiveClock(was_halted)

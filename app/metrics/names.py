@@ -17,8 +17,8 @@ from engine.trace.operations import ExternalVerdict, LookupReason, Medium, Preem
 
 LABELS = ("model_name", "engine")
 ENGINE = "0"
-FINISHED = ("stop", "length", "abort", "error")  # error: the step failed, where the log has an abort with its cause
-SOURCES = ("device", "host", "p2p", "disk", "external_unspecified")  # vLLM's, of what was cached
+FINISHED = ("stop", "length", "abort", "error")  # error: a failed step, which the log has as an abort with its cause
+SOURCES = ("device", "host", "p2p", "disk", "external_unspecified")  # vLLM's names of the places of cached content
 AWAKE = ("awake", "weights_offloaded", "discard_all")
 TOKENS: Literal["tokens"] = "tokens"  # buckets that depend on the model's longest sequence
 
@@ -29,8 +29,8 @@ class Metric(Struct, frozen=True):
     name: str
     kind: Literal["gauge", "counter", "histogram"]
     help: str
-    labels: tuple[str, ...] = ()  # beside LABELS
-    values: tuple[tuple[str, ...], ...] = ((),)  # of these labels; each is there from the beginning, at 0
+    labels: tuple[str, ...] = ()  # in addition to LABELS
+    values: tuple[tuple[str, ...], ...] = ((),)  # of these labels; their series begin at 0
     buckets: Buckets | Literal["tokens"] = ()
 
 

@@ -32,7 +32,7 @@ from engine.trace.request_account import RequestRow, time_in_queue, time_to_firs
 
 NANO = 10**9
 CLOSE_SECONDS = 3.0
-MAX_EXPECTED = 4096  # requests of which a caller's trace is remembered until they end
+MAX_EXPECTED = 4096  # unfinished requests with a caller's trace that are remembered
 
 
 def provider() -> TracerProvider:

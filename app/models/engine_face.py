@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RequestLike(Protocol):
-    """An accepted request."""
+    """Accepted request."""
 
     @property
     def request_id(self) -> str: ...
@@ -84,12 +84,11 @@ class RerunLike(Protocol):
 class EngineLike(Protocol):
     """Interface of an engine for a session. Every method but `wake` is called on one thread only.
 
-    `submit` accepts all prompts or none, now; `check` raises what `submit` would, and does nothing. `focus` sets the
-    first priority of captures (no layer: no captures); `stop_captures` ends them for the rest of the log, `observe`
-    only while there is no viewer.
-    `recompute_attention` recomputes a layer of a sequence, or all (None), and changes nothing; with
-    `residual` > 0 also the residual stream of its last token and the logit lens at so many. `rerun` replays a log on
-    an engine without records, up to record `at`, then the change.
+    `submit` accepts all prompts or none; `check` raises the errors of `submit` and does nothing else. `focus` sets the
+    first priority of captures (no layer: no captures). `stop_captures` ends captures for the rest of the log, `observe`
+    only while there is no viewer. `recompute_attention` recomputes a layer of a sequence, or all (None), and changes
+    nothing. With `residual` > 0 it includes the residual stream of the last token, and the logit lens at so many
+    positions. `rerun` replays a log on an engine without records up to record `at`, then applies the change.
     """
 
     @property
@@ -102,9 +101,9 @@ class EngineLike(Protocol):
 
     def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None: ...
     def step(self, goes_on: bool = False, waits: bool = True) -> StepRecord | None:
-        """Run a step; return the last new record. None: there is none yet, because several instances are at work or
-        blocks are in transfer. `goes_on`: further steps follow until `rest`, and an instance in a process of its own
-        begins them by itself; `waits`: False where the caller has work while instances compute.
+        """Run a step; return the last new record. None: there is none yet, because several instances are computing or
+        blocks are in transfer. `goes_on`: further steps follow until `rest`, and instances in separate processes start
+        them without waiting for a call. `waits`: False if the caller has work while instances compute.
         """
 
     def rest(self) -> None:
@@ -142,18 +141,17 @@ class OwnTiers(NamedTuple):
 
 
 class BuildEngine(Protocol):
-    """Builds an engine that logs to the path (None: a file without a name). `own`: what it keeps outside its pool
-    instead of what the server does.
+    """Builds an engine that logs to the path (None: a file without a name). `own`: its tiers instead of the server's.
 
     Raises:
-        ValueError: the configuration cannot work, one sentence.
+        ValueError: an invalid configuration; one sentence.
     """
 
     def __call__(self, config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike: ...
 
 
 class ServedModel(Protocol):
-    """The model behind a server: its facts, and how text becomes what it sees."""
+    """Model of a server: its facts, and the conversion of texts to tokens."""
 
     facts: ModelFacts
     tokenizer_facts: TokenizerFacts
@@ -171,13 +169,13 @@ class ServedModel(Protocol):
         """Current facts of the device: its memory, and its driver's report."""
 
     def with_pool(self, config: EngineConfig) -> EngineConfig:
-        """Return the settings with the pool that the device has room for, where they leave it open."""
+        """Return the settings with a pool size that fits the device, if they have none."""
 
     @property
     def build(self) -> BuildEngine: ...
     @property
     def build_small(self) -> BuildEngine:
-        """Build an engine whose logs are downloaded: fewer arrays of a prefill, and all in float16."""
+        """Build an engine whose logs will be downloaded: with fewer arrays of a prefill, and all in float16."""
 
     def measured_machine(self) -> Machine:
         """Return the machine with its roofs, measured at the first call (a few tenths of a second)."""
@@ -197,11 +195,11 @@ class ServedModel(Protocol):
 
     @property
     def chat_template(self) -> str:
-        """Return the text of the chat template, of several the one for tools; "": the model has none."""
+        """Return the text of the chat template (the one for tools if there are several); "": there is none."""
 
     @property
     def special_tokens(self) -> dict[str, int]:
-        """Ids of tokens that occur in no text, by name."""
+        """Ids of special tokens, which occur in no text, by name."""
 
     @property
     def has_chat_template(self) -> bool: ...
@@ -211,14 +209,13 @@ class ServedModel(Protocol):
         template_settings: Mapping[str, Any],
         tools: Sequence[dict[str, Any]] = (),
     ) -> list[int]:
-        """Token ids of a conversation, for the next message: by the model's own template, else the plain one.
+        """Return the token ids of a conversation, ready for the next message, by the model's template or the plain one.
 
-        `template_settings`: what the template is given beside the messages, such as enable_thinking; `tools`: what the
-        model may call, in OpenAI's shape.
+        `template_settings`: variables of the template such as enable_thinking; `tools`: in OpenAI's format.
 
         Raises:
-            TemplateSettingError: a setting that no template has, one sentence.
-            ValueError: the template refuses it, one sentence.
+            TemplateSettingError: a setting that no template has; one sentence.
+            ValueError: the template rejects the conversation; one sentence.
         """
 
     def token_bytes(self, token_id: int) -> bytes: ...

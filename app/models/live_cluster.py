@@ -1,4 +1,4 @@
-"""Several engines behind `EngineLike`, as one. Imports torch: import it when a model is wanted."""
+"""Several engines behind `EngineLike`, as one. Imports torch, so import it only when a model is needed."""
 
 from __future__ import annotations
 

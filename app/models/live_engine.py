@@ -1,4 +1,4 @@
-"""The real engine behind `EngineLike`, within the server's limits. Imports torch: import it when a model is wanted."""
+"""The real engine behind `EngineLike`, within the server's limits. Imports torch, so import it only when needed."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ class LiveEngine(Observed):
         return self._engine.config
 
     def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]:
-        """Submit all or none; RequestError or ConfigError says why not."""
+        """Submit all prompts or none. Raises RequestError or ConfigError."""
         return list(self._engine.add_requests(specs_of(prompts, sampling)))
 
     def send(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
         self.submit(prompts, sampling)
 
     def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
-        """Raises what `submit` would."""
+        """Raise the errors of `submit`."""
         self._engine.check_requests(specs_of(prompts, sampling))
 
     def step(self, goes_on: bool = False, waits: bool = True) -> StepRecord:
@@ -121,11 +121,11 @@ class LiveEngine(Observed):
 def check_limits(
     facts: ModelFacts, config: EngineConfig, max_pool_bytes: int, draft_models: Collection[str] = ()
 ) -> None:
-    """Check that an engine of these settings may be built, for a session or a command. `draft_models`: that may be
-    opened beside those that are shipped; a visitor's settings, or a log's, must not open any folder.
+    """Check that an engine with these settings may be built for a session or a command. `draft_models`: may be opened
+    in addition to the shipped ones. Settings of a visitor or of a log must not open any other folder.
 
     Raises:
-        ConfigError: they cannot work with the model, or would exhaust the server.
+        ConfigError: they do not work with the model, or exceed the server's limits.
     """
     resolved = resolve_for(config, facts).config
     draft = speculative_of(resolved)
@@ -147,9 +147,9 @@ def engine_builder(
     workers: Workers | None = None,
     draft_models: Collection[str] = (),
 ) -> BuildEngine:
-    """Builds engines on `model`, within the limits. `is_small`: whose logs travel, as those of recorded lessons.
-    `tiers`: where they keep full blocks outside their pools, but those that have their own; `workers`: processes for
-    the instances of a run, None: there are none. `draft_models`: see `check_limits`.
+    """Return a function that builds engines on `model`, within the limits. `is_small`: their logs are downloaded, as in
+    recorded lessons. `tiers`: store full blocks outside the pools, except for engines with their own tiers. `workers`:
+    processes for the instances of a run; None: no processes. `draft_models`: see `check_limits`.
     """
 
     def build(config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike:
@@ -157,14 +157,14 @@ def engine_builder(
         check_limits(model.facts, config, most, draft_models)
         if devices.ALLOCATOR.has_own_memory(
             model.device
-        ):  # one of several runs: an open pool is not all that a GPU has
+        ):  # several runs share a GPU, so a default pool must not take all of its memory
             config = resolve_for(config, model.facts).config
         if config.num_instances and config.instances != "thread":
             if workers is None:
                 raise ConfigError(sentence("instances.processes"))
             try:
                 return LiveCluster(process_cluster(model, config, workers, log_path=path), is_small)
-            except AllInUseError:  # this run shares one thread: its log's header says so
+            except AllInUseError:  # the instances share one thread, as the log's header states
                 config = replace(config, instances="thread")
         if config.num_instances:
             return LiveCluster(make_cluster(model, config, log_path=path), is_small)

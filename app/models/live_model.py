@@ -1,4 +1,4 @@
-"""A loaded model as the server uses it. Imports torch: import it when a model is wanted."""
+"""A loaded model as the server uses it. Imports torch, so import it only when a model is needed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LiveModel:
         tiers: Tiers | None = None,
         workers: Workers | None = None,
     ) -> None:
-        """`tiers`: where its runs keep full blocks outside their pools; `workers`: processes for their instances."""
+        """`tiers`: store full blocks of its runs outside their pools; `workers`: processes for their instances."""
         self._model = model
         self._is_shipped = is_shipped
         self.facts: ModelFacts = model.facts
@@ -50,7 +50,7 @@ class LiveModel:
             name="", vocab_size=model.facts.vocab_size, eos_token_ids=[]
         )
         self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
-        self.stored: str = str(model.stored or "")  # how its checkpoint has the weights; "": plain numbers
+        self.stored: str = str(model.stored or "")  # storage format of the checkpoint's weights; "": unquantized
         self.dropped: list[str] = model.dropped
         self.only_eager: str = model.only_eager
         self.num_bytes: int = weight_bytes(model.module)
@@ -66,12 +66,12 @@ class LiveModel:
         self._compilation: Compilation | None = None
 
     def compared(self) -> str:
-        """Return how the model was compared with itself at loading, as part of a line for the terminal."""
+        """Return the result of the comparison at loading, as part of a line for the terminal."""
         found, seconds = self._model.differences["auto"], self._model.check_seconds
         return f"equal to its own forward pass within {found.share:.0e} of its logits' spread (seen in {seconds:.2f} s)"
 
     def check(self, config: EngineConfig) -> None:
-        """Raises ConfigError, one sentence, when `build` would refuse such settings."""
+        """Raise ConfigError (one sentence) if `build` would refuse these settings."""
         check_limits(self.facts, config, self._max_pool_bytes, self._draft_models)
 
     def compile_in_background(self, ended: Callable[[str], object] = lambda error: None) -> None:
@@ -102,14 +102,14 @@ class LiveModel:
         return devices.device_facts(self._model.device)
 
     def with_pool(self, config: EngineConfig) -> EngineConfig:
-        """Return the settings; an open pool gets the blocks that fit the device (`engine.setup.device_pool`)."""
+        """Return the settings with a pool size that fits the device if it is open (`engine.setup.device_pool`)."""
         found = with_pool(config, self._model)
-        if found is not config:  # what the server's own settings take is not refused
+        if found is not config:  # the server's own choice is not refused
             self._max_pool_bytes = max(self._max_pool_bytes, pool_bytes(found, self.facts))
         return found
 
     def measured_machine(self) -> Machine:
-        """Measures the roofs at the first call."""
+        """Return the machine with its roofs, measured at the first call."""
         measure_roofs(self._model.device, self._model.dtype)
         return self.machine
 
@@ -117,11 +117,11 @@ class LiveModel:
         return projection_of(self._model, layer, part, head)
 
     def normalize(self, text: str) -> str:
-        """Return the text as the model will see it, as `engine.model.shipped.as_seen` has it by name."""
+        """Return the text as the model will see it (`engine.model.shipped.as_seen`)."""
         return normalize_prompt(text) if self._is_shipped else text
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a text; none without a tokenizer."""
+        """Return the token ids of a text; [] without a tokenizer."""
         return list(self._model.tokenizer.encode(text)) if self._model.tokenizer else []
 
     @property

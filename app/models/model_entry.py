@@ -42,7 +42,7 @@ class ModelEntry:
         See `ModelEntry.loading` for a model that is loading, `ModelEntry.unloaded` for one that loads on demand.
         """
         self.place: ModelPlace = place
-        self.leases = 0  # uses of it that are not over; `app.models.registry.Models` counts them
+        self.leases = 0  # active ones, counted by `app.models.registry.Models`
         self.last_used = time.monotonic()
         self._model = model
         self._known = _known_of(model)
@@ -52,7 +52,7 @@ class ModelEntry:
         self._compiled: CompiledState = "off"
         self._error = ""
         self._began = time.monotonic()
-        self._seconds: float | None = 0.0  # None: it is still on its way
+        self._seconds: float | None = 0.0  # None: still loading
         self._changed: Callable[[ModelStatus], object] = lambda status: None
         self._lock = threading.RLock()
 
@@ -71,14 +71,14 @@ class ModelEntry:
         return found
 
     def on_change(self, changed: Callable[[ModelStatus], object]) -> None:
-        """`changed` is called with each new status, on the thread that made it."""
+        """Call `changed` with each new status, on the thread of the change."""
         self._changed = changed
 
     # Known facts
 
     @property
     def name(self) -> str:
-        """Name of the model; once it is loaded, that of its runs' headers."""
+        """Name of the model, once loaded as in the headers of its runs."""
         return self._name
 
     @property
@@ -106,7 +106,7 @@ class ModelEntry:
 
     @property
     def facts(self) -> ModelFacts | None:
-        """Facts of the model, once it is loaded; they stay known when it is unloaded."""
+        """Facts of the model once it was loaded, even after unloading."""
         return self._known[0] if self._known else None
 
     @property
@@ -149,7 +149,7 @@ class ModelEntry:
                 "bytes": self.num_bytes,
             }
 
-    # What becomes of it
+    # Changes of its status
 
     def use(self) -> None:
         """Update the time of the last use."""
@@ -185,7 +185,7 @@ class ModelEntry:
     def fail(self, error: str) -> None:
         """Mark the loading as failed. `error`: one sentence."""
         with self._lock:
-            self._state, self._error = "failed", error  # the stage at which it failed stays
+            self._state, self._error = "failed", error  # keep the stage of the failure
             self._seconds = time.monotonic() - self._began
             self._changed(self.status())
 

@@ -1,4 +1,4 @@
-"""Choice of the arrays that a run records: only with viewers, and their focus first."""
+"""Choice of the arrays that a run records: only while it has viewers, and those on view first."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from engine.model.capture import DEFAULT_BUDGET, CaptureRequest
 from engine.trace.records import ModelFacts
 
-SMALL_BUDGET = 128 * 1024  # bytes of arrays a step, of a log that travels: of a decode step all, of a prefill most
+SMALL_BUDGET = 128 * 1024  # bytes of arrays per step in a downloaded log: enough for a decode step
 
 
 class Observing:
     """Updates the capture request of an engine whenever it changes; initially everything is captured."""
 
     def __init__(self, facts: ModelFacts, is_small: bool, tell: Callable[[CaptureRequest | None], object]) -> None:
-        """`is_small`: the log travels."""
+        """`is_small`: the log will be downloaded."""
         self._is_float32, self._is_small, self._tell = facts.dtype == "float32", is_small, tell
         self._is_on = self._is_watched = True
         self._focus: tuple[list[int] | None, list[int] | None] = (None, None)
@@ -41,9 +41,8 @@ class Observing:
         self._tell(self._request(layers, heads) if wanted else None)
 
     def _request(self, layers: list[int] | None, heads: list[int] | None) -> CaptureRequest:
-        """Captures in the precision of the model: float32 unrounded, so that what the page computes from them differs
-        from the engine by the order of additions alone; other models, and logs that are to be small, in float16, at
-        half the bytes.
+        """Return the captures to request. Arrays of a float32 model are not rounded, so the page's computations differ
+        from the engine's only by the order of additions. Other models, and small logs, have float16 arrays.
         """
         if self._is_small:
             return CaptureRequest(layers=layers, heads=heads, outputs=True, budget_bytes=SMALL_BUDGET)
@@ -55,7 +54,7 @@ class Observing:
 
 
 class Observed:
-    """The part of `EngineLike` that chooses what a run captures."""
+    """Part of `EngineLike` that chooses the captures of a run."""
 
     _observing: Observing
 

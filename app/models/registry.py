@@ -35,7 +35,7 @@ class Opener(Protocol):
 
 
 def served_name(name_or_path: str) -> str:
-    """Return the server's name of a model, which the header of a run has too. A folder has its own name."""
+    """Return the server's name of a model, as in the headers of its runs. The name of a folder is its last part."""
     return name_or_path if name_or_path in SHIPPED else model_name(name_or_path)
 
 
@@ -53,11 +53,11 @@ class Lease:
 
     @property
     def model(self) -> ServedModel:
-        """Model, read at each use: the holder of a lease holds no weights."""
+        """Model. Read it at each use, so that the lease's holder does not keep the weights in memory."""
         return self._served.model
 
     def close(self) -> None:
-        """Idempotent."""
+        """End the lease. Idempotent."""
         with self._lock:
             was_open, self._is_open = self._is_open, False
         if was_open:
@@ -73,7 +73,7 @@ class Lease:
 
 
 class Models:
-    """The models by name. Every method may be called from any thread."""
+    """Models by name. Every method may be called from any thread."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Models:
         opener: Opener | None = None,
         most_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`others` are opened by `opener`; `most_bytes` says how much the weights of all may take."""
+        """`opener` opens `others`. `most_bytes`: limit for the weights of all models."""
         self.first = first
         self._all = [first, *others]
         self._opener = opener
@@ -93,7 +93,7 @@ class Models:
         self._changed = threading.Condition()  # guards the counts of leases
         self._is_closed = False
 
-    # What there is
+    # Queries
 
     @property
     def is_live(self) -> bool:
@@ -130,11 +130,11 @@ class Models:
         return self._most_bytes()
 
     def on_change(self, changed: Callable[[ModelStatus], object]) -> None:
-        """`changed` is called with each new status of any model, on the thread that made it."""
+        """Call `changed` with each new status of any model, on the thread of the change."""
         for served in self._all:
             served.on_change(changed)
 
-    # Its use
+    # Leases
 
     def lease(self, name: str | None = None, wait: float | None = None) -> Lease:
         """Return a lease of a model, which is loaded if necessary. `wait`: maximum seconds to wait; None: as for
@@ -149,7 +149,7 @@ class Models:
             served.leases += 1
         lease = Lease(served, lambda: self._ended(served))
         try:
-            self.first.model  # noqa: B018  # what it raises is the answer: another one is not opened beside it
+            self.first.model  # noqa: B018  # raises its error: no other model is opened instead
             if served is not self.first:
                 self._have(served, WAIT if wait is None else wait)
                 served.model  # noqa: B018
@@ -209,7 +209,7 @@ class Models:
         """Load on a separate thread, since waiting clients may give up."""
         try:
             with self._one_at_a_time:
-                assert self._opener is not None  # there are others only with it
+                assert self._opener is not None  # given if there are other models
                 self._make_room(served, self._opener.weigh(served.name))
                 self._opener.open(served)
         except Exception as error:

@@ -43,12 +43,12 @@ def wants_page(environ: Environ) -> bool:
 
 
 def join_page(environ: Environ, code: str = "", refusal: str = "", status: int = 200) -> Page:
-    """Return the page on which a code is typed. `refusal`: key of the sentence that says why it is shown again."""
+    """Return the page with the field for a code. `refusal`: key of the reason for which the last one was refused."""
     return _page(environ, status, has_form=True, code=code[:20], refusal=refusal)
 
 
 def refused_page(environ: Environ, error: AppError, status: int) -> Page:
-    """Return the page for a refusal: the join page where a code would help, else the way to a page that exists."""
+    """Return the page for a refusal: the join page if a code would help, else a page with a link to an existing one."""
     if error.code != "token_required":
         if error.code == "not_found":
             return _page(environ, status, "page.not_found")
@@ -70,7 +70,7 @@ def _page(
     way: str = "way.start",
 ) -> Page:
     words = _WORDS[Request(environ).accept_languages.best_match(list(_WORDS)) or "en"]
-    # relative to the address, so that it holds below any path of a proxy's
+    # relative, so that it is valid below any path of a proxy
     root = "../" * (str(environ.get("PATH_INFO", "/")).count("/") - 1) or "./"
     body = (
         _template()

@@ -35,7 +35,7 @@ def in_order(entries: Iterable[str], imports: Callable[[str], list[str]]) -> lis
     Raises:
         ValueError: modules that need each other in a circle.
     """
-    names: dict[str, bool] = {}  # whether all that it imports is there
+    names: dict[str, bool] = {}  # whether all of its imports are included
 
     def put(name: str) -> None:
         if name not in names:
@@ -69,7 +69,7 @@ def joined(names: list[str], later: Collection[str], entry: str | None, read: Re
     for name in names:
         body, exports = whole.body(name, read(name))
         if name == entry:
-            parts.append(f"(async () => {{\n{body}\n}})();")  # no module that comes later waits for it
+            parts.append(f"(async () => {{\n{body}\n}})();")  # no later module waits for it
             continue
         made = f"() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}}"
         made = f"once({made})" if name in later else f"({made})()"
@@ -77,7 +77,7 @@ def joined(names: list[str], later: Collection[str], entry: str | None, read: Re
     given = ", ".join(identifier(name) for name in names if name != entry)
     if entry is None:
         return "\n".join([*parts, f"export {{ {given} }};"])
-    # before the entry awaits, since what it imports then may need these names
+    # before the entry awaits, since its later imports may need these names
     return "\n".join([*parts[:-1], f"export {{ {given} }};", parts[-1]])
 
 
@@ -187,12 +187,12 @@ def _pairs(names: str) -> list[str]:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    """Return a and b of `a as b`; a twice for `a`."""
+    """Return (a, b) for `a as b`, and (a, a) for `a`."""
     first, _, second = text.partition(" as ")
     return first.strip(), (second or first).strip()
 
 
 def _path(from_name: str, to_name: str) -> str:
-    """Return a specifier, from module to module."""
+    """Return the specifier with which one module imports the other."""
     found = relpath(to_name, dirname(from_name) or ".")
     return found if found.startswith(".") else f"./{found}"

@@ -27,12 +27,12 @@ class _First:
 
     names: list[str]
     stamps: dict[str, assets.Stamp]
-    mark: str  # what changes when anything of it does
+    mark: str  # version mark: changes with the content
     bodies: dict[tuple[str, assets.Stamp | None, bool], bytes] = field(default_factory=dict)
 
 
 class PageModules:
-    """Modules below `folder`, which is static/ but for tests. May be used from any thread."""
+    """Modules below `folder`: static/, except in tests. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -80,7 +80,7 @@ class PageModules:
     def _is_as_it_was(self, first: _First) -> bool:
         try:
             return all(assets.stamp_of(self._folder / name) == stamp for name, stamp in first.stamps.items())
-        except OSError:  # one is gone
+        except OSError:  # a module was deleted
             return False
 
     def _make(self) -> _First:

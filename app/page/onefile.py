@@ -1,4 +1,4 @@
-"""A recorded run as one HTML file: the page, its modules and the log inside, for `file://` and without a network.
+"""Recorded run as one HTML file: the page, its modules and the log inside, for `file://` and without a network.
 
 It is the page that the server serves, with its own files put into it: styles as they are, words and modules as
 compressed text, these under bare names (`static/js/onefile/start.js` makes modules of them, because a browser imports
@@ -29,7 +29,7 @@ from app.page.words import file_words_of, languages
 from engine.trace import codec
 from engine.trace.log import TraceReader
 
-MAX_LOG_BYTES = 96 << 20  # of the log: as text it is a third more, and a browser has to hold it several times
+MAX_LOG_BYTES = 96 << 20  # of the log; as text it is a third larger, and a browser holds several copies
 ENTRY = "js/main.js"
 LOADER = "js/onefile/start.js"
 # Panels that need a server: logs that are sent in parts, and queries over a whole log.
@@ -46,7 +46,7 @@ _SCRIPT_END = re.compile(r"</(?=script)", re.IGNORECASE)
 
 
 class TooLarge(ValueError):
-    """The log is too large for one page."""
+    """The log is too large for one file."""
 
 
 def export_page(log: TraceReader) -> bytes:
@@ -86,7 +86,7 @@ def page_with(title: str, inside: dict[str, bytes]) -> bytes:
     spoken = {code: file_words_of(code, SERVED) for code in languages()}
     words = _packed(json.dumps(spoken, ensure_ascii=False, separators=(",", ":")).encode())
     texts = _packed(json.dumps(page_modules(), ensure_ascii=False, separators=(",", ":")).encode())
-    # known only when everything else is: nothing in the contents can name it
+    # computed last, so that nothing in the contents can contain it
     nonce = hashlib.sha256((contents + words + texts).encode()).hexdigest()[:32]
     loader = _SCRIPT_END.sub("<\\/", (static_dir() / LOADER).read_text(encoding="utf-8"))
     policy = (

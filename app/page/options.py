@@ -24,7 +24,7 @@ def option_tables(config: EngineConfig | None = None, facts: ModelFacts | None =
 
 
 def page_tables(config: EngineConfig | None, facts: ModelFacts | None) -> dict[str, list[OptionFacts]]:
-    """Return the tables for a server's settings and a model's facts; for a page without a server with neither.
+    """Return the tables for a server's settings and a model's facts; both are None for a page without a server.
 
     The page's own layout yields to the server's options; for a model of longer sequences the pool and block size are
     the server's too. While the model is not loaded its facts are None.

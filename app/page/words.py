@@ -27,15 +27,15 @@ from engine.options.words import option_texts
 from engine.trace import messages
 from engine.trace.messages import in_language
 
-APART = ("scale",)  # folders of pages whose words come with them alone
+APART = ("scale",)  # folders of pages whose words are sent to that page only
 
 
 class WordsContext(NamedTuple):
-    """Context of the endpoints: none is needed."""
+    """Empty context of the endpoints."""
 
 
 def of_language(context: WordsContext, request: Request, language: str) -> Response:
-    """Return the words of one language; 304 where the browser has them."""
+    """Return the words of one language; 304 if the browser has them."""
     return _answer(words_of, request, language)
 
 
@@ -181,7 +181,7 @@ def _glossary(language: str) -> dict[str, dict[str, list[str]]]:
 
 
 def _joined(text: str | list[str]) -> str:
-    """Join a long text, which is written in parts, a line each."""
+    """Join a long text, which is a list of lines in the file."""
     return text if isinstance(text, str) else "".join(text)
 
 

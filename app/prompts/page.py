@@ -33,13 +33,13 @@ from engine.prompts.policies import policies
 from engine.system.host import child_environment
 from engine.trace.messages import languages
 
-EXAMPLE = Path(__file__).parent / "example.jsonl"  # made up: an agent that mends a bug, with three breaks
+EXAMPLE = Path(__file__).parent / "example.jsonl"  # invented: an agent that fixes a bug, with three breaks
 MAX_BYTES = 64 << 20
 MAX_SECONDS = 120.0
 POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
 MAIN = re.compile(r"<main>.*</main>", re.DOTALL)
-PATHS = re.compile(r"(?<![\w.])~?/[^\s:,;'\"]+")  # of this machine, which a visitor is not shown
-BEHIND = ("nice", "-n", "19") if shutil.which("nice") else ()  # engines, and a proxy beside, go first
+PATHS = re.compile(r"(?<![\w.])~?/[^\s:,;'\"]+")  # of this machine, hidden from visitors
+BEHIND = ("nice", "-n", "19") if shutil.which("nice") else ()  # engines and a proxy have priority
 _playing = threading.Lock()  # one file at a time
 
 
@@ -47,7 +47,7 @@ class PromptsContext(NamedTuple):
     """Context of the endpoints: tokenizers by name; "" or an unknown name selects the first, the bundled model's."""
 
     tokenizers: Mapping[str, str]
-    traffic: Traffic | None  # a file that is followed
+    traffic: Traffic | None  # report on a growing file
 
 
 def form(context: PromptsContext, request: Request) -> Response:
@@ -73,7 +73,7 @@ def report(context: PromptsContext, request: Request) -> Response:
     if not _playing.acquire(blocking=False):
         return _form(context, request, "busy", 409)
     try:
-        with EXAMPLE.open("rb") if is_example else tempfile.TemporaryFile() as file:  # without a name: gone in any case
+        with EXAMPLE.open("rb") if is_example else tempfile.TemporaryFile() as file:  # unnamed, so always deleted
             if given is not None and not is_example:
                 given.save(file)
                 file.seek(0)

@@ -20,7 +20,7 @@ from engine.model.device_facts import DeviceFacts
 from engine.options.payload import OptionsPayload
 from engine.trace.records import Machine, ModelFacts, TokenizerFacts
 
-# What each scene has by language, beside its fields
+# Texts of each scene by language, in addition to its fields
 PRESET_WORDS = {"title": Translated, "watch": Translated, "end": Translated, "prompts": TranslatedList}
 EXHIBIT_WORDS = {"title": Translated, "text": Translated, "watch": Translated, "prompts": TranslatedList}
 
@@ -54,8 +54,8 @@ class ModelAnswer(TypedDict):
     presets: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Preset, "words": PRESET_WORDS})]]
     museum: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Exhibit, "words": EXHIBIT_WORDS})]]
     machine: Machine | None
-    api: str | None  # the session that answers OpenAI's clients on the first model; None: they are not answered
-    attached: str | None  # the id of the server that is watched, to be joined like a session; None: none is
+    api: str | None  # session of the OpenAI-compatible API on the first model; None: the API is off
+    attached: str | None  # id of the monitored server, to be joined like a session; None: there is none
     limits: Limits
 
 
@@ -63,8 +63,8 @@ class ListedModel(TypedDict):
     """Model in /api/models."""
 
     status: ModelStatus
-    theaters: int  # that are on it now
-    model: ModelFacts | None  # None: it has not been read yet
+    theaters: int  # current sessions on it
+    model: ModelFacts | None  # None: not loaded yet
     kv_bytes_per_token: int | None
 
 
@@ -72,18 +72,18 @@ class DeviceMemory(TypedDict):
     """Current memory use of the models' device."""
 
     facts: DeviceFacts
-    weights_bytes: int  # of all models that are loaded
-    pools_bytes: int  # of the runs whose keys and values lie in blocks
-    logs_bytes: int  # of the runs' logs with their captures, in files
+    weights_bytes: int  # of all loaded models
+    pools_bytes: int  # of all runs with blocks
+    logs_bytes: int  # files of the runs' logs, with captures
 
 
 class ModelsAnswer(TypedDict):
     """Response of /api/models."""
 
-    models: list[ListedModel]  # the first one first; empty where only recordings are shown
-    bytes: int  # of the weights of all
-    max_bytes: int  # of those that may be loaded at once
-    device: DeviceMemory | None  # None: no model is there
+    models: list[ListedModel]  # in order; empty if the server shows recordings only
+    bytes: int  # of all weights in memory
+    max_bytes: int  # limit for `bytes`
+    device: DeviceMemory | None  # None: no loaded model
 
 
 class ListedSession(TypedDict):
@@ -95,7 +95,7 @@ class ListedSession(TypedDict):
     is_lab: bool  # a follower's own run, in a class
     config: EngineConfig
     status: Status
-    summary: Summary  # of its log, as of a recording
+    summary: Summary  # of its log
 
 
 class SessionsAnswer(TypedDict):

@@ -21,8 +21,8 @@ Index = Annotated[int, Meta(ge=0, le=2**53)]
 IndexList = Annotated[list[Index], Meta(max_length=4096)]
 RecordingName = Annotated[str, Meta(max_length=200)]
 Tags = Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(max_length=32)]
-MAX_LENS = 256  # positions whose logit lens one answer has
-MIN_SPEED = 0.01  # steps a second; slower is stepping by hand
+MAX_LENS = 256  # positions per answer with a logit lens
+MIN_SPEED = 0.01  # steps per second
 T = TypeVar("T")
 
 
@@ -35,7 +35,7 @@ class Create(Message, frozen=True, kw_only=True):
     model: ModelName | None = None  # None: the server's first
     name: Annotated[str, Meta(max_length=200)] = ""
     captures: bool = True
-    alone: bool = False  # one engine, which neither reads nor writes the server's tiers
+    alone: bool = False  # a single engine without the server's tiers
 
 
 class OfSession(Message, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ class Abort(OfSession, frozen=True, kw_only=True):
 
 class Configure(OfSession, frozen=True, kw_only=True):
     config: dict[str, Any]
-    model: ModelName | None = None  # None: the one that the session has
+    model: ModelName | None = None  # None: the session's current one
 
 
 class Focus(OfSession, frozen=True, kw_only=True):
@@ -178,7 +178,7 @@ class Read(OfSession, frozen=True, kw_only=True):
 
 class Tokenize(Message, frozen=True, kw_only=True):
     text: str
-    session: Name | None = field(name="theater", default=None)  # whose model is meant; None: the server's first
+    session: Name | None = field(name="theater", default=None)  # its model is used; None: the server's first
 
 
 class BenchRun(Message, frozen=True, kw_only=True):
@@ -212,7 +212,7 @@ def parse_config(changes: dict[str, Any], base: EngineConfig) -> EngineConfig:
 def parse_sampling(changes: dict[str, Any]) -> SamplingParams:
     """Return sampling parameters from the fields that differ from the defaults."""
     found = _changed(changes, SamplingParams(), "sampling")
-    if wrong := out_of_range(found):  # here already: what waits for an engine's thread is bounded
+    if wrong := out_of_range(found):  # checked before queueing, so that queued commands are bounded
         raise AppError("refused", wrong, translations=wrong.translations)
     return found
 
@@ -224,7 +224,7 @@ def _changed(changes: dict[str, Any], base: T, what: str) -> T:
         raise AppError("bad_request", f"{what} has no field {str(unknown[0])[:60]!r}; it has {', '.join(known)}")
     codec.prepare(type(base))
     try:
-        # JSON has no whole numbers as keys, so those of logit_bias come as text
+        # JSON keys are texts, so logit_bias has its token ids as text
         return msgspec.convert({**msgspec.to_builtins(base, str_keys=True), **changes}, type(base), str_keys=True)
     except (msgspec.ValidationError, RecursionError, TypeError) as error:
         raise AppError("bad_request", f"{what}: {_readable(str(error))}") from error

@@ -14,13 +14,13 @@ from engine.trace.operations import Submit
 from engine.trace.state import TraceStateError
 
 PREVIEW_CHARS = 120
-PREVIEW_RECORDS = 16  # where the first prompt is looked for
-SUMMARY_CHARS = 500  # of each text: a list of recordings is sent whole, and files of any origin may be in it
+PREVIEW_RECORDS = 16  # searched for the first prompt
+SUMMARY_CHARS = 500  # of each text, since the complete list is sent, with files of any origin
 SETTING_CHARS = 64
 MAX_SETTINGS = 64
-LARGEST_INT = 2**53  # what a page can count to
-VERIFIED_BYTES = 1 << 28  # of a file that is read whole, to be listed; damage in a larger one is found when it is read
-MAX_BLOCKS = 1 << 16  # of a pool whose last state is read for a list
+LARGEST_INT = 2**53  # exact in JavaScript
+VERIFIED_BYTES = 1 << 28  # larger files are listed without verification
+MAX_BLOCKS = 1 << 16  # largest pool whose last state is read for a list
 
 Short = Annotated[str, Meta(max_length=SUMMARY_CHARS)]
 Setting = str | bool | int | float | None
@@ -42,7 +42,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     duration: float  # seconds from the beginning to the last record
     preview: Short  # the first prompt, or its beginning
     num_requests: int | None = None  # None: not counted, see `_num_requests`
-    damage: Short | None  # what is wrong with the file and where; None = it is sound
+    damage: Short | None  # error in the file, and its place; None: valid
 
 
 def summarize(path: Path) -> Summary:
@@ -63,7 +63,7 @@ def summary_of(reader: TraceReader) -> Summary:
     last = None
     try:
         last = reader.record(count - 1) if count else None
-    except TraceFormatError as error:  # its checksum holds: it was written so
+    except TraceFormatError as error:  # the checksum is valid, so it was written like this
         damage = damage or str(error)
     duration = last.timing.at if last else 0.0
     return Summary(
@@ -92,7 +92,7 @@ def _num_requests(reader: TraceReader) -> int | None:
         state = reader.state_at(len(reader) - 1)
     except (TraceFormatError, TraceStateError, ValueError):
         return None
-    if state.num_forgotten:  # whose requests they were is not in the state
+    if state.num_forgotten:  # the state lacks their requests
         return None
     return len({sequence.request_id for sequence in state.sequences.values()})
 

@@ -26,16 +26,16 @@ from engine.requests.request_spec import RequestSpec
 from engine.trace.log import TraceReader
 from engine.trace.records import Output
 
-# of the race and its two sets of lanes, as EngineConfig.strategy names them
+# lanes of the race's two sets of strategies, by the names of EngineConfig.strategy
 LANES = ("none", "contiguous", "paged", "concat", "dynamic", "static")
-DRAFTS = ("undrafted", "ngram", "draft-model")  # of its set of drafts
-# of its last set, by the names of their models
+DRAFTS = ("undrafted", "ngram", "draft-model")  # lanes of its set of drafts
+# lanes of its last set, by the names of their models
 SIBLINGS = ("bundled-mha", "bundled-gqa", "bundled-mqa", "bundled-hybrid")
-FIRST_STEPS = 4  # of an opening whose words have futures
-WORDS = 3  # the likeliest ones of each
-IN_FAN = 5  # of the one that the opening asks about
+FIRST_STEPS = 4  # first steps of an opening whose tokens have alternatives with futures
+WORDS = 3  # most probable alternatives per step
+IN_FAN = 5  # alternatives in the step that the opening asks about
 FUTURE = 24  # steps of a future
-RACE = "moon"  # the scene whose prompt races
+RACE = "moon"  # scene with the prompt of the race
 RACE_TOKENS = 64
 
 
@@ -71,7 +71,7 @@ def record_future(model: LoadedModel, log: TraceReader, future: Future, steps: i
 
 
 def play(engine: Engine, steps: int | None) -> None:
-    """Run that many steps; None: until everything has finished."""
+    """Run `steps` steps; None: until everything has finished."""
     while engine.has_unfinished() and (steps is None or steps > 0):
         engine.step()
         steps = None if steps is None else steps - 1

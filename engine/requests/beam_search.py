@@ -1,12 +1,12 @@
-"""Beam search over sequences that run in step: which continue, which end, which are dropped. Knows no cache.
+"""Beam search over sequences that advance together: which continue, which end, which are dropped. Knows no cache.
 
 At each step every beam offers its most probable next tokens. Of all (beam, token) pairs the best `width` that do not
-end go on. A pair that ends counts only if it is among the best `width` of all; it becomes a finished sequence with
+end continue. A pair that ends counts only if it is among the best `width` of all. Then it is a finished sequence with
 
     score = cumulative log probability / output tokens ** length_penalty
 
-The search is over when `width` have finished and the best running beam, scored as if it ended now, is no better than
-the worst of them; or at max_tokens, where every pair ends. This is what transformers' generate does with
+The search ends when `width` sequences have finished and the best running beam, scored as if it ended now, is not better
+than the worst of them. It also ends at max_tokens, where every pair ends. transformers' `generate` does the same with
 early_stopping=False.
 """
 
@@ -21,33 +21,33 @@ class Offer(NamedTuple):
     """Candidate for the next token of a beam."""
 
     token_id: int
-    logprob: float  # what the search adds up
-    raw_logprob: float  # under the raw distribution, as outputs report it
+    logprob: float  # summed by the search
+    raw_logprob: float  # under the raw distribution, for outputs
 
 
 @dataclass(slots=True)
 class Beam:
     """Running sequence of a beam search."""
 
-    cumulative: float = 0.0  # log probability of its output tokens, as the search adds it up
+    cumulative: float = 0.0  # sum of the log probabilities of its output tokens
     offers: Sequence[Offer] = ()  # its most probable next tokens, best first; empty until they are computed
 
 
 class BeamStep(NamedTuple):
     """Continuation of a beam by a token."""
 
-    place: int  # of the beam among those that made offers
+    place: int  # index of the beam among those with offers
     offer: Offer
-    cumulative: float  # with the token
+    cumulative: float  # including the token
     score: float | None  # of a sequence that ends with it; None: it continues
 
 
 class BeamSearch:
-    """The search of one request. `ends`: tokens that end a sequence."""
+    """Beam search of a request. `ends`: tokens that end a sequence."""
 
     def __init__(self, width: int, length_penalty: float, max_tokens: int, ends: frozenset[int]) -> None:
         self.width = width
-        # enough for `width` beams to go on even if all end tokens are among the best
+        # enough for `width` beams to continue even if all end tokens are among the best
         self.num_offers = max(2, 1 + len(ends)) * width
         self.done = False
         self._length_penalty = length_penalty
@@ -57,9 +57,9 @@ class BeamSearch:
         self._best_finished: list[float] = []  # scores, best first, at most `width`
 
     def choose(self, beams: Sequence[Beam]) -> list[BeamStep]:
-        """Choose the continuations of the beams, all of which have offers; a beam that is not chosen is dropped.
+        """Return the chosen continuations of the beams, best first. All beams have offers; others are dropped.
 
-        Best first. Afterwards either the search is `done`, or each continuing choice is a beam that needs new offers.
+        Afterwards either the search is `done`, or each continuing choice is a beam that needs new offers.
         """
         self._num_tokens += 1
         pairs = [
@@ -83,6 +83,6 @@ class BeamSearch:
         return float(cumulative / self._num_tokens**self._length_penalty)
 
     def _counts(self, score: float) -> bool:
-        """Put a finished score among the best `width`; whether it is one of them."""
+        """Add a finished score to the best `width`. Returns whether it is one of them."""
         self._best_finished = sorted([*self._best_finished, score], reverse=True)[: self.width]
         return score in self._best_finished

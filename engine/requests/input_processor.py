@@ -27,7 +27,7 @@ class InputProcessor:
         self._config = resolved.config
         self._num_blocks = resolved.num_blocks
         self._groups = resolved.groups
-        self.tokenize_seconds = 0.0  # of the last `accept`: of texts into token ids
+        self.tokenize_seconds = 0.0  # of the texts in the last `accept`
 
     def accept(
         self,
@@ -37,12 +37,12 @@ class InputProcessor:
         ids_in_use: set[str],
         stride: int = 1,
     ) -> list[Request]:
-        """Return a request for each spec, with sequence ids that ascend by `stride`; all are good or none is made.
+        """Return a request for each spec, with sequence ids that ascend by `stride`. One invalid spec refuses all.
 
-        `num_before`: requests accepted before; seeds that are not given depend on it, not on how those were forked.
+        `num_before`: requests accepted before. Default seeds depend on it, but not on forks of those requests.
 
         Raises:
-            RequestError: empty, longer than the model or the pool, or an id that is in use.
+            RequestError: a request is empty, too long for the model or the pool, or its id is in use.
             ConfigError: sampling parameters out of range.
         """
         taken = set(ids_in_use)
@@ -141,11 +141,11 @@ class InputProcessor:
         return list(prompt)
 
     def _max_tokens(self, num_prompt_tokens: int, sampling: SamplingParams) -> int:
-        """Return how many tokens may be generated, when that many are sure to fit the model and the pool."""
+        """Return how many tokens may be generated, so that the sequence fits the model and the pool."""
         length, blocks, size, limit = (
             self.max_model_len, self._num_blocks, self._config.block_size, sampling.max_tokens,
         )  # fmt: skip
-        if sampling.use_beam_search:  # after a preemption each beam may have to hold all of its blocks itself
+        if sampling.use_beam_search:  # after a preemption beams may share no blocks
             blocks //= sampling.beam_width
         if num_prompt_tokens >= length:
             raise RequestError(sentence("request.too_long", num_prompt_tokens=num_prompt_tokens, length=length))
@@ -177,9 +177,7 @@ class InputProcessor:
         return room if limit is None else limit
 
     def _max_tokens_in_pool(self, num_prompt_tokens: int, places: int) -> int:
-        """Return the largest max_tokens that every group of layers has room for, with `places` such sequences at
-        once.
-        """
+        """Return the largest max_tokens of `places` simultaneous sequences that fits every group of layers."""
         step, size, fit = self._config.tokens_a_step, self._config.block_size, self.max_model_len
         for group in self._groups:
             blocks = group.num_blocks // places

@@ -1,12 +1,12 @@
 """Processing of a step's logits: tokens, forks, beams, finished sequences, rankings.
 
-A sequence that has computed its last token is one of three things:
+There are four kinds of sequences that have computed their last token:
 
-    an ordinary one       one row of logits, one token
-    the first of n        forked now, right after the prompt; the same row of logits gives every sample a token
-    a beam                makes an offer; when all beams of its request have, the best go on, and others are dropped
-    one with drafts       a row of logits for each draft and one more: tokens are sampled one after the other while they
-                          equal the drafts, whose keys are computed already
+    ordinary       one row of logits, one token
+    first of n     forked now, right after the prompt; every sample takes a token from the same row of logits
+    beam           makes an offer; when all beams of its request have done so, the best continue and others are dropped
+    with drafts    a row of logits for each draft and one more: tokens are sampled one after the other while they equal
+                   the drafts, whose keys are computed already
 
 Sampling each position from the model's own distribution and stopping at the first token that is not the draft is
 rejection sampling (Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 2023, arXiv 2302.01318) for a proposal q that
@@ -38,7 +38,7 @@ from engine.trace.records import Candidate, Output, PromptLogprob
 
 
 class OutputProcessor:
-    """The unfinished requests and their sequences. `emit` receives the operations of rankings."""
+    """Unfinished requests and their sequences. `emit` receives the operations of rankings."""
 
     def __init__(
         self,
@@ -49,17 +49,17 @@ class OutputProcessor:
         place: IdNamespace = SINGLE,
     ) -> None:
         self.requests: dict[str, Request] = {}  # unfinished, by id, in order of submission
-        self.live: dict[int, SequenceOutput] = {}  # by seq_id: what waits or runs
+        self.live: dict[int, SequenceOutput] = {}  # waiting and running sequences by seq_id
         self.next_seq_id = place.first_seq_id
         self._stride = place.seq_id_stride
         tokenizer = model.tokenizer
         self.token_bytes: Callable[[int], bytes] = tokenizer.token_bytes if tokenizer else lambda token_id: b""
-        self.detokenize_seconds = 0.0  # of the last `take`: of the chosen ids into text
+        self.detokenize_seconds = 0.0  # in the last `take`
         self._num_logprobs = config.num_logprobs
         self._scheduler = scheduler
         self._emit = emit
         self.sampler = Sampler.on(model.device)
-        self._searches: dict[str, Request] = {}  # those with beams
+        self._searches: dict[str, Request] = {}  # requests with beams
 
     def add(self, request: Request) -> None:
         """Add an accepted request, whose sequence waits."""
@@ -70,9 +70,7 @@ class OutputProcessor:
             self._searches[request.request_id] = request
 
     def wants_all_logits(self, seq_id: int, start: int) -> bool:
-        """Return whether the logits of every token from `start` on are wanted: the prompt's log probabilities are
-        not done.
-        """
+        """Return whether log probabilities of the prompt are missing, so that all logits from `start` on are needed."""
         request = self.request_of(self.live[seq_id])
         return request.num_prompt_logprobs > 0 and start < request.num_prompt_tokens - 1
 
@@ -90,7 +88,7 @@ class OutputProcessor:
         if any([piece.all_logits for piece in slices]):
             logits, prompts = self._score_prompts(slices, logits)
         chosen: list[SequenceOutput] = []
-        rows: list[int] = []  # of each chosen one: its row of logits
+        rows: list[int] = []  # rows of their logits
         end = 0
         for piece in [s for s in slices if s.samples]:
             completion, row, end = self.live[piece.seq_id], end, end + 1 + piece.num_drafts
@@ -107,7 +105,7 @@ class OutputProcessor:
         outputs: list[Output] = []
         while chosen:
             outputs += self._choose(chosen, rows, logits)
-            # an accepted draft is computed already, and the next row of logits is that of the token after it
+            # accepted drafts are computed already; the next row of logits is for the token after the draft
             left = [(c, row + 1) for c, row in zip(chosen, rows, strict=True) if c.sequence.draft_token_ids]
             chosen, rows = [c for c, _ in left], [row for _, row in left]
         for request in list(self._searches.values()):
@@ -124,12 +122,12 @@ class OutputProcessor:
         return [self._append(c, s) for c, s in zip(chosen, sampled, strict=True)]
 
     def end(self, request: Request, reason: FinishReason, detail: str) -> None:
-        """Finish every sequence of a request that waits or runs."""
+        """Finish all waiting and running sequences of a request."""
         for completion in request.unfinished:
             self._finish(request, completion, reason, detail)
 
     def _append(self, completion: SequenceOutput, sampled: Sampled) -> Output:
-        """Append a token to its sequence, and finish the sequence if it ends with it."""
+        """Append a token to its sequence, and finish the sequence if the token ends it."""
         sequence, token_id, logprob = completion.sequence, sampled.token_id, sampled.logprob
         self._scheduler.append_token(sequence, token_id, sampled.overruled)
         begin = time.perf_counter()
@@ -177,7 +175,7 @@ class OutputProcessor:
         return child
 
     def _offer(self, completion: SequenceOutput, beam: Beam, logits: Tensor) -> None:
-        """A beam's most probable next tokens, from its row of logits [1, V]."""
+        """Store a beam's most probable next tokens, from its row of logits [1, V]."""
         search = self.request_of(completion).beams
         assert search is not None
         offers = self.sampler.offers(logits[0], completion.row(), search.num_offers)
@@ -192,7 +190,7 @@ class OutputProcessor:
             return []
         choices = search.choose([c.beam for c in running if c.beam])
         tops = [c.alternatives for c in running]
-        # 1) forks, while every sequence still matches its offers; a continuing choice takes the sequence itself first
+        # 1) forks, while every sequence still matches its offers; continuing choices reuse the sequence itself first
         claims: dict[int, BeamStep] = {}
         for choice in sorted(choices, key=lambda c: c.score is not None):
             claims.setdefault(choice.place, choice)
@@ -217,7 +215,7 @@ class OutputProcessor:
     # prompts
 
     def _score_prompts(self, slices: Sequence[SequenceSlice], logits: Tensor) -> tuple[Tensor, list[PromptLogprob]]:
-        """Log probabilities of prompt tokens, and the rows of logits that are left: one for each slice that samples."""
+        """Return the rows of logits needed for sampling, and the log probabilities of prompt tokens."""
         left, found, at = list[int](), list[PromptLogprob](), 0
         for piece in slices:
             wanted = 1 + piece.num_drafts if piece.samples else 0
@@ -254,7 +252,7 @@ class OutputProcessor:
         ]
 
     def _num_alternatives(self, completion: SequenceOutput) -> int:
-        """Return how many are recorded with each token of a sequence."""
+        """Return the number of alternatives recorded with each token of a sequence."""
         return max(self._num_logprobs, completion.sampling.logprobs or 0)
 
     def _candidates(self, sampled: Sampled, count: int) -> list[Candidate]:

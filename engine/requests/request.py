@@ -22,9 +22,9 @@ class Request:
         self.sampling = sampling
         self.seed = seed
         self.completions = [SequenceOutput(sequence, sampling, tokenizer, seed)]
-        self.outputs = self.completions[:1]  # best first; more, and settled, once the request is done
+        self.outputs = self.completions[:1]  # best first; final once the request is done
         self.num_unfinished = 1
-        self.num_prompt_logprobs = 0 if sampling.prompt_logprobs is None else sequence.num_prompt_tokens - 1  # to come
+        self.num_prompt_logprobs = 0 if sampling.prompt_logprobs is None else sequence.num_prompt_tokens - 1  # pending
         self.beams: BeamSearch | None = None
         if sampling.use_beam_search:
             ends = self.completions[0].end_ids
@@ -50,12 +50,12 @@ class Request:
 
     @property
     def output_token_ids(self) -> list[int]:
-        """Tokens of the first output so far; of the best one once the request is done."""
+        """Tokens of the first output so far, or of the best one once the request is done."""
         return self.outputs[0].output_token_ids
 
     @property
     def text(self) -> str:
-        """Text of the first output so far; of the best one once the request is done."""
+        """Text of the first output so far, or of the best one once the request is done."""
         return self.outputs[0].text
 
     @property

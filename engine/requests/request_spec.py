@@ -8,12 +8,12 @@ from engine.config import SamplingParams
 from engine.options.refusal import Refused, sentence
 from engine.trace.operations import KVRole
 
-MAX_TOKEN_CHARACTERS = 128  # of the longest token in vocabularies of today: a run of spaces
+MAX_TOKEN_CHARACTERS = 128  # of the longest token in current vocabularies: a run of spaces
 RequestField = Literal["max_tokens", "n", "priority", "logit_bias", "request_id"]
 
 
 class RequestError(Refused):
-    """A request that cannot be served; the message is one sentence with the numbers. Nothing has changed.
+    """Invalid request; the message is one sentence with the numbers. Nothing has changed.
 
     `field`: the invalid field of the request; None: its prompt, or a later change.
     """
@@ -48,7 +48,7 @@ class RequestSpec(NamedTuple):
     request_id: str | None = None
     priority: int = 0  # lower first; only under scheduling_policy "priority"
     cache_salt: str | None = None  # requests with different salts share no cached blocks
-    client: str | None = None  # the sender, where several share an engine
-    waited: float = 0.0  # seconds that it has waited for its turn among them
+    client: str | None = None  # sender, if several share an engine
+    waited: float = 0.0  # seconds of waiting for its turn among them
     transfer: str | None = None  # name of the transfer of its keys and values between instances
     kv_role: KVRole | None = None  # whether they are sent or received here

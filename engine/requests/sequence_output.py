@@ -31,15 +31,15 @@ class SequenceOutput:
         self.generator = make_generator(seed)
         self.text = ""
         self.cumulative_logprob = 0.0  # raw distribution
-        self.score: float | None = None  # its ranking, once it has ended among several
+        self.score: float | None = None  # for ranking, if it has ended and is one of several
         self.finish_reason: FinishReason | None = None
-        self.chosen: dict[int, int] = {}  # position -> token that was settled from outside
-        self.beam: Beam | None = None  # of a request with beam search: what the search knows of this sequence
-        self.alternatives: Sampled | None = None  # of a beam that made its offers and waits for the others
+        self.chosen: dict[int, int] = {}  # position -> token forced from outside
+        self.beam: Beam | None = None  # its state in the beam search, if there is one
+        self.alternatives: Sampled | None = None  # of a beam with offers that waits for other beams
         self._tokenizer = tokenizer
         self._detokenizer = IncrementalDetokenizer()
         self._held_back = ""  # complete text that may be the beginning of a stop string
-        self._has_searched = False  # what is held back, for the stop strings of today
+        self._has_searched = False  # `_held_back`, for the current stop strings
         self._adopt(sampling)
 
     @property
@@ -62,14 +62,14 @@ class SequenceOutput:
         return self._row_before_min_tokens if min_tokens and self.num_output_tokens < min_tokens else self._row
 
     def adjust(self, sampling: SamplingParams, max_tokens: int, seed: int | None) -> None:
-        """Sample with other parameters from here on; with a seed, draw from a new generator."""
+        """Sample the next tokens with other parameters, and from a new generator if a seed is given."""
         self.sequence.max_tokens = max_tokens
         if seed is not None:
             self.seed, self.generator = seed, make_generator(seed)
         self._adopt(sampling)
 
     def fork(self, sequence: Sequence, seed: int) -> SequenceOutput:
-        """Return a copy for another sequence: the same past, with draws of its own from here on."""
+        """Return a copy for another sequence: the same tokens so far, then separate random draws."""
         child = SequenceOutput(sequence, self.sampling, self._tokenizer, seed)
         child.text, child.cumulative_logprob = self.text, self.cumulative_logprob
         child._detokenizer = copy.deepcopy(self._detokenizer)

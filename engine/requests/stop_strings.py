@@ -1,4 +1,4 @@
-"""Stop strings, found in text that comes bit by bit."""
+"""Search for stop strings in a text that arrives in pieces."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 
 class StopStrings:
-    """Searches for several strings at once, by Knuth, Morris and Pratt (SIAM J. Comput. 6, 1977).
+    """Search for several strings at once, by Knuth, Morris and Pratt (SIAM J. Comput. 6, 1977).
 
-    A character of the text costs each string constant time on average, however long the string or the text is.
+    Each character of the text takes constant time per string on average, regardless of their lengths.
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
-        """strings: none is empty."""
+        """`strings`: none of them empty."""
         self._strings = [(string, _borders(string)) for string in strings]
-        self._matched = [0] * len(strings)  # characters at the end of the text that are the beginning of each
+        self._matched = [0] * len(strings)  # for each string: length of its beginning at the end of the text
 
     def copy(self) -> StopStrings:
         """Return the same state, for a fork of the text."""
@@ -24,15 +24,15 @@ class StopStrings:
 
     @property
     def pending(self) -> int:
-        """Length of the longest end of the text that is the beginning of a stop string."""
+        """Length of the longest beginning of a stop string at the end of the text."""
         return max(self._matched, default=0)
 
     def feed(self, text: str) -> tuple[int, str] | None:
         """Search the next piece of the text.
 
         Returns:
-            The stop string that begins first of those that end in this piece, of equals the least, and where it begins
-            (negative: before the piece).
+            The position and the text of the stop string that ends in this piece and begins first (if several: the least
+            one). The position is relative to the piece, so it may be negative.
         """
         first: dict[str, int] = {}
         for number, (string, borders) in enumerate(self._strings):

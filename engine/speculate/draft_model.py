@@ -1,7 +1,7 @@
 """Draft model: a smaller model with the same vocabulary continues each sequence greedily.
 
-It runs in an engine of its own with prefix caching and small blocks: a proposal is a request with all tokens so far, so
-what it computed for earlier proposals hits its own cache, and content of rejected tokens is never found again.
+It runs in a separate engine with prefix caching and small blocks. Each proposal is a request with all tokens so far.
+So content computed for earlier proposals hits its cache, and content of rejected tokens is never found again.
 """
 
 from __future__ import annotations

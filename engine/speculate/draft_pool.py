@@ -13,10 +13,9 @@ BLOCK_SIZE = 4
 
 
 def draft_pool(config: EngineConfig) -> tuple[int, int]:
-    """Return the number of blocks of a shipped draft model's pool, beside the engine's own, and its maximum bytes; 0, 0
-    without a draft model.
+    """Return the number of blocks of a shipped draft model's pool, and its maximum bytes; 0, 0 without a draft model.
 
-    From its config.json alone; the cache stores 4 bytes a number at most.
+    They follow from its config.json alone, with at most 4 bytes per number.
     """
     speculative = speculative_of(config)
     shipped = shipped_model(speculative.model) if speculative and speculative.model else None
@@ -29,7 +28,7 @@ def draft_pool(config: EngineConfig) -> tuple[int, int]:
 
 
 def num_draft_blocks(speculative: Speculative, config: EngineConfig) -> int:
-    """Return the number of blocks of the draft model's pool: as many tokens as the engine's pool holds, and drafts."""
+    """Return the number of blocks of the draft model's pool: the tokens of the engine's pool, and drafts."""
     assert config.num_blocks is not None
     drafts = config.max_num_seqs * -(-speculative.num_speculative_tokens // BLOCK_SIZE)
     return -(-config.num_blocks * config.block_size // BLOCK_SIZE) + drafts

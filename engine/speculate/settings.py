@@ -1,4 +1,4 @@
-"""Settings of speculative decoding: the JSON of `speculative_config`, spelled as vLLM spells it.
+"""Settings of speculative decoding: the JSON of `speculative_config`, with vLLM's names.
 
 {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
 {"method": "draft_model", "model": "bundled-mqa", "num_speculative_tokens": 4}
@@ -15,7 +15,7 @@ from engine.config import ConfigError, EngineConfig
 from engine.options.refusal import sentence
 
 MAX_DRAFT_TOKENS = 16
-MAX_LOOKUP = 16  # tokens of an n-gram: each length is one search of the text, for each sequence and step
+MAX_LOOKUP = 16  # tokens of an n-gram; each length takes one search of the text per sequence and step
 PROMPT_LOOKUP = 5  # vLLM's default for both lengths
 
 Method = Literal["ngram", "draft_model"]
@@ -25,7 +25,7 @@ class Speculative(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Parsed `speculative_config`."""
 
     num_speculative_tokens: int
-    method: Method | None = None  # None: draft_model where a model is named
+    method: Method | None = None  # None: draft_model if a model is named
     model: str | None = None  # a shipped model, a folder or a name on the hub
     prompt_lookup_min: int | None = None  # tokens of the shortest n-gram; None = prompt_lookup_max, or PROMPT_LOOKUP
     prompt_lookup_max: int | None = None
@@ -42,7 +42,7 @@ def speculative_of(config: EngineConfig) -> Speculative | None:
     """Parse a configuration's `speculative_config`; None: there is none.
 
     Raises:
-        ConfigError: the JSON is wrong, or speculation does not go with the other settings.
+        ConfigError: the JSON is invalid, or speculation is incompatible with the other settings.
     """
     if config.speculative_config is None:
         return None
