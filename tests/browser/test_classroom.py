@@ -360,35 +360,18 @@ def press(desk: Page, follower: Page, what: str) -> None:
     person.locator(f"[data-do={what}]").click()
 
 
-def test_two_votes_a_number_and_a_slot_and_what_everybody_said(wall: Page, follow: Follow) -> None:
+def test_numbers_and_slots_are_answers_and_so_is_not_sure(wall: Page, follow: Follow) -> None:
     phones = [follow(), follow(width=360, height=640)]
-    ask(wall)
-    for phone in phones:
-        phone.click(".class-option >> nth=0")
-        expect(phone.locator(".class-in")).to_contain_text("Your answer is in")
-    expect(wall.locator(".class-counted")).to_have_text("2 of 2 have answered")
-    assert not wall.locator(".class-tally").count()
-    wall.click("#class-to-talk")
-    expect(phones[0].locator("#class-sheet")).to_contain_text("neighbour", ignore_case=True)
-    wall.click("#class-to-again")
-    phones[0].click(".class-option >> nth=1")
-    phones[1].click(".class-unsure")
-    wall.click("#class-show")
-    wall.select_option("#class-right", "0")
-    wall.click("#class-show-sure")
-    for page, one in ((wall, ""), (phones[0], "Block 5 yours"), (phones[1], "Not sure yours")):
-        expect(page.locator(".class-tally tr[data-right=true]")).to_contain_text("Block 4")
-        expect(page.locator(".class-tally tr[data-right=true] [data-round='0'] .num")).to_have_text("2 of 2")
-        expect(page.locator(".class-tally tr[data-right=true] [data-round='1'] .num")).to_have_text("0 of 2")
-        if one:
-            expect(page.locator(".class-tally tr[data-mine=true]")).to_contain_text(one)
     for kind, text, given, shown in (("number", "How many?", "2.5", "2.5"), ("slot", "Where?", "17", "slot 17")):
         ask(wall, kind, text)
         phones[0].fill("#class-answer-input", given)
         phones[0].click(".class-field .primary")
-        expect(phones[0].locator(".class-in")).to_contain_text("in")
+        phones[1].click(".class-unsure")
+        expect(wall.locator(".class-counted")).to_have_text("2 of 2 have answered")
         show(wall, given)
-        expect(wall.locator(".class-tally tr[data-right=true]")).to_contain_text(shown)
+        for page in (wall, phones[0]):
+            expect(page.locator(".class-tally tr[data-right=true]")).to_contain_text(shown)
+        expect(phones[1].locator(".class-tally tr[data-mine=true]")).to_contain_text("Not sure yours")
 
 
 @pytest.mark.parametrize("kind", ["choice", "lesson"])
@@ -681,25 +664,6 @@ def test_a_class_begins_at_the_address_of_serve_class_until_the_server_does_not_
     expect(page).not_to_have_url(re.compile("class="))
 
 
-def test_the_lesson_on_the_wall_is_asked_and_the_log_decides(wall: Page, follow: Follow) -> None:
-    phone = follow()
-    open_lesson(wall)
-    expect(phone.locator(".article h1")).to_have_text(wall.locator(".article h1").inner_text())
-    expect(phone.locator("#lesson-answer, .question input")).to_have_count(0)
-    ask_lesson(wall)
-    phone.click(".class-option >> nth=0")
-    expect(phone.locator(".class-in")).to_contain_text("Your answer is in")
-    expect(wall.locator(".class-counted")).to_have_text("1 of 1 have answered")
-    show(wall)
-    expect(phone.locator(".class-tally tr[data-right=true]")).to_have_count(1)
-    expect(phone.locator(".class-tally tr[data-mine=true]")).to_have_count(1)
-    expect(wall.locator(".question[data-over=true]")).not_to_have_count(0)
-    expect(phone.locator(".question[data-over=true]")).not_to_have_count(0)
-    expect(wall.locator("#class-projector")).to_be_visible()
-    open_desk(wall).click("#class-teacher-next")
-    expect(wall.locator("#class-projector")).to_have_count(0)  # the answers do not cover what comes next
-
-
 def test_the_desk_shows_lost_followers_exports_results_and_ends_the_class(wall: Page, follow: Follow) -> None:
     """Results of a class are stored only on request; removed members, and those present at its end, are notified."""
     phone = follow()
@@ -758,11 +722,15 @@ def test_next_alone_leads_a_class_through_a_lesson_and_on_to_the_next_one(wall: 
             expect(phone.locator("#class-sheet .class-tally")).to_be_visible()
         expect(desk.locator(".class-teacher-now")).not_to_have_text(before, use_inner_text=True)
     assert num_questions == 3
+    for page in (wall, phone, late):
+        expect(page.locator(".question[data-over=true]")).to_have_count(num_questions)
+    expect(phone.locator("#lesson-answer, .question input")).to_have_count(0)
     own = phone.locator(".question .answer[data-given=true]")
     expect(own).to_have_count(num_questions)
     expect(phone.locator("#class-sheet")).to_be_visible()
     desk.click("#class-teacher-next")
     expect(wall.locator(".lesson-over")).to_be_visible()
+    expect(wall.locator("#class-projector")).to_have_count(0)  # the answers do not cover what comes next
     for page in (phone, late):
         expect(page.locator("#class-sheet, #class-question")).to_have_count(0)  # the class has gone on
         expect(page.locator(".lesson-over")).to_be_visible()

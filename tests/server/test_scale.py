@@ -107,13 +107,8 @@ def test_a_rate_beyond_one_gpu_leaves_the_others():
     [
         ({"rate": "fast"}, "rate is not a number: 'fast'"),
         ({"rate": "nan"}, "rate must be from 0 to"),
-        ({"service": "0"}, "service must be from"),
         ({"gpus": "2.5"}, "gpus is a whole number"),
-        ({"gpus": "1"}, "gpus must be from 2 to 64"),
         ({"gpus": "2", "speedup": "3"}, "at most 2 times as fast"),
-        ({"speedup": "1"}, "more than 1"),
-        ({"share": "1"}, "share must be from"),
-        ({"output_tokens": "1"}, "output_tokens must be from 2"),
     ],
 )
 def test_impossible_queues_are_refused(query: dict[str, str], says: str) -> None:
@@ -312,9 +307,7 @@ def test_a_placement_over_http_and_its_trial(server):
     [
         ({"model": "gpt2"}, "no layer times of model 'gpt2'; there are some of llama-2-7b, "),
         ({"prefill_gpu": "t4"}, "no layer times of prefill_gpu 't4'"),
-        ({"output_tokens": "1"}, "output_tokens must be from 2"),
         ({"prompt_tokens": "5000"}, "prompt_tokens must be from 1 to 4095"),
-        ({"rate": "nan"}, "rate must be from"),
     ],
 )
 def test_impossible_placements_are_refused(query: dict[str, str], says: str) -> None:
