@@ -1,7 +1,7 @@
-"""Variant in a separate process, so that the process's memory is the variant's.
+"""Runs of a variant in a separate process, so that the variant's memory can be measured.
 
-The process has one model and one engine. It receives cells with their requests over a pipe and returns measurements;
-both ends are this program, so they are pickled.
+The process has one model and one engine. It receives pickled cells with their requests over a pipe and returns
+measurements.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ END_SECONDS = 5.0
 
 
 class Apart:
-    """Processes by model and engine; each starts on first use."""
+    """Processes by model and engine; a process starts on first use."""
 
     def __init__(self) -> None:
         self._running: dict[tuple[Any, ...], tuple[Any, Connection]] = {}
@@ -32,7 +32,7 @@ class Apart:
         """Call `run_engine`, or a peer's `run`, in another process. `source`: the folder with the weights.
 
         Raises:
-            PeerError: it failed in the process; the message begins with its error.
+            PeerError: the call failed, or the process ended; the message names the error.
         """
         key = (cell.model, cell.dtype, cell.peer, cell.engine.enforce_eager)
         if key not in self._running:
@@ -44,34 +44,34 @@ class Apart:
             self._running[key] = process, ours
         try:
             self._running[key][1].send((cell, asks))
-            found: Measurement | str = self._running[key][1].recv()
+            result: Measurement | str = self._running[key][1].recv()
         except (EOFError, OSError):
             raise PeerError("its process ended") from None
-        if isinstance(found, str):
-            raise PeerError(found)
-        return found
+        if isinstance(result, str):
+            raise PeerError(result)
+        return result
 
     def close(self) -> None:
         """End every process. Idempotent."""
         while self._running:
-            process, line = self._running.popitem()[1]
-            line.close()
+            process, connection = self._running.popitem()[1]
+            connection.close()
             process.join(END_SECONDS)
             if process.is_alive():
                 process.kill()
                 process.join()
 
 
-def _serve(line: Connection, source: str) -> None:
+def _serve(connection: Connection, source: str) -> None:
     models, peers, loaded = Models(), dict[str, Peer](), dict[str, int | None]()
     try:
         while True:
-            cell, asks = line.recv()
+            cell, asks = connection.recv()
             try:
-                answer: Measurement | str = _run(models, peers, loaded, source, cell, asks)
-            except Exception as error:  # reported to the caller like a peer's
-                answer = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            line.send(answer)
+                result: Measurement | str = _run(models, peers, loaded, source, cell, asks)
+            except Exception as error:  # reported to the caller like an error of a peer
+                result = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            connection.send(result)
     except EOFError:
         return
     finally:

@@ -21,9 +21,9 @@ class Clusters:
         self._closing: list[Callable[[], object]] = []
 
     def cluster(self, model: LoadedModel, source: str, config: EngineConfig) -> Cluster:
-        """Return the cluster, started on first use; idle, unless the previous run was cancelled.
+        """Return the cluster, started on first use. It is idle unless the previous run was cancelled.
 
-        `source`: path of its weights, for processes that load them themselves.
+        `source`: path of the weights, which worker processes load themselves.
 
         Raises:
             ConfigError: invalid settings.

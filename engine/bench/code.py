@@ -1,4 +1,4 @@
-"""Hash of the code of a step, which shows that a record is older than the code."""
+"""Hash of the code that executes a step, to detect records that are older than the code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 ENGINE = Path(__file__).parents[1]
-ROOMS = ("cache", "model", "requests", "scheduling")  # packages of a step, with engine.py
+ROOMS = ("cache", "model", "requests", "scheduling")  # packages that execute a step, besides engine.py
 
 
 @cache

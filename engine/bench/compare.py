@@ -1,4 +1,7 @@
-"""Regressions between two records of a scenario. Ratios are compared, not seconds, so the machines may differ."""
+"""Regressions between two records of a scenario.
+
+Ratios are compared, not seconds, so the records may come from different machines.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ THRESHOLD = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Figure of both records. `change` > 0 is worse: 0.1 = by a tenth."""
+    """Change of a figure between two records. `change`: relative regression, 0.1 = worse by a tenth."""
 
     scenario: str
     at: str
@@ -51,7 +54,7 @@ def compare(before: Record, after: Record, threshold: float = THRESHOLD, counts_
 
 
 def lost_points(before: Record, after: Record) -> list[str]:
-    """Return a sentence per point that lost its figures or whose outputs are no longer identical."""
+    """Return a sentence for each point that has lost its figures, or whose outputs are no longer identical."""
     found = []
     for old in before.points:
         new = after.point(old.at, old.variant)

@@ -1,4 +1,4 @@
-"""Run of a workload on the engine: requests are submitted when due, and times are those of a caller."""
+"""Run of a workload on the engine: requests are submitted when due, and times are measured as a caller sees them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from engine.accounting.memory import stored_bytes_per_token
 from engine.bench.errors import Cancelled
 from engine.bench.measurement import EngineWork, Measurement, Observer, Timeline
-from engine.bench.outside import outside
+from engine.bench.outside import tier_connector
 from engine.bench.tiers import TierSizes
 from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
@@ -50,7 +50,7 @@ def run_engine(
     keep_log = observer != "none" or log_path is not None
     capture = CaptureRequest(budget_bytes=CAPTURE_EVERYTHING) if observer == "capture" else None
     with (
-        outside(tiers, model, config) as connector,
+        tier_connector(tiers, model, config) as connector,
         Engine(model, config, log_path=log_path, capture=capture, connector=connector, keep_log=keep_log) as engine,
     ):
         on_engine(engine)
@@ -86,7 +86,7 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
             specs = [spec_of(asks[i], earlier_tokens(asks[i]), sampling, f"bench-{i}") for i in due]
             for i, request in zip(due, engine.add_requests(specs), strict=True):
                 requests[i] = request
-                # scheduled arrival; a request that waited for steps or for a turn arrives now
+                # a request arrives when scheduled; a request that waited for a step or a turn arrives now
                 timed = asks[i].after is None and asks[i].at_step == 0
                 for position, token_id in enumerate(asks[i].chosen, len(asks[i].prompt)):
                     engine.choose(request.seq_id, token_id, position)
@@ -125,10 +125,10 @@ def due_of(ask: Ask, ended: Callable[[int], float | None]) -> float | None:
 def due_now(
     asks: list[Ask], waiting: list[int], ended: Callable[[int], float | None], now: float, num_steps: int, idle: bool
 ) -> list[int]:
-    """Return the waiting requests that are due. `at_step` of the next request is ignored if the engine is idle and no
-    other request is due, since it would never be reached.
+    """Return the indices of waiting requests that are due.
 
-    `ended`: returns when the request of an index ended, in seconds, or None.
+    An idle engine never reaches the `at_step` of the next request, so it is ignored if no other request is due.
+    `ended`: returns the end of a request by its index, in seconds, or None.
     """
     ready = [i for i in waiting if (at := due_of(asks[i], ended)) is not None and at <= now]
     due = [i for i in ready if asks[i].at_step <= num_steps]

@@ -1,4 +1,4 @@
-"""Run of a workload on several instances: like `drive`, timed in the process that drives them."""
+"""Run of a workload on several instances, timed in the process that drives them. Compare `drive`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Answer:
 
 
 class _Run:
-    """Follows the cluster's log."""
+    """Subscriber of the cluster's log."""
 
     def __init__(self, work: EngineWork, instances: InstancesWork) -> None:
         self.work, self.instances = work, instances
@@ -47,7 +47,7 @@ class _Run:
         if record.kind == "step":
             self.work.add(record, 0.0)
         for op in record.ops:
-            if isinstance(op, Submit) and op.request_id in self.answers:  # not the prefill part, which has another id
+            if isinstance(op, Submit) and op.request_id in self.answers:  # a prefill half has another id
                 self._of_sequence[op.seq_id] = self.answers[op.request_id]
         for output in record.outputs:
             answer = self._of_sequence.get(output.seq_id)
@@ -66,10 +66,10 @@ def run_instances(
     *,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Measurement:
-    """Serve all requests and return the measurement. The cluster must be idle, and is afterwards. A request that the
-    router rejects has no tokens.
+    """Serve all requests and return the measurement. A request that the router rejects has no tokens.
 
-    Each run has its own cache salt, so it does not hit blocks of earlier runs of the cluster.
+    The cluster must be idle before the run and is idle after it. Each run has its own cache salt, so it does not hit
+    blocks of earlier runs.
 
     Raises:
         BenchError: an instance ended.
@@ -97,7 +97,7 @@ def run_instances(
 
 
 class _Submitted(NamedTuple):
-    """Submitted request."""
+    """Submitted request with its full prompt."""
 
     prompt: list[int]
     answer: _Answer

@@ -33,7 +33,7 @@ def refusal(scenario: Scenario) -> Text | None:
 
 
 class Sources(NamedTuple):
-    """Version of the code behind a figure."""
+    """Version of the code that produced a figure."""
 
     commit: str | None  # None: not a repository
     modified: bool | None  # whether files differ from the commit

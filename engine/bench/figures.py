@@ -32,8 +32,9 @@ def figures(samples: Samples, baselines: dict[str, Samples], seed: int) -> dict[
 
 
 def same_tokens(ours: list[list[list[int]]], theirs: list[list[list[int]]]) -> bool:
-    """Return whether two runs have the same outputs. Samples of one request may be in any order, and so may equal
-    requests.
+    """Return whether two runs have the same outputs.
+
+    If the number of samples per request differs, all outputs are compared regardless of order.
     """
     if [len(outputs) for outputs in ours] == [len(outputs) for outputs in theirs]:
         return ours == theirs

@@ -36,8 +36,9 @@ def _finding(headline: Headline, points: list[Point]) -> Finding | None:
 
 
 def saturation(points: list[Point], metric: str, share: float) -> float | None:
-    """Return the smallest axis value whose median reaches `share` of the largest median; None without numbers, or at
-    the end of the axis, beyond which medians may be larger.
+    """Return the smallest axis value whose median reaches `share` of the largest median.
+
+    Returns None without numbers, or if it is the last value of the axis, beyond which medians may be larger.
     """
     medians = [(p.at, p.figures[metric].median) for p in points if isinstance(p.at, (int, float))]
     if not medians:
@@ -48,8 +49,9 @@ def saturation(points: list[Point], metric: str, share: float) -> float | None:
 
 
 def off_a_line(points: list[Point], metric: str) -> float | None:
-    """Return the largest |measured / line − 1| of the straight line over the axis fitted to the medians (least squares
-    of relative errors); None with fewer than three points.
+    """Return the largest |measured / fitted − 1|; None with fewer than three points.
+
+    A straight line over the axis is fitted to the medians by least squares of relative errors.
     """
     medians = [(p.at, p.figures[metric].median) for p in points if isinstance(p.at, (int, float))]
     if len(medians) < 3:

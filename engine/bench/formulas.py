@@ -184,7 +184,7 @@ def output_nll(work: EngineWork) -> float | None:
 
 
 def full_nll(work: EngineWork) -> float | None:
-    """Return the same under the full cache, if outputs are compared with it."""
+    """Return `output_nll` under the full cache, if outputs are compared with it."""
     return -float(np.mean([one.logprob for one in work.full])) if work.full else None
 
 
@@ -199,7 +199,7 @@ def changed(work: EngineWork) -> float | None:
 
 
 def logprob_error(m: Measurement, context: Context) -> float | None:
-    """Return the mean absolute difference of the prompt tokens' log probabilities to the reference's, in nats."""
+    """Return the mean absolute difference between log probabilities of prompt tokens and the reference's, in nats."""
     reference = context.reference.prompt_logprobs if context.reference else []
     if not m.prompt_logprobs or not reference:
         return None

@@ -1,6 +1,6 @@
-"""Ratio in plain language ("5.0 times faster", "a third of the memory"), and whether it is good.
+"""Verdicts on ratios in plain language: "5.0 times faster", "a third of the memory".
 
-`static/js/bench/gains.js` mirrors this with the same texts; a test compares both.
+`static/js/bench/gains.js` mirrors this module with the same texts; a test compares both.
 """
 
 from __future__ import annotations

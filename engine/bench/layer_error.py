@@ -1,8 +1,8 @@
 """Error of the roofline against layers measured on a GPU: the error of a prediction for that GPU.
 
-Compared are the measured matrices, norms and activations of a layer at n tokens, on one tensor-parallel GPU, and the
-bound of its matrices: max(2 · n · p / P, 2 B · p / W), p its parameters there. Attention, the output projection and
-host time between steps are in neither.
+Measured is the time of a layer's matrices, norms and activations at n tokens on one GPU of a tensor-parallel group. The
+bound of its matrices is max(2 · n · p / P, 2 B · p / W) for p parameters on that GPU. Both leave out attention, the
+output projection and host time between steps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MeasuredLayer(NamedTuple):
 
 
 def measured_layers(gpu: GpuPreset, known: Presets) -> list[MeasuredLayer]:
-    """Return the layers measured on this GPU, without scaled ones."""
+    """Return the layers measured on this GPU, without those scaled from other measurements."""
     found = []
     for one in known.layers:
         model = known.models.get(one.model)
@@ -49,7 +49,10 @@ def measured_layers(gpu: GpuPreset, known: Presets) -> list[MeasuredLayer]:
 
 
 def layer_error(layers: Sequence[MeasuredLayer], phase: Phase) -> PredictionError | None:
-    """Return the error for steps as short as decode's or as long as prefill's; None if no layer was measured."""
+    """Return the error over the step sizes of a phase (up to 256 tokens for decode, from 256 for prefill).
+
+    Returns None if no layer was measured.
+    """
     low, high = (1, BETWEEN) if phase == "decode" else (BETWEEN, max((max(one.seconds) for one in layers), default=0))
     points = [
         StepPoint(variant=one.name, tokens=tokens, measured=took, low=took, high=took, predicted=least)
@@ -66,8 +69,8 @@ def layer_error(layers: Sequence[MeasuredLayer], phase: Phase) -> PredictionErro
 def ridge_factors(layers: Sequence[MeasuredLayer]) -> tuple[float, float] | None:
     """Return the smallest and the largest factor between measured and nominal ridge.
 
-    Measured layers reach P / c operations and W / m bytes per second, so their ridge is P / W · m / c. None: no layer
-    was measured with both few and many tokens.
+    Measured layers reach P / c operations and W / m bytes per second, so their ridge is P / W · m / c. Returns None if
+    no layer was measured with both few and many tokens.
     """
     found = []
     for one in layers:

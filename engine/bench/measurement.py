@@ -68,11 +68,11 @@ class EngineWork:
     prefill_seconds: float = 0.0
     decode_tokens: int = 0
     decode_seconds: float = 0.0
-    decode_bytes: int = 0  # of these steps, as `bytes_moved`
+    decode_bytes: int = 0  # weights and KV moved by decode steps
     decode_steps: list[float] = field(default_factory=list)  # seconds each
     decode_parts: list[StepParts] = field(default_factory=list)
-    decode_works: list[Work] = field(default_factory=list)  # of these steps, as `decode_steps`
-    prefill_steps: list[float] = field(default_factory=list)  # seconds each, of steps with prefill only
+    decode_works: list[Work] = field(default_factory=list)  # of the steps in `decode_steps`
+    prefill_steps: list[float] = field(default_factory=list)  # seconds each
     prefill_works: list[Work] = field(default_factory=list)
     computed_tokens: int = 0
     flops: int = 0
@@ -85,7 +85,7 @@ class EngineWork:
     peak_blocks: int = 0
     peak_bytes: int = 0
     peak_running: int = 0
-    refused_at_step: int | None = None  # first step in which a request waited for blocks, or was preempted
+    refused_at_step: int | None = None  # first step that deferred a request for lack of blocks, or preempted one
     preemptions: int = 0
     recomputed_tokens: int = 0
     swapped_bytes: int = 0
@@ -94,13 +94,13 @@ class EngineWork:
     external_tokens: Counter[Medium] = field(default_factory=Counter)  # loaded at first admissions, by tier
     loaded_bytes: int = 0
     stored_bytes: int = 0
-    chose_compute: int = 0  # prompts (or parts) found outside the pool and computed anyway, since that was faster
+    chose_compute: int = 0  # lookups that found blocks in a tier, where computing was estimated to be faster
     estimates: Estimates | None = None  # None: no tiers
     prompt_logprobs: list[float] = field(default_factory=list)
     output_logprobs: list[float] = field(default_factory=list)
     full: list[FullCacheOutput] = field(default_factory=list)  # of the compared outputs
-    freed_blocks: int = 0  # released because every head had forgotten their tokens
-    forgotten: int = 0  # keys, over layers and KV heads
+    freed_blocks: int = 0  # blocks released because every head had evicted their tokens
+    forgotten: int = 0  # evicted keys, summed over layers and KV heads
     kv_bytes_per_token: int = 0
 
     def add(self, record: StepRecord, elapsed: float) -> None:
@@ -156,7 +156,7 @@ class EngineWork:
                     self.queried_tokens += op.num_tokens
                     self.hit_tokens += op.num_hit_tokens
                 case LookupExternal():
-                    self._ask_outside(op, op.seq_id not in resumed, record.memory.block_size)
+                    self._add_external_lookup(op, op.seq_id not in resumed, record.memory.block_size)
                 case Load():
                     self.loaded_bytes += op.num_bytes
                 case Store():
@@ -173,7 +173,7 @@ class EngineWork:
                 case _:
                     pass
 
-    def _ask_outside(self, op: LookupExternal, is_first: bool, block_size: int) -> None:
+    def _add_external_lookup(self, op: LookupExternal, is_first: bool, block_size: int) -> None:
         self.chose_compute += op.verdict == "compute"
         if op.verdict == "load" and is_first:
             for medium in op.media:
@@ -186,7 +186,7 @@ class EngineWork:
 
 @dataclass(slots=True)
 class Measurement:
-    """Measurement of a run. `outputs`: the token ids of every request's outputs, in the order of the requests."""
+    """Measurement of a run. `outputs`: token ids of each request's outputs, in the order of the requests."""
 
     seconds: float  # from the first arrival to the last token
     requests: list[RequestTimes]
@@ -194,8 +194,8 @@ class Measurement:
     work: EngineWork | None = None
     instances: InstancesWork | None = None  # None: a single engine, or a peer
     resident_bytes: int | None = None  # of its process, after the run; None: no separate process
-    resident_loaded_bytes: int | None = None  # the same after loading, before the first run; None for peers
-    peer_logprobs: list[float] = field(default_factory=list)  # of the prompts' tokens, in a peer's order
+    resident_loaded_bytes: int | None = None  # of its process, after loading and before the first run; None for peers
+    peer_logprobs: list[float] = field(default_factory=list)  # of prompt tokens, in the peer's order
 
     @property
     def prompt_logprobs(self) -> list[float]:
@@ -208,7 +208,7 @@ class Measurement:
 
     @property
     def watched(self) -> list[RequestTimes]:
-        """All requests but the late one."""
+        """Requests whose latencies count: all except the late one."""
         return [request for request in self.requests if not request.late]
 
 

@@ -1,4 +1,4 @@
-"""Metrics: a table of each one's unit, better direction, source and formula.
+"""Table of metrics with unit, better direction, source and formula.
 
 `clock`: seconds, or a rate per second; differs between runs. `count`: computed from the log's records without a clock;
 the same on every machine, unless requests arrive by the clock. The titles are in `words/`, one file per language.

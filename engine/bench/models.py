@@ -1,6 +1,6 @@
-"""Models of benchmarks: shipped ones, folders, hub names, and random ones created on demand.
+"""Models of benchmarks: shipped models, folders, hub names, and models with random weights, created on demand.
 
-A peer loads its own weights from the same folder, because the engine's module has another attention function and
+A peer loads its own copy of the weights from the same folder: the engine's module has another attention function and
 layout.
 """
 
@@ -40,12 +40,11 @@ class Models:
         self._made: tempfile.TemporaryDirectory[str] | None = None
 
     def engine_model(self, name: str, dtype: str, compiled: bool = False) -> LoadedModel:
-        """Return the model for this engine; `compiled`: with a compiled forward pass, which takes tens of seconds
-        once.
+        """Return the model for this engine. `compiled`: compile its forward pass, which takes tens of seconds once.
 
         Raises:
-            ModelError: it cannot be opened.
-            Exception: it cannot be compiled.
+            ModelError: the model cannot be opened.
+            Exception: the model cannot be compiled.
         """
         key = (name, dtype)
         if key not in self._loaded:
@@ -103,7 +102,7 @@ def default_device() -> str:
 
 @contextmanager
 def _without_progress_bars() -> Iterator[None]:
-    """Disable transformers' progress bars within the context: the run has its own."""
+    """Disable transformers' progress bars within the context; the benchmark shows its own."""
     was_enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -114,15 +113,15 @@ def _without_progress_bars() -> Iterator[None]:
 
 
 def _with_random_weights(config: Any, dtype: torch.dtype, device: str = "cpu") -> Any:
-    """Return a model with seeded random weights, generated on `device`: a large one takes minutes on a CPU."""
+    """Return a model with seeded random weights, generated on `device` because a large model takes minutes on a CPU."""
     with torch.random.fork_rng(), torch.device(device):
         torch.manual_seed(SEED)
         return AutoModelForCausalLM.from_config(copy.deepcopy(config), dtype=dtype)
 
 
-# name -> its shape, and the dtype of its weights
+# name -> config and dtype of the weights
 MADE: dict[str, tuple[Any, torch.dtype]] = {
-    # 8 layers × 256 with grouped heads (8:2); the bundled model's vocabulary
+    # 8 layers × 256, GQA with 8 query and 2 KV heads; the bundled model's vocabulary
     TINY: (
         transformers.LlamaConfig(
             vocab_size=8192,
@@ -139,7 +138,7 @@ MADE: dict[str, tuple[Any, torch.dtype]] = {
         ),
         torch.float32,
     ),
-    # the shape of HuggingFaceTB/SmolLM2-135M, after its config.json
+    # shape of HuggingFaceTB/SmolLM2-135M, from its config.json
     SMALL: (
         transformers.LlamaConfig(
             vocab_size=49152,
@@ -157,7 +156,7 @@ MADE: dict[str, tuple[Any, torch.dtype]] = {
         ),
         torch.float32,
     ),
-    # the shape of Qwen/Qwen2.5-0.5B, after its config.json: biases of q, k and v
+    # shape of Qwen/Qwen2.5-0.5B, from its config.json; q, k and v have biases
     QWEN2: (
         transformers.Qwen2Config(
             vocab_size=151936,
@@ -175,7 +174,7 @@ MADE: dict[str, tuple[Any, torch.dtype]] = {
         ),
         torch.float32,
     ),
-    # the shape of Qwen/Qwen3-0.6B, after its config.json
+    # shape of Qwen/Qwen3-0.6B, from its config.json
     QWEN: (
         transformers.Qwen3Config(
             vocab_size=151936,
@@ -194,7 +193,7 @@ MADE: dict[str, tuple[Any, torch.dtype]] = {
         ),
         torch.bfloat16,
     ),
-    # the shape of meta-llama/Llama-3.1-8B, after its config.json
+    # shape of meta-llama/Llama-3.1-8B, from its config.json
     LLAMA_8B: (
         transformers.LlamaConfig(
             vocab_size=128256,

@@ -1,4 +1,4 @@
-"""Tiers for a benchmark run: an initially empty store, and the accuracy of its estimates."""
+"""Offloading tiers of a benchmark run: an initially empty store, and the accuracy of its time estimates."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from engine.scheduling.sequence import Sequence
 
 
 @contextmanager
-def outside(sizes: TierSizes, model: LoadedModel, config: EngineConfig) -> Iterator[WatchedConnector | None]:
-    """Yield a connector to an empty store, whose disk folder is deleted afterwards; None if no tier is configured.
+def tier_connector(sizes: TierSizes, model: LoadedModel, config: EngineConfig) -> Iterator[WatchedConnector | None]:
+    """Yield a connector to an empty store, whose disk folder is deleted on exit; None if no tier is configured.
 
     Raises:
         BenchError: an engine with these settings cannot offload blocks.
@@ -30,7 +30,7 @@ def outside(sizes: TierSizes, model: LoadedModel, config: EngineConfig) -> Itera
         yield None
         return
     if not may_offload(config):
-        raise BenchError("tiers keep blocks with a hash: strategy paged, with prefix caching, without forget_policy")
+        raise BenchError("tiers require strategy paged, prefix caching and no forget_policy: they store hashed blocks")
     with TemporaryDirectory(prefix="kvtheater-bench-") as folder:
         disk = DiskSetting(Path(folder), parse_size(sizes.disk)) if sizes.disk else None
         tiers = WatchedTiers(parse_size(sizes.cpu) if sizes.cpu else None, disk)
@@ -41,7 +41,7 @@ def outside(sizes: TierSizes, model: LoadedModel, config: EngineConfig) -> Itera
 
 
 class WatchedTiers(Tiers):
-    """Tiers that measure the time of reading."""
+    """Tiers that sum the time spent on reads."""
 
     read_seconds = 0.0
 
@@ -81,10 +81,11 @@ class WatchedConnector(OffloadingConnector):
     def start_load_kv(self, meta: KVConnectorMetadata) -> None:
         began = time.perf_counter()
         super().start_load_kv(meta)
-        placing = time.perf_counter() - began
+        copy_seconds = time.perf_counter() - began
         expected = [seconds for seconds, _ in self._step]
         if expected and None not in expected:
-            self.estimates.loads.append((placing + sum(read for _, read in self._step)) / sum(s for s in expected if s))
+            actual = copy_seconds + sum(read for _, read in self._step)
+            self.estimates.loads.append(actual / sum(s for s in expected if s))
         self._step = []
 
     def note_prefill(self, num_tokens: int, seconds: float) -> None:

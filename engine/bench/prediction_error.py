@@ -1,6 +1,6 @@
 """Error of roofline predictions against measured step times.
 
-The roofline is a lower bound, so the error is one-sided: a step takes `measured / predicted` times the bound.
+The roofline is a lower bound, so the error is the factor `measured / predicted`, usually above 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCENARIO = "step-time"
 
 
 class StepPoint(Struct, frozen=True, kw_only=True):
-    """Measured and predicted seconds of a step; `tokens`: of each prompt, the keys with which decode begins."""
+    """Measured and predicted seconds of a step. `tokens`: length of each prompt, the context at the start of decode."""
 
     variant: str
     tokens: int
@@ -29,7 +29,7 @@ class StepPoint(Struct, frozen=True, kw_only=True):
 
 
 class PredictionError(Struct, frozen=True, kw_only=True):
-    """Prediction error of a phase: measured over predicted time, as median, minimum and maximum over all points."""
+    """Prediction error of a phase: median, minimum and maximum of measured / predicted time over all points."""
 
     phase: Phase
     points: list[StepPoint]
@@ -39,10 +39,10 @@ class PredictionError(Struct, frozen=True, kw_only=True):
 
 
 def prediction_error(record: Record, phase: Phase, only: str = "") -> PredictionError:
-    """Return the error from a record of `step-time`; `only`: variants whose id has this suffix.
+    """Return the error from a record of `step-time`. `only`: suffix of the ids of variants to use.
 
     Raises:
-        BenchError: the record is of another scenario, or has no such step.
+        BenchError: the record is of another scenario, or has no step of this phase.
     """
     if record.scenario.id != SCENARIO:
         raise BenchError(f"the prediction error needs a record of {SCENARIO}, not of {record.scenario.id}")
@@ -66,6 +66,6 @@ def prediction_error(record: Record, phase: Phase, only: str = "") -> Prediction
 
 
 def sequences_of(scenario: Scenario, variant: str) -> int:
-    """Return the number of sequences in each step of that variant."""
+    """Return the number of sequences in each step of a variant."""
     settings = next(one.set for one in scenario.variants if one.id == variant)
     return int(settings.get("workload.num_requests", scenario.workload["num_requests"]))  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""CPU use of other programs, which disturbs timings and is noted in records."""
+"""CPU use of other programs: it disturbs timings, so records state it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-QUIET = 0.1  # CPUs used by others
+QUIET = 0.1  # maximum CPUs used by other programs on a quiet machine
 PROBE_SECONDS = 0.5
 
 
@@ -34,12 +34,12 @@ def cpu_times() -> CpuTimes | None:
 
 
 def _own_ticks() -> int:
-    """Return the CPU ticks of this process and its descendants; an ended one counts in the parent that reaped it."""
+    """Return the CPU ticks of this process and its descendants; ended ones count in the parent that reaped them."""
     parents, ticks = dict[int, int](), dict[int, int]()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal():
             continue
-        with contextlib.suppress(OSError, ValueError, IndexError):  # the process has just ended
+        with contextlib.suppress(OSError, ValueError, IndexError):  # the process may have ended meanwhile
             fields = (folder / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
             parents[int(folder.name)], ticks[int(folder.name)] = int(fields[1]), sum(map(int, fields[11:15]))
     own, found = {os.getpid()}, {os.getpid()}
@@ -58,7 +58,7 @@ def busy_cpus(before: CpuTimes | None, after: CpuTimes | None) -> float | None:
 
 
 def wait_until_quiet(seconds: float, cancelled: Callable[[], bool] = lambda: False) -> bool:
-    """Wait up to `seconds` until others use less than QUIET CPUs; return whether they do (True if unknown)."""
+    """Wait up to `seconds` until other programs use less than QUIET CPUs. Return whether they do; True if unknown."""
     until = time.perf_counter() + seconds
     while True:
         before = cpu_times()

@@ -29,8 +29,8 @@ class Figure(Struct, frozen=True, kw_only=True):
     median: float
     low: float  # 95 % interval of the median
     high: float
-    samples: list[float]  # one per round in order; a single one if all rounds are equal
-    ratios: dict[str, Estimate] = {}  # baseline -> this / the baseline's of the same round
+    samples: list[float]  # one per round in order; only one if all rounds are equal
+    ratios: dict[str, Estimate] = {}  # baseline -> figure / the baseline's figure in the same round
 
 
 class Point(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Point(Struct, frozen=True, kw_only=True):
     at: Value
     variant: str
     figures: dict[str, Figure] = {}
-    tokens_identical: bool | None = None  # to the reference's, in every run; None: not compared
+    tokens_identical: bool | None = None  # whether outputs equal the reference's in every run; None: not compared
     failed: str = ""  # why there are no figures
     trace: str | None = None  # log of the warm-up run, a file beside the record
 
@@ -72,15 +72,15 @@ class Environment(Struct, frozen=True, kw_only=True):
     created: str  # ISO 8601, UTC
     command: str
     commit: str | None  # of this program; None outside of a repository
-    modified: bool | None  # whether files of engine/ or app/ differed from it
+    modified: bool | None  # whether files of engine/ or app/ differed from the commit
     code: str | None = None  # `code_of_a_step`; None: an older file without this field
     system: str
     machine: Machine
     num_cpus: int
     memory_bytes: int | None
     seed: int
-    quiet: bool  # others used less than a tenth of a CPU before the run
-    busy_cpus: float | None  # CPUs that others used on average during the run
+    quiet: bool  # other programs used less than a tenth of a CPU before the run
+    busy_cpus: float | None  # average CPUs used by other programs during the run
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -119,9 +119,9 @@ def write_record(record: Record, path: Path) -> None:
 
 
 def to_json(record: Record) -> bytes:
-    """Return indented JSON with lists of numbers on one line, so that records are easy to compare."""
+    """Return indented JSON with each list of numbers on one line, so that diffs of records are readable."""
     text = msgspec.json.format(msgspec.json.encode(record), indent=1).decode()
-    # line breaks are between tokens only, never inside a string
+    # safe for strings: JSON strings contain no line breaks
     text = re.sub(r"\[\n([-+\d.eE,\s]+)\]", lambda match: f"[{' '.join(match[1].split())}]", text)
     return text.encode() + b"\n"
 

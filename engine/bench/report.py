@@ -127,8 +127,9 @@ def details(record: Record, language: Language = "en") -> str:
 
 
 def machines(records: list[Record]) -> str:
-    """Return the machines and versions of the records: one line, or one per machine and version with its scenarios,
-    each with day and commit.
+    """Return the machines and versions of the records.
+
+    If they differ, each line lists its scenarios with day and commit.
     """
     made: dict[str, list[str]] = {}
     for record in records:
@@ -166,7 +167,7 @@ def caveats(records: list[Record], language: Language = "en") -> str:
 
 
 def insert(document: str, records: list[Record], language: Language = "en") -> str | None:
-    """Return the document with the table between its marks replaced, short or long; None if it has no marks."""
+    """Return the document with the short or long table between its marks replaced; None if it has no marks."""
     for start, end, table in ((START, END, leading), (ALL_START, ALL_END, summary)):
         before, begins, rest = document.partition(start)
         _, ends, after = rest.partition(end)

@@ -2,8 +2,8 @@
 
     mooncake   JSON lines or a list, timestamp in milliseconds, 512 tokens per hash; hashes are optional
     bailian    JSON lines or a list with `chat_id` and `turn`, timestamp in seconds, 16 tokens per hash
-    sharegpt   JSON list of conversations, or one per line, with texts and no times; each human turn with an answer is a
-               request
+    sharegpt   JSON list or JSON lines of conversations, with texts and without times; each human turn with an answer is
+               a request
     azure      CSV of Azure's LLM inference traces of 2023 and 2024, a date and time in each row
     burstgpt   CSV, timestamp in seconds; failed requests have no response tokens
 
@@ -11,10 +11,10 @@ Files of Mooncake's format may have other block sizes. A prompt of n tokens has 
 t; a file that allows several sizes, but not the format's default, is rejected. A request without hashes shares no
 prefix.
 
-Sessions are closed loops: a request is sent when the previous answer has ended, and no earlier than its timestamp. They
-are ShareGPT's conversations, or given by Bailian's `parent_chat_id` and Mooncake's `session_id`; `delay` of a Mooncake
-row is the time between answer and request. As in AIPerf, a row of a Mooncake session has only the new tokens, unless
-its hashes begin with those of the previous row.
+Sessions are closed loops: a request is sent when the previous answer has ended, and no earlier than its timestamp. A
+session is a ShareGPT conversation, or is given by Bailian's `parent_chat_id` or Mooncake's `session_id`. `delay` of a
+Mooncake row is the time between the previous answer and the request. As in AIPerf, a row of a Mooncake session counts
+only the new tokens, unless its hashes begin with those of the previous row.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HUMAN, ANSWERS, OTHERS = {"human", "user"}, {"gpt", "assistant", "chatgpt", "bin
 
 
 class Row(Struct, frozen=True):
-    """Request of a file. `chat_id`, `parent_chat_id` and `turn` exist only in Bailian's."""
+    """Request of a file. Only Bailian's format has `chat_id`, `parent_chat_id` and `turn`."""
 
     input_length: int
     output_length: int
@@ -55,7 +55,7 @@ class Row(Struct, frozen=True):
 
 
 class RequestFile(NamedTuple):
-    """Requests of a file, by time. `hash_tokens`: None if no row has hashes.
+    """Requests of a file, sorted by time. `hash_tokens`: None if no row has hashes.
 
     `after`: the previous turn of each row. `new_tokens`: tokens that a row adds to the previous turn and its answer;
     empty if the file has no texts.
@@ -98,7 +98,7 @@ class RequestFile(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """Rows of a file and its format, with the fields of `RequestFile`."""
+    """Rows that a reader found; the fields are those of `RequestFile`."""
 
     rows: list[Row]
     num_failed: int = 0

@@ -1,8 +1,8 @@
-"""Run a scenario: every variant at every point of its axis, in turns, for its number of rounds.
+"""Run a scenario: every variant at every point of the axis, interleaved, for a number of rounds.
 
-A round visits the points in random order, and at each point all variants in random order, one right after the other. A
-ratio is taken between neighbours in time, so slower changes of the machine's speed cancel out. The runs before the
-first round are a warm-up: their figures do not count, and later outputs are compared with theirs.
+A round visits the points in random order, and at each point all variants in random order, back to back. A ratio
+compares runs that are adjacent in time, so slow changes of the machine's speed cancel out. A warm-up run precedes the
+first round; its figures are discarded, and its outputs are the reference for later ones.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from engine.requests.request_spec import RequestError
 from engine.setup.machine import measure_roofs
 from engine.trace.records import Roofs
 
-REFUSALS = (BenchError, ConfigError, ModelError, PeerError, RequestError)  # one sentence each; other cells continue
+REFUSALS = (BenchError, ConfigError, ModelError, PeerError, RequestError)  # recorded per cell; other cells continue
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """Progress of a run: `done` of `total` runs; `seconds_left` is an estimate, known after the first run."""
+    """Progress of a scenario: `done` of `total` runs. `seconds_left` is estimated from the first run on."""
 
     scenario: str
     phase: Literal["waiting", "warm-up", "round"]
@@ -78,14 +78,14 @@ class Runner:
     """Run of a scenario.
 
     Args:
-        scenario: the scenario; `rounds` and `seed` are its own unless given.
+        scenario: the scenario; `rounds` and `seed` override its values.
         on_progress: called before each run, on the calling thread.
         cancelled: called between the steps of the engine and between runs.
         on_engine: called with every engine before its first request, for example to read its log.
         keep_logs: engines of observer "none" also write a log, which takes a little time.
         traces: folder for a .kvtrace of each variant's warm-up run at each point.
         quiet_seconds: longest wait for a quiet machine.
-        models: loaded models, which stay loaded.
+        models: models to use, which remain loaded after the run.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Runner:
         if (why := refusal(self._scenario)) is not None:
             raise BenchError(f"{self._scenario.id}: {why.en}")
         try:
-            self._tell("waiting", 0, None)
+            self._report("waiting", 0, None)
             quiet = wait_until_quiet(self._quiet_seconds, self._cancelled)
             if NEED_ROOFS.intersection(self._scenario.measure):
                 self._roofs = self._measured_roofs()  # now, while nothing else runs
@@ -151,11 +151,9 @@ class Runner:
             if self._closes_models:
                 self._models.close()
 
-    # the runs
-
     def _warm_up(self) -> None:
         for run in self._runs:
-            self._tell("warm-up", 0, run)
+            self._report("warm-up", 0, run)
             try:
                 vocab, encode = self._vocabulary(run.cell)
                 run.asks = requests_of(run.cell.workload, vocab, self._seed, encode)
@@ -167,7 +165,7 @@ class Runner:
             except Exception as error:
                 if run.cell.peer is None:
                     raise
-                run.failed = f"it failed: {_sentence(error)}"  # a peer may raise anything; other cells continue
+                run.failed = f"it failed: {_sentence(error)}"  # a peer may raise any exception; other cells continue
         if all(run.failed for run in self._runs):
             raise BenchError(f"scenario {self._scenario.id}: nothing can run here; the first: {self._runs[0].failed}")
 
@@ -179,20 +177,20 @@ class Runner:
             found: list[tuple[_CellRun, Measurement]] = []
             try:
                 for run in _shuffled(running, order):
-                    self._tell("round", number, run)
+                    self._report("round", number, run)
                     found.append((run, self._timed(run)))
             except Cancelled:
                 if number == 1:
                     raise
-                return number - 1  # an incomplete round has no ratios
+                return number - 1  # an incomplete round gives no ratios
             for run, measurement in found:
-                self._keep(run, measurement)
+                self._add_samples(run, measurement)
         return self._rounds
 
     def _timed(self, run: _CellRun, warming_up: bool = False) -> Measurement:
         if self._cancelled():
             raise Cancelled
-        gc.collect()  # so that garbage of the previous run is not timed here
+        gc.collect()  # keep the collection of the previous run's garbage out of the measured time
         began = time.perf_counter()
         if run.cell.apart:
             measurement = self._apart.run(run.cell, self._models.source(run.cell.model), run.asks)
@@ -263,9 +261,7 @@ class Runner:
         model = self._models.engine_model(cell.model, cell.dtype)
         return model.facts.vocab_size, model.tokenizer.encode if model.tokenizer is not None else None
 
-    # what they say
-
-    def _keep(self, run: _CellRun, measurement: Measurement) -> None:
+    def _add_samples(self, run: _CellRun, measurement: Measurement) -> None:
         reference = self._reference(run)
         roofs = self._roofs
         context = Context(
@@ -323,7 +319,7 @@ class Runner:
             trace=run.trace,
         )
 
-    def _tell(self, phase: Literal["waiting", "warm-up", "round"], number: int, run: _CellRun | None) -> None:
+    def _report(self, phase: Literal["waiting", "warm-up", "round"], number: int, run: _CellRun | None) -> None:
         running = [other for other in self._runs if not other.failed]
         total = len(running) * (self._rounds + 1)
         timed = [other.seconds for other in running if other.seconds]

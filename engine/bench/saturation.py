@@ -1,4 +1,4 @@
-"""Tokens that saturate a prefill step, from measured rates over prompts per step and tokens per prompt.
+"""Number of tokens that saturates a prefill step, from rates measured over prompts per step and tokens per prompt.
 
 A step of b prompts of L tokens is modelled as
 
@@ -38,7 +38,7 @@ class RatePoint(Struct, frozen=True, kw_only=True):
     low: float
     high: float
     fitted: float
-    bound: float | None  # rate by the roofline of that model and machine; None: not recorded
+    bound: float | None  # roofline rate of the model on the machine; None: not recorded
 
 
 class Saturation(Struct, frozen=True, kw_only=True):
@@ -49,8 +49,8 @@ class Saturation(Struct, frozen=True, kw_only=True):
     pair_seconds: float  # q
     share: float
     tokens: dict[int, float]  # prompt length -> L_m of the fit
-    measured_tokens: dict[int, int]  # length -> fewest tokens of a step that reach that share of the length's best rate
-    bound_tokens: dict[int, int]  # like `measured_tokens`, for the rates by the roofline
+    measured_tokens: dict[int, int]  # prompt length -> fewest tokens of a step that reach the share of its best rate
+    bound_tokens: dict[int, int]  # as `measured_tokens`, for roofline rates
     points: list[RatePoint]
     median_error: float  # |fitted / measured − 1|
     worst_error: float

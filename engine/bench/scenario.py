@@ -3,8 +3,8 @@
 The file is TOML. `[workload]`, `[engine]` and `[sampling]` are the base; each point of the `[axis]` and each variant
 replaces settings by dotted path (`"engine.block_size" = 4`, or a whole table, `workload = {…}`).
 
-A headline with several points or baselines (`at`, `against`) is expanded to one for each. In its title `{at}` and
-`{against}` are the titles of point and baseline, or their names in `[names]`.
+A headline with several points or baselines (`at`, `against`) is expanded to one headline for each. In a title, `{at}`
+and `{against}` are replaced by the name in `[names]`, or else by the title, of the point and the baseline.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Settings = dict[str, Any]  # dotted path -> replacement value
 
 
 class Axis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Axis of a curve. `sets`: the paths that get the value; or `cases` with their own settings."""
+    """Axis of a scenario. Each of `values` is assigned to the paths in `sets`; `cases` have their own settings."""
 
     name: str
     title: Text
@@ -63,13 +63,13 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class VariantSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Curve: the engine with these settings, or a peer."""
+    """Curve of a scenario: the engine with these settings, or a peer."""
 
     id: str
     title: Text
     set: Settings = {}
     peer: str | None = None
-    apart: bool = False  # in a separate process, whose memory is measured; implied for peers that always are
+    apart: bool = False  # run in a separate process and measure its memory; some peers always do
 
 
 class Headline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,7 +94,7 @@ class Headline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Scenario file. `text` says what to expect and why."""
+    """Contents of a scenario file. `text` says what to expect and why."""
 
     id: str
     title: Text
@@ -110,16 +110,16 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tiers: dict[str, Any] = {}  # outside the pool, initially empty: `TierSizes`
     observer: Observer = "none"
     baselines: list[str] = []  # variants with which the others are compared at each point
-    compare_tokens: bool = True  # whether every variant must give the tokens of the first baseline (or first variant)
+    compare_tokens: bool = True  # whether outputs must equal those of the first baseline (or first variant)
     headlines: list[Headline] = []
     slo: SLO | None = None
     rounds: int = 7
     seed: int = 0
-    needs_gpu: bool = False  # on a CPU it would take hours and be meaningless
+    needs_gpu: bool = False  # refuse to run on a CPU
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """Variant at a point, with everything that a run needs."""
+    """Variant at a point of the axis, with all settings of a run."""
 
     point: int  # index on the axis
     variant: str
@@ -138,7 +138,7 @@ _ROOTS = ("model", "dtype", "observer", "workload", "engine", "sampling", "tiers
 
 
 def cell_of(scenario: Scenario, point: int, variant: VariantSpec) -> Cell:
-    """Return the base with the point's settings, then the variant's.
+    """Return the base settings, overridden by the point's settings and then the variant's.
 
     Raises:
         BenchError: an unknown path or value.
@@ -261,10 +261,10 @@ def check(scenario: Scenario) -> None:
     values = [case.value for case in scenario.axis.points()]
     problems = [
         (not values, "the axis has no values and no cases"),
-        (bool(scenario.axis.cases) and bool(scenario.axis.values), "the axis has values and cases: give one of them"),
+        (bool(scenario.axis.cases) and bool(scenario.axis.values), "the axis has both values and cases: remove one"),
         (len(set(values)) < len(values), "the axis has a value twice"),
         (not ids, "there is no variant"),
-        (len(set(ids)) < len(ids), "two variants have one id"),
+        (len(set(ids)) < len(ids), "two variants have the same id"),
         (scenario.rounds < 1, "rounds must be at least 1"),
         (not scenario.measure, "nothing is measured"),
     ]

@@ -1,4 +1,4 @@
-"""Median of several runs and its interval."""
+"""Median over several runs and its confidence interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scenario's tiers outside the pool, and the accuracy of their estimates. Imports no torch."""
+"""Offloading tiers of a scenario, and the accuracy of their time estimates. Imports no torch."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class TierSizes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class Estimates:
-    """Accuracy of the cost estimates behind decisions: actual over expected seconds.
+    """Accuracy of the estimates behind load-or-compute decisions: actual / expected seconds.
 
-    `loads`: of steps that load, for reading, checking and placing the blocks. `prefills`: of steps with prefill only.
+    `loads`: steps that load blocks; the time to read, verify and copy them. `prefills`: steps with prefill only.
     """
 
     loads: list[float] = field(default_factory=list)

@@ -1,6 +1,6 @@
-"""Seeded workloads: requests and their times. The same seed gives the same requests.
+"""Seeded workloads: requests and their arrival times. The same seed gives the same requests.
 
-Token ids are uniformly random in [FIRST_ID, vocabulary): the cost does not depend on the text.
+Token ids are uniformly random in [FIRST_ID, vocabulary), because the cost does not depend on the text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from engine.bench.errors import BenchError
 from engine.bench.request_files import RequestFile, read_requests
 
-FIRST_ID = 300  # lower ids are special tokens and single bytes, in the shipped models and most others
+FIRST_ID = 300  # lower ids are special tokens and single bytes in the shipped models and most others
 HASH_TOKENS = 512  # tokens per hash of a trace
 TRACES = Path(__file__).parent / "traces"
 Length = int | tuple[int, int]  # number of tokens, or a range for random numbers
@@ -27,15 +27,15 @@ Encode = Callable[[str], list[int]]
 class Ask:
     """Request of a workload. It is submitted as soon as `at`, `at_step`, `after` and `think` all allow."""
 
-    prompt: list[int]  # of a further turn only the new tokens, unless `is_whole`
+    prompt: list[int]  # only the new tokens of a further turn, unless `is_whole`
     output_tokens: int
     seed: int
     at: float = 0.0  # seconds after the start
     at_step: int = 0  # steps of the engine
-    after: int | None = None  # index of the previous turn, which must be done
-    think: float = 0.0  # seconds between its end and this request
+    after: int | None = None  # index of the previous turn, which must have finished
+    think: float = 0.0  # seconds between the end of the previous turn and this request
     is_whole: bool = False  # the prompt includes the previous turns; else prompt and output of `after` are prepended
-    late: bool = False  # the late request: the latencies of the others are measured
+    late: bool = False  # the disturbing request, whose latencies are excluded
     chosen: list[int] = field(default_factory=list)  # forced output tokens; empty: sampled
 
 
@@ -44,7 +44,7 @@ class _Workload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
 
 class Random(_Workload, frozen=True, kw_only=True, tag="random"):
-    """Independent prompts, all at once or with Poisson arrivals of `rate` a second."""
+    """Independent prompts, all at once or with Poisson arrivals at `rate` per second."""
 
     num_requests: int
     prompt_tokens: Length
@@ -63,7 +63,7 @@ class SharedPrefix(_Workload, frozen=True, kw_only=True, tag="shared_prefix"):
 
 
 class FewShot(_Workload, frozen=True, kw_only=True, tag="few_shot"):
-    """Instruction, `examples` of a pool of `pool` examples in the pool's order, and a question."""
+    """Instruction, `examples` of `pool` examples in a fixed order, and a question."""
 
     num_requests: int
     instruction_tokens: int
@@ -75,7 +75,7 @@ class FewShot(_Workload, frozen=True, kw_only=True, tag="few_shot"):
 
 
 class MultiTurn(_Workload, frozen=True, kw_only=True, tag="multi_turn"):
-    """Conversations: each turn's prompt is all previous turns and `user_tokens` more."""
+    """Conversations: each turn's prompt is all previous turns followed by `user_tokens` new tokens."""
 
     conversations: int
     turns: int
@@ -85,7 +85,7 @@ class MultiTurn(_Workload, frozen=True, kw_only=True, tag="multi_turn"):
 
 
 class Tree(_Workload, frozen=True, kw_only=True, tag="tree"):
-    """Tree of thoughts: `branching` children at each of `depth` levels, a request for each leaf's path."""
+    """Tree of thoughts: `branching` children at each of `depth` levels; a request per path from root to leaf."""
 
     depth: int
     branching: int
@@ -94,7 +94,7 @@ class Tree(_Workload, frozen=True, kw_only=True, tag="tree"):
 
 
 class LateLong(_Workload, frozen=True, kw_only=True, tag="late_long"):
-    """`num_requests` that decode, and one long prompt that arrives after `at_step` steps."""
+    """`num_requests` decoding requests, and one long prompt that arrives after `at_step` steps."""
 
     num_requests: int
     prompt_tokens: Length
@@ -107,7 +107,7 @@ class LateLong(_Workload, frozen=True, kw_only=True, tag="late_long"):
 class Texts(_Workload, frozen=True, kw_only=True, tag="texts"):
     """Given texts, one request each.
 
-    With `prompt_tokens`, that many tokens of a text are its prompt, and its other tokens are the forced output.
+    With `prompt_tokens`, so many tokens of a text are its prompt and the rest is the forced output.
     """
 
     texts: list[str]
@@ -119,9 +119,9 @@ class Trace(_Workload, frozen=True, kw_only=True, tag="trace"):
     """Requests of a real service (`traces/README.md`), with all lengths divided by `scale`."""
 
     name: str  # name of a shipped file without suffix, or path of a user's file
-    num_requests: int  # the first ones that are short enough
+    num_requests: int  # number of requests to use: the first that are short enough
     scale: Annotated[int, Meta(ge=1, le=HASH_TOKENS)]
-    most_tokens: int  # input and output, after the division
+    most_tokens: int  # maximum of input and output tokens, after the division
     stretch: float  # factor of the time between requests
     format: str | None = None  # of `request_files.FORMATS`; None: recognized by content
 
@@ -220,13 +220,13 @@ def _random(workload: Random, draw: _Draw) -> list[Ask]:
     prompts = [draw.tokens(workload.prompt_tokens) for _ in range(workload.num_requests)]
     gaps = np.zeros(workload.num_requests)
     if workload.rate is not None:
-        # the first gap is left out: the run begins with the first arrival
+        # the run begins with the first arrival, so there is no gap before it
         gaps[1:] = draw.generator.exponential(1 / workload.rate, workload.num_requests - 1)
     arrivals = np.cumsum(gaps).tolist()
     asks = [draw.ask(prompt, workload.output_tokens, at=at) for prompt, at in zip(prompts, arrivals, strict=True)]
     if workload.copies == 1:
         return asks
-    from engine.model.sampling import sample_seed  # the engine's seed of a sample
+    from engine.model.sampling import sample_seed
 
     return [
         Ask(ask.prompt, ask.output_tokens, sample_seed(ask.seed, copy), at=ask.at)
@@ -247,7 +247,7 @@ def _traced(workload: Trace, draw: _Draw, encode: Encode | None) -> list[Ask]:
 
 
 def requests_in(file: RequestFile, workload: Trace, vocab_size: int, seed: int) -> list[Ask]:
-    """Return the first requests of a user's file, perhaps fewer than requested.
+    """Return the first requests of a user's file; fewer than `num_requests` if the file has no more.
 
     Raises:
         BenchError: no request is short enough, or the scale does not divide the tokens per hash.
@@ -264,7 +264,7 @@ def _asks_of(file: RequestFile, workload: Trace, draw: _Draw) -> list[Ask]:
         raise BenchError(f"scale must divide {size}, the tokens per hash; {workload.scale} does not")
     asks: list[Ask] = []
     began: float | None = None
-    turns: dict[int | None, tuple[int, int]] = {}  # by row: its request, and the tokens of its prompt and answer
+    turns: dict[int | None, tuple[int, int]] = {}  # row -> index of its request, number of prompt and answer tokens
     for number, row in enumerate(file.rows):
         if len(asks) == workload.num_requests:
             break
@@ -307,7 +307,7 @@ def _few_shot(workload: FewShot, draw: _Draw) -> list[Ask]:
 
 
 def _multi_turn(workload: MultiTurn, draw: _Draw) -> list[Ask]:
-    """Return the first turns of all conversations, then the second ones, …"""
+    """Return the first turns of all conversations, then the second turns, and so on."""
     system = draw.tokens(workload.system_tokens)
     asks: list[Ask] = []
     for turn in range(workload.turns):

@@ -19,13 +19,13 @@ class PeerError(Exception):
 
 
 class Peer(ABC):
-    """Other engine with the same weights, prompts and lengths; its output is compared token by token."""
+    """Another engine that runs the same weights, prompts and lengths; outputs are compared token by token."""
 
     package: ClassVar[str]  # package to install
     module: ClassVar[str]  # module to import
 
     def unavailable(self) -> str | None:
-        """Return why it cannot run on this machine, or None."""
+        """Return why the peer cannot run on this machine, or None."""
         return None if find_spec(self.module) else f"{self.package} is not installed (pip install 'kvtheater[bench]')"
 
     def version(self) -> str:
@@ -37,14 +37,14 @@ class Peer(ABC):
 
     @abstractmethod
     def load(self, models: Models, model: str, dtype: str) -> None:
-        """Load a model. Any exception means that it cannot run."""
+        """Load a model. Any exception means that the peer cannot run."""
 
     @abstractmethod
     def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
-        """Serve all requests; times begin when the first can be submitted.
+        """Serve all requests. Times start when the first request can be submitted.
 
         Raises:
-            PeerError: it cannot run this job.
+            PeerError: the peer cannot run this job.
         """
 
     def close(self) -> None:  # noqa: B027
@@ -58,6 +58,6 @@ def refuse_arrivals(asks: list[Ask], peer: str) -> None:
 
 
 def refuse_sampling(sampling: SamplingParams, peer: str) -> None:
-    """Raise PeerError unless decoding is greedy with one output; other samples cannot be compared."""
+    """Raise PeerError unless decoding is greedy with one output; sampled outputs cannot be compared."""
     if sampling.temperature != 0 or sampling.num_sequences > 1:
         raise PeerError(f"{peer} is compared under greedy decoding only")

@@ -1,7 +1,7 @@
-"""Peer in a separate process, in the environment of its packages.
+"""Peer in a separate process, in a virtual environment with its packages.
 
-`python -m tools.peer_environments FOLDER` creates a virtual environment per package, and KVTHEATER_PEERS=FOLDER selects
-them. Without it, a peer whose package is installed here runs on this Python.
+`python -m tools.peer_environments FOLDER` creates an environment per package, and KVTHEATER_PEERS=FOLDER selects the
+folder. Without it, a peer runs on this Python if its package is installed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ ENVIRONMENTS = "KVTHEATER_PEERS"
 
 
 class ProcessPeer(Peer):
-    """This side of `foreign.serving`."""
+    """Client of a `foreign.serving` process."""
 
-    program: ClassVar[str]  # module of the other side
+    program: ClassVar[str]  # module that the process runs
 
     _process: subprocess.Popen[str] | None = None
     _version = ""
@@ -54,7 +54,7 @@ class ProcessPeer(Peer):
             [str(self.interpreter()), "-m", self.program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # it may report every layer
+            stderr=subprocess.DEVNULL,  # some libraries report every layer
             text=True,
             encoding="utf-8",
             env=child_environment(),
@@ -114,7 +114,7 @@ class ProcessPeer(Peer):
 
 
 class OnnxRuntimeGenaiPeer(ProcessPeer):
-    """ONNX Runtime GenAI, one batch at a time."""
+    """ONNX Runtime GenAI, with static batches."""
 
     package: ClassVar[str] = "onnxruntime-genai"
     module: ClassVar[str] = "onnxruntime_genai"
@@ -122,7 +122,7 @@ class OnnxRuntimeGenaiPeer(ProcessPeer):
 
 
 class OpenvinoGenaiPeer(ProcessPeer):
-    """Continuous batching."""
+    """OpenVINO GenAI, with continuous batching."""
 
     package: ClassVar[str] = "openvino-genai"
     module: ClassVar[str] = "openvino_genai"

@@ -1,7 +1,7 @@
 """The simulator as a peer of the engine: the same requests without a model.
 
-Its step times are calibrated on a run of the engine with the same arrivals just before: not the run that it is compared
-with, but a neighbouring one, because the speed of a virtual machine varies over minutes.
+Step times are calibrated on a separate run of the engine with the same arrivals, immediately before the simulation,
+because the speed of a virtual machine varies over minutes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SimulationPeer(Peer):
 
 
 def calibrated(model: LoadedModel, config: EngineConfig, asks: list[Ask], sampling: SamplingParams) -> Calibration:
-    """Calibrate step times by a run of the engine."""
+    """Calibrate step times on a run of the engine."""
     records = list[StepRecord]()
 
     def listen(engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""transformers' own continuous batching over its paged cache."""
+"""Continuous batching of transformers over its paged cache."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from engine.config import EngineConfig, SamplingParams
 from engine.setup.resolve import resolve
 
 PAGE = 256  # tokens, its default
-# name of the page size in its versions; the older is block_size
+# the page size is called block_size in older versions of transformers
 SIZE = "page_size" if "page_size" in inspect.signature(ContinuousBatchingConfig).parameters else "block_size"
-RESULT_SECONDS = 60  # seconds without a result after which its thread counts as dead
+RESULT_SECONDS = 60  # the thread counts as dead after so long without a result
 
 
 class ContinuousBatchingPeer(Peer):
-    """Uses this engine's pool size, token budget and number of sequences. Runs share no prompt in either engine."""
+    """Peer with this engine's pool size, token budget and number of sequences. Neither engine shares prefixes."""
 
     package: ClassVar[str] = "transformers"
     module: ClassVar[str] = "transformers"
 
     def load(self, models: Models, model: str, dtype: str) -> None:
         self._model = models.transformers_model(model, dtype)
-        logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # it warns of psutil in each run
+        logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # hide a warning about psutil per run
 
     def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
         refuse_arrivals(asks, "this peer")

@@ -34,13 +34,13 @@ class _GeneratePeer(Peer):
 
     def load(self, models: Models, model: str, dtype: str) -> None:
         self._model = models.transformers_model(model, dtype)
-        self._model.generation_config.eos_token_id = None  # like ignore_eos: every request runs to its length
+        self._model.generation_config.eos_token_id = None  # as with ignore_eos, every request runs to its length
 
     def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
-        """Run one left-padded batch until its longest output is done; the surplus of the others is cut off."""
+        """Run one left-padded batch until its longest output is complete, and truncate the others to their length."""
         refuse_arrivals(asks, "generate")
         if sampling.temperature != 0 or (sampling.num_sequences > 1 and not sampling.use_beam_search):
-            raise PeerError("generate has other random numbers: it is compared under greedy decoding and beams only")
+            raise PeerError("generate is compared under greedy decoding and beam search only: its samples differ")
         width = max(len(ask.prompt) for ask in asks)
         ids = torch.zeros(len(asks), width, dtype=torch.long)
         mask = torch.zeros_like(ids)
@@ -76,18 +76,18 @@ class _GeneratePeer(Peer):
 
 
 class DynamicCachePeer(_GeneratePeer):
-    """The default: keys and values are appended to growing tensors."""
+    """The default cache: keys and values are appended to growing tensors."""
 
     options: ClassVar[dict[str, Any]] = {"cache_implementation": "dynamic"}
 
 
 class StaticCachePeer(_GeneratePeer):
-    """Pre-allocated tensors of the final length. generate compiles its step on a GPU, but not on a CPU."""
+    """Static cache: pre-allocated tensors of the final length. `generate` compiles its step on GPUs only."""
 
     options: ClassVar[dict[str, Any]] = {"cache_implementation": "static"}
 
 
 class NoCachePeer(_GeneratePeer):
-    """No cache: all tokens are recomputed for each token."""
+    """No cache: each step recomputes all tokens."""
 
     options: ClassVar[dict[str, Any]] = {"use_cache": False}

@@ -83,7 +83,7 @@ def test_mistakes_are_reported_in_one_sentence() -> None:
     assert "there is no metric speed" in _wrong(measure=["speed"])
     assert "the baseline all is not a variant" in _wrong(baselines=["all"])
     assert "the axis has a value twice" in _wrong(axis={**axis, "values": [1, 1]})
-    assert "two variants have one id" in _wrong(variants=[variants[0], variants[0]])
+    assert "two variants have the same id" in _wrong(variants=[variants[0], variants[0]])
     assert "no peer none-such; there are transformers-dynamic" in _wrong(
         variants=[*variants, {"id": "v", "title": TEXT, "peer": "none-such"}]
     )

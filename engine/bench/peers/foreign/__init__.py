@@ -1,3 +1,4 @@
-"""Programs that run in a peer's own environment, with only Python's library and the peer's packages. `serving` is the
-protocol, `engine.bench.peers.process` the other end.
+"""Programs that run in a peer's environment, with only the standard library and the peer's packages.
+
+`serving` implements the protocol; `engine.bench.peers.process` is the client.
 """

@@ -1,4 +1,4 @@
-"""Conversion of Hugging Face models to GGUF files for llama.cpp. Needs only the packages gguf and numpy."""
+"""Conversion of Hugging Face models to GGUF files for llama.cpp. Requires only the packages gguf and numpy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def convert(folder: Path, file: Path) -> None:
 
 
 def add_facts(writer: GGUFWriter, config: dict[str, Any]) -> None:
-    """Add the sizes of a model from the fields of its config.json."""
+    """Add the model's dimensions from its config.json."""
     width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
@@ -65,7 +65,7 @@ def add_weights(
 
 
 def finish(writer: GGUFWriter) -> None:
-    """Write the file."""
+    """Write all parts of the file and close it."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -73,7 +73,7 @@ def finish(writer: GGUFWriter) -> None:
 
 
 def weights_of(folder: Path) -> Iterator[tuple[str, Array]]:
-    """Yield the weights of a folder's safetensors files in float32; only the embedding if tied."""
+    """Yield the weights of a folder's safetensors files in float32. Tied weights are yielded as the embedding only."""
     for file in sorted(folder.glob("*.safetensors")):
         data = np.memmap(file, np.uint8, "r")
         begin = 8 + int(data[:8].view("<u8")[0])
@@ -90,9 +90,7 @@ def weights_of(folder: Path) -> Iterator[tuple[str, Array]]:
 
 
 def _paired(name: str, weight: Array, config: dict[str, Any]) -> Array:
-    """Reorder the rows of Llama's queries and keys so that rows rotated together are adjacent, as llama.cpp expects for
-    this type.
-    """
+    """Reorder rows of Llama's query and key projections: llama.cpp expects rows that RoPE rotates together adjacent."""
     heads = HEADS.get(name.split(".")[-2])
     if config["model_type"] != "llama" or heads is None:
         return weight

@@ -1,7 +1,7 @@
-"""llama.cpp through the package cyllama: sequences are batched in one context, like in its server.
+"""llama.cpp through the package cyllama: sequences are batched in one context, as in llama.cpp's server.
 
-The weights are converted to GGUF in float32, or in its own Q8_0 or Q4_0 if the engine's are int8 or int4. It multiplies
-quantized weights with activations rounded to 8 bits.
+The weights are converted to GGUF in float32, or to Q8_0 or Q4_0 if the engine's are int8 or int4. llama.cpp multiplies
+quantized weights by activations rounded to 8 bits.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dic
 
 
 class _Server:
-    """Contexts by size, a constructor argument; construction is not timed."""
+    """Model with one context, which is rebuilt, outside the measured time, when its size changes."""
 
     def __init__(self, c: Any, file: Path) -> None:
-        # cyllama 0.2.18 reads `n_vocab` of the model for logits, which its class lacks
+        # cyllama 0.2.18 reads `n_vocab` from its model class, which lacks it
         counted = type("Model", (c.LlamaModel,), {"n_vocab": property(lambda self: self.get_vocab().n_vocab)})
         self._c, self._model = c, counted(str(file), verbose=False)
         self._sampler = c.LlamaSampler()
@@ -50,7 +50,7 @@ class _Server:
         self._context: tuple[tuple[int, ...], Any] | None = None
 
     def run(self, job: Job) -> dict[str, Any]:
-        """Run all requests at once: prompts in batches of `max_num_batched_tokens`, then a token of each."""
+        """Run all requests at once: prompts in batches of `max_num_batched_tokens`, then one token each per step."""
         prompts, lengths = job["prompts"], job["lengths"]
         wants_logprobs = job["prompt_logprobs"]
         context = self._sized(job)

@@ -1,7 +1,7 @@
 """onnxruntime-genai: the model as an ONNX graph with fused attention, keys and values in one buffer.
 
-Its model builder exports the weights once. It serves one batch at a time, padded to one length; a batch runs until its
-longest output is done, and the surplus of the others is cut off.
+The model builder exports the weights once. The library serves one batch at a time, padded to one length. A batch runs
+until its longest output is complete; the other outputs are truncated to their length.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from engine.bench.peers.foreign.serving import Job, serve
 from engine.system.host import child_environment
 
 PRECISION = {"float32": "fp32", "float16": "fp16"}
-NEVER = 1  # a control token or a single byte; a model that sampled it would fail the comparison of tokens
+NEVER = 1  # a control token or single byte, not expected in outputs; the comparison of tokens detects it
 
 
 def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dict[str, Any]]]:
     """Load for `serve`."""
     import onnxruntime_genai as og
 
-    # in a separate process, so that memory of the export does not count
+    # export in a separate process, so that its memory is not measured
     command = [sys.executable, "-m", str(__spec__.name), source, PRECISION[dtype], folder]
     done = subprocess.run(command, env=child_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -73,7 +73,7 @@ def _run(og: Any, model: Any, job: Job) -> dict[str, Any]:
 
 
 def _never_end(path: Path) -> None:
-    """The library needs an end token; `min_length` forbids it."""
+    """Set an end token, which the library requires; `min_length` prevents its effect."""
     config = json.loads(path.read_text(encoding="utf-8"))
     config["model"]["eos_token_id"] = NEVER
     path.write_text(json.dumps(config), encoding="utf-8")

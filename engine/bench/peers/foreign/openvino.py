@@ -16,7 +16,7 @@ from typing import Any
 from engine.bench.peers.foreign.serving import Job, serve
 
 BLOCK = 32  # tokens, fixed on the CPU
-EXACT = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}  # by default it caches keys in 8 bits
+EXACT = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}  # the default caches keys in 8 bits
 
 
 def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dict[str, Any]]]:
@@ -34,7 +34,7 @@ def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dic
 
 
 class _Server:
-    """Pipelines by pool size: the size is a constructor argument, and construction is not timed."""
+    """Model with one pipeline, which is rebuilt, outside the measured time, when the pool size changes."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

@@ -6,8 +6,9 @@
                             ->  {"seconds": s, "times": [[s]], "outputs": [[id]], "resident_bytes": n,
                                  "prompt_logprobs"?: [nats] of each prompt's second token on}
 
-The first line loads, every further line is a run: greedy, ignoring end tokens, `lengths` output tokens per prompt.
-Times are seconds since the start of the run. An error is {"error": sentence}; end of input ends the process.
+The first line loads the model; each further line is a run with greedy decoding, `lengths` output tokens per prompt and
+end tokens ignored. Times are seconds since the start of the run. An error is {"error": sentence}. The process exits at
+the end of input.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Job = dict[str, Any]
 def serve(load: Callable[[str, str, str], tuple[str, Callable[[Job], dict[str, Any]]]]) -> None:
     """Reply until the input ends. `load` (source, dtype, folder) returns the version and a function that runs a job."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # libraries print to stdout
+    os.dup2(2, 1)  # stdout becomes stderr, because libraries print to stdout
     run: Callable[[Job], dict[str, Any]] | None = None
     for line in sys.stdin:
         job = json.loads(line)

