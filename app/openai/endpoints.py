@@ -40,7 +40,7 @@ from app.openai.responses_response import Responses
 from app.openai.sessions import ApiSessions
 from app.openai.shape import Shape, TokenBytes
 from app.openai.stored_responses import StoredResponses
-from app.transport.access_log import tell
+from app.transport.access_log import add_fields
 from app.transport.workers import ARRIVED
 
 BYTES_OF_BYTE = 8  # approximate memory per byte of a body while it is decoded
@@ -257,7 +257,7 @@ def _begun(
     over: Callable[[], None],
 ) -> Response:
     call = shape.call
-    note = partial(tell, request.environ)
+    note = partial(add_fields, request.environ)
     note(client=policy.name, request_id=call.id, model=call.model, theater=call.session_id)
     spans = flask.current_app.extensions[SPANS]
     for sub_request in call.sub_requests if spans else ():

@@ -17,7 +17,7 @@ from app.ground.plain import to_json
 from app.ground.routing import Route, json_answer
 from app.log_index.comparisons import Comparisons
 from app.log_index.derived_files import LogTables
-from app.log_index.questions import LogQuestions, kept
+from app.log_index.questions import LogQuestions, saved_questions
 from app.log_index.what_if import WhatIfs
 from app.models.registry import Models
 from app.page.onefile import TooLarge, export_page
@@ -80,7 +80,7 @@ def compare(context: ApiContext, request: Request) -> Response:
 
 def kept_questions(context: ApiContext, request: Request) -> Response:
     """Return the saved queries over a log."""
-    return json_answer(kept())
+    return json_answer(saved_questions())
 
 
 def query(context: ApiContext, request: Request, session_id: str) -> Response:

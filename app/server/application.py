@@ -56,7 +56,7 @@ from app.server.security import Guard, recognizer, refused_body
 from app.session.log_session import AttachedSession
 from app.session.session_manager import SessionManager
 from app.transport.access_log import AccessLog
-from app.transport.connection import Noting
+from app.transport.connection import RequestObserver
 from app.transport.server import Transport
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def create_app(
     app = Flask("kvtheater", static_folder=str(static_dir()), template_folder=str(templates_dir()))
     app.config["MAX_CONTENT_LENGTH"] = settings.max_message_bytes
     requests = HttpRequests()
-    noted_by: list[Noting] = [requests] if access_log is None else [requests, access_log]
-    transport = Transport(app, settings.limits, settings.max_message_bytes, refused_body, noted_by)
+    observers: list[RequestObserver] = [requests] if access_log is None else [requests, access_log]
+    transport = Transport(app, settings.limits, settings.max_message_bytes, refused_body, observers)
     library = open_library(settings, shown)
     transport.clients.on_freed(TRIM.freed)
     emit = transport.clients.emit

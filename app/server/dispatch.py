@@ -56,7 +56,7 @@ def register(
         sessions.forget_viewer(sid)
         access.forget(sid)
 
-    clients.on_come_and_gone(come, gone)
+    clients.on_connections(come, gone)
     clients.limit_guests(guest)
 
 

@@ -59,9 +59,9 @@ def create_worker(
         known = link.identify(shown)
         return Person(known.is_owner, known.seat and Pass(*known.seat))
 
-    clients.on_come_and_gone(come, link.went)
+    clients.on_connections(come, link.went)
     clients.limit_guests(guest)
-    clients.hand_on(link.ask, _busy)
+    clients.forward_events(link.ask, _busy)
     proxy = Proxy(lambda: server or link.server)
 
     def forward(path: str = "") -> Response:

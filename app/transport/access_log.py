@@ -1,10 +1,10 @@
-"""Access log: one line of JSON per request, written when its answer has been sent or its client has left.
+"""Access log: one line of JSON per request, written when its response has been sent or its client has disconnected.
 
     {"time": "2026-01-01T08:00:00.123Z", "method": "POST", "path": "/v1/completions", "status": 200, "bytes": 812,
      "seconds": 0.514, "client": "grader", "request_id": "cmpl-7", "model": "bundled", "prompt_tokens": 12, …}
 
-It has no query strings, headers, bodies, keys or tokens; of a secret path it has only the folder. An endpoint adds
-fields of its request with `tell`; only the fields named here are written.
+It contains no query strings, headers, bodies, keys or tokens, and only the folder of a secret path. An endpoint adds
+fields of its request with `add_fields`; only the fields in FIELDS are written.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from types import TracebackType
 from typing import IO, Any, Self
 from urllib.parse import urlsplit
 
-ACCESS = "kvtheater.access"  # in a request's environment: a dict that its line takes fields from
-# client: the name of its key. A number of tokens is that of the whole request.
+ACCESS = "kvtheater.access"  # key in a request's environment: dict with fields for its line
+# client: the name of its API key; token counts are of the whole request
 FIELDS = ("client", "request_id", "model", "theater", "prompt_tokens", "cached_tokens", "completion_tokens")
 STANDARD_OUTPUT = "-"
-MAX_WAITING = 10_000  # lines; where the file takes them no faster, later ones are lost, and the next one says how many
+MAX_WAITING = 10_000  # queued lines; further lines are lost, and the next written line states their number
 MAX_TEXT = 200  # characters of a field
 CLOSE_SECONDS = 2.0
 logger = logging.getLogger(__name__)
 
 
-def tell(environ: dict[str, Any], **fields: str | int | None) -> None:
-    """Add fields to this request's line before its answer ends; from any thread.
+def add_fields(environ: dict[str, Any], **fields: str | int | None) -> None:
+    """Add fields to a request's line before its response ends. May be called on any thread.
 
-    The dict is changed and not replaced: what stands between here and the connection may have copied the environment.
+    The dict is mutated rather than replaced, because middleware may have copied the environment.
     """
     environ.setdefault(ACCESS, {}).update(fields)
 
 
 class AccessLog:
-    """Access log written on a thread of its own: a slow disk or a full pipe delays no request."""
+    """Access log, written on a separate thread so that a slow disk or a full pipe delays no request."""
 
     def __init__(self, out: IO[str], secret: Sequence[str] = (), owned: bool = False) -> None:
-        """Open the log. `secret`: folders whose paths are not logged. `owned`: `out` is closed at the end."""
+        """Open the log. `secret`: folders whose paths are not logged. `owned`: `close` also closes `out`."""
         self._out, self._secret, self._owned = out, tuple(secret), owned
         self._lines: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
         self._num_lost = 0
@@ -53,7 +53,7 @@ class AccessLog:
 
     @classmethod
     def open(cls, where: str, secret: Sequence[str] = ()) -> Self:
-        """Open the log for appending to a file that only its owner may read; `-`: standard output.
+        """Open a log that appends to a file readable by its owner only, or writes to standard output if `where` is "-".
 
         Raises:
             OSError: the file cannot be written.
@@ -73,7 +73,7 @@ class AccessLog:
         num_bytes: int,
         gone: bool = False,
     ) -> None:
-        """Log a request (`Noting` describes the arguments), from any thread."""
+        """Log a request. May be called on any thread. `RequestObserver` describes the arguments."""
         line: dict[str, str | int | float | None] = {
             "time": datetime.fromtimestamp(began, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "method": environ["REQUEST_METHOD"][:MAX_TEXT] if environ else None,
@@ -100,7 +100,7 @@ class AccessLog:
             self._num_lost += 1
 
     def close(self) -> None:
-        """Write what waits, for a moment at most."""
+        """Write the queued lines, waiting at most CLOSE_SECONDS for each of queue and thread."""
         try:
             self._lines.put(None, timeout=CLOSE_SECONDS)
         except queue.Full:
@@ -117,7 +117,7 @@ class AccessLog:
 
     def _path(self, environ: Mapping[str, Any]) -> str:
         path = str(environ.get("PATH_INFO", "")).encode("latin-1", "replace").decode("utf-8", "replace")
-        if not path.startswith("/"):  # a proxy's form, with the whole address, in which a password may be
+        if not path.startswith("/"):  # absolute form, as sent to proxies; the URL may contain a password
             path = urlsplit(path).path
         for folder in self._secret:
             if path.startswith(folder):
@@ -131,11 +131,11 @@ class AccessLog:
                 if self._lines.empty():
                     self._out.flush()
                 self._fails = False
-            except (OSError, ValueError) as error:  # ValueError: it was closed
+            except (OSError, ValueError) as error:  # ValueError: the file was closed
                 if not self._fails:
                     logger.warning("the access log cannot be written: %s", error)
                 self._fails = True
         try:
             self._out.close() if self._owned else self._out.flush()
         except (OSError, ValueError) as error:
-            logger.warning("the access log may lack its last lines: %s", error)
+            logger.warning("the last lines of the access log may be missing: %s", error)

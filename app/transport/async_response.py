@@ -1,4 +1,4 @@
-"""Responses whose body comes later, in pieces: a greenlet waits for them, and no thread does."""
+"""Streamed responses: a greenlet, not a thread, waits for the pieces of the body."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from app.transport.connection import CONNECTION, HttpConnection
 
 
 class AsyncResponse:
-    """Body of an endpoint's response that comes later, with `direct_passthrough` set. Used on the hub thread only.
+    """Streamed body of a Flask response with `direct_passthrough` set. Used on the hub thread only.
 
-    The response's own status and headers are not sent: `head` returns them when they are known.
+    `head` returns the status and headers to send; those of the Flask response are ignored.
     """
 
-    connection: HttpConnection | None = None  # set before `head` is called; None: a test's client
+    connection: HttpConnection | None = None  # set before `head` is called; None under a test client
 
     def head(self) -> tuple[str, list[tuple[str, str]]]:
-        """Status line and headers, as soon as there are some."""
+        """Wait for the status line and headers, and return them."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[bytes]:
         raise NotImplementedError
 
     def gone(self) -> None:
-        """Handle a departed client: nothing is read any more."""
+        """Handle the disconnection of the client, which reads nothing further."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -35,9 +35,9 @@ class AsyncResponse:
 
 
 def watch(environ: dict[str, Any], gone: Callable[[], None]) -> Any:
-    """Return a greenlet that calls `gone` when the client of a request leaves; to be killed when its response is over.
+    """Return a greenlet that calls `gone` when the client of a request disconnects. Kill it after the response.
 
-    It ends by itself when the client sends more: a request in advance, which waits for its turn.
+    The greenlet ends by itself if the client sends more data, which is a pipelined request.
     """
     connection = environ.get(CONNECTION)
     return None if connection is None else gevent.spawn(_watch, connection, gone)
@@ -48,7 +48,7 @@ def _watch(connection: HttpConnection, gone: Callable[[], None]) -> None:
     while left is None:
         try:
             left = not connection.socket.recv(1, socket.MSG_PEEK)
-        except TimeoutError:  # the socket's own
+        except TimeoutError:  # the timeout of the socket
             continue
         except OSError:
             left = True

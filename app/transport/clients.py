@@ -28,7 +28,7 @@ from app.transport.websocket import WebSocket
 
 _silent = logging.getLogger(f"{__name__}.protocol")
 _silent.disabled = True
-PING_TIMEOUT = 60  # seconds; on a slow connection a ping is queued behind a batch
+PING_TIMEOUT = 60  # seconds; long, because a ping may be queued behind a batch on a slow connection
 
 Ack = Mapping[str, Any]
 Acknowledged = Callable[[str], None]  # called with the recipient's id
@@ -39,7 +39,7 @@ def _nothing() -> None: ...
 
 
 class Answer(NamedTuple):
-    """Result of a handler: an acknowledgement that comes later, or one with a follow-up."""
+    """Result of a handler: an acknowledgement, perhaps in the future, and a callback."""
 
     ack: Ack | Future[Ack]
     then: Callable[[], None] = _nothing  # called after the acknowledgement is queued, before anything else
@@ -48,7 +48,7 @@ class Answer(NamedTuple):
 Handler = Callable[[str, tuple[Any, ...]], Ack | Answer]  # called with a client's id and an event's arguments
 
 
-class Others(Protocol):
+class RemoteClients(Protocol):
     """Clients that are connected to other processes. On the hub thread only."""
 
     def has(self, sid: str) -> bool: ...
@@ -61,7 +61,7 @@ class Others(Protocol):
         acknowledged: Acknowledged | None,
         sent: Sent | None,
     ) -> None:
-        """Send a packet to clients (None: to all). `sent` is called in any case."""
+        """Send a packet to clients (None: to all). `sent` is always called."""
 
 
 class Clients:
@@ -76,15 +76,15 @@ class Clients:
         self._clients: dict[str, Client] = {}  # by Socket.IO id
         self._intake = Intake(limits)
         self._handlers: dict[str, Handler] = {}
-        self.others: Others | None = None
+        self.remote: RemoteClients | None = None
         self._workers: Workers | None = None
         self.come: Callable[[str, Mapping[str, Any]], None] = lambda sid, environ: None
         self.gone: Callable[[str], None] = lambda sid: None
         self._guest_of: Callable[[Mapping[str, Any]], Hashable | None] = lambda _: None
         self._to_greet: deque[tuple[float, str]] = deque()  # sessions without a client yet, with their deadlines
         self._watcher: gevent.Greenlet | None = None
-        self._groups: dict[Hashable, set[Client]] = {}  # of distinguished guests
-        self._sessions: dict[Hashable, list[str]] = {}  # of distinguished guests, newest last
+        self._groups: dict[Hashable, set[Client]] = {}  # by guest
+        self._sessions: dict[Hashable, list[str]] = {}  # Engine.IO ids by guest, newest last
         self._manager = _Manager()
         self._socketio = SocketIO(
             app,
@@ -119,21 +119,21 @@ class Clients:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that are not sent yet."""
+        """Unsent bytes of all clients."""
         return self._ledger.total
 
     def on_freed(self, freed: Callable[[int], None]) -> None:
-        """Set `freed(num_bytes)`, which is called on the hub thread when memory was released."""
+        """Set `freed(num_bytes)`, a callback on the hub thread for released memory."""
         self._ledger.freed = freed
 
     def __len__(self) -> int:
         return len(self._clients)
 
     def on(self, event: str, handle: Handler, busy: Callable[[str], Ack], answer_bytes: int = 0) -> None:
-        """Call `handle(sid, arguments)` on a worker; `busy(why)` answers a client with too many pending events.
+        """Register `handle(sid, arguments)` for an event; it runs on a worker.
 
-        `answer_bytes`: maximum size of a large answer. The handler of `*` gets all other events, with the name as first
-        argument.
+        `busy(why)`: returns the acknowledgement for a client with too many pending events. `answer_bytes`: maximum size
+        of a large acknowledgement. The handler of `*` receives all other events, with the name as first argument.
         """
         self._handlers[event] = handle
 
@@ -147,8 +147,7 @@ class Clients:
                 return busy(why)
             try:
                 ack, then = self._carried_out(handle, sid, tuple(rest))
-                # runs after the acknowledgement is queued
-                gevent.get_hub().loop.run_callback(then)
+                gevent.get_hub().loop.run_callback(then)  # after the acknowledgement is queued
                 return ack
             finally:
                 self._intake.done(client, size, answer_bytes)
@@ -157,11 +156,10 @@ class Clients:
 
         self._socketio.on_event(event, taken)
 
-    def carry_out(self, sid: str, message: bytes) -> tuple[bytes | None, Callable[[], None]]:
+    def handle_remote(self, sid: str, message: bytes) -> tuple[bytes | None, Callable[[], None]]:
         """Handle an event of a client of another process. Called on a greenlet.
 
-        Returns the packet that answers it (None: no acknowledgement requested), and a function to call once that is
-        sent.
+        Returns the packet of the acknowledgement (None: not requested), and a callback for after it was sent.
         """
         event = Message(encoded_packet=message)
         name, *arguments, _ = event.data
@@ -170,9 +168,12 @@ class Clients:
         ack, then = self._carried_out(handle or self._handlers["*"], sid, given)
         return (None if event.id is None else packed_ack(ack, event.id)), then
 
-    def hand_on(self, take: Callable[[str, bytes, Callable[[], None]], None], busy: Callable[[str], Ack]) -> None:
-        """Forward all events to another process: `take(sid, message, over)` is called on the hub thread, and calls
-        `over` after the answer was delivered.
+    def forward_events(
+        self, take: Callable[[str, bytes, Callable[[], None]], None], busy: Callable[[str], Ack]
+    ) -> None:
+        """Forward all events to another process.
+
+        `take(sid, message, over)` is called on the hub thread, and calls `over` after the answer was delivered.
         """
 
         def taken(message: bytes, number: int | None) -> None:
@@ -195,9 +196,11 @@ class Clients:
         ack = self._hub.wait_for(answer.ack) if isinstance(answer.ack, Future) else answer.ack
         return ack, answer.then
 
-    def on_come_and_gone(self, come: Callable[[str, Mapping[str, Any]], None], gone: Callable[[str], None]) -> None:
-        """Set callbacks for the hub thread: `come(sid, environ)` for a new client, with the environment of its request,
-        and `gone(sid)` after it disconnected, and again after each of its pending events.
+    def on_connections(self, come: Callable[[str, Mapping[str, Any]], None], gone: Callable[[str], None]) -> None:
+        """Set callbacks, which run on the hub thread.
+
+        `come(sid, environ)` is called for a new client, with the environment of its request; `gone(sid)` after it
+        disconnected, and again after each of its pending events.
         """
 
         def came(*_: Any) -> None:
@@ -227,35 +230,35 @@ class Clients:
         acknowledged: Acknowledged | None = None,
         sent: Sent | None = None,
     ) -> None:
-        """Queue an event for clients, from any thread. It is packed once for all of them.
+        """Queue an event for clients. May be called on any thread. The event is encoded once for all clients.
 
-        With `acknowledged` each client acknowledges it; the callback is called with its id. `sent` is called with the
-        seconds until it was written to all reachable clients. Both are called on the hub thread.
+        `acknowledged` requests acknowledgements; it is called with the id of each client that acknowledges. `sent` is
+        called with the seconds until the event was written to all reachable clients. Both run on the hub thread.
         """
         number = next(self._ids) if acknowledged else None
         packed = packed_event(event, data, number)
         chosen = list(sids)
 
         def queue() -> None:
-            others = self.others
-            away = {sid for sid in chosen if others.has(sid)} if others else set()
-            if others is None or not away:
+            remote = self.remote
+            away = {sid for sid in chosen if remote.has(sid)} if remote else set()
+            if remote is None or not away:
                 self.deliver(packed, chosen, number, acknowledged, sent)
                 return
             slowest = Slowest(2, sent) if sent else None
-            others.deliver(packed, away, number, acknowledged, slowest)
+            remote.deliver(packed, away, number, acknowledged, slowest)
             self.deliver(packed, [sid for sid in chosen if sid not in away], number, acknowledged, slowest)
 
         self._hub.call(queue)
 
     def emit_to_all(self, event: str, data: Mapping[str, Any]) -> None:
-        """Queue an event for all clients that are connected when it is sent. May be called on any thread."""
+        """Queue an event for all clients connected at the time of sending. May be called on any thread."""
         packed = packed_event(event, data, None)
 
         def queue() -> None:
             self.deliver(packed, list(self._clients))
-            if self.others is not None:
-                self.others.deliver(packed, None, None, None, None)
+            if self.remote is not None:
+                self.remote.deliver(packed, None, None, None, None)
 
         self._hub.call(queue)
 
@@ -276,7 +279,7 @@ class Clients:
             if acknowledged and number is not None:
                 self._manager.expect(sid, number, acknowledged)
             self._engine.send_packet(engine_sid, packet)
-        if sent is not None:  # called after the callbacks that wake the writers
+        if sent is not None:  # run after the callbacks that wake the writers
             gevent.get_hub().loop.run_callback(lambda: sent(time.monotonic() - began))
 
     def drop(self, sid: str) -> None:
@@ -290,11 +293,14 @@ class Clients:
             self._drop(engine_sid)
 
     def limit_guests(self, guest_of: Callable[[Mapping[str, Any]], Hashable | None]) -> None:
-        """Set `whose(environ)`: the guest of a new session, limited to `Limits.sessions_of_one`; None: not limited."""
+        """Limit the sessions of each guest to `Limits.sessions_of_one`.
+
+        `guest_of(environ)`: returns the guest of a new session; None: not limited.
+        """
         self._guest_of = guest_of
 
     def _came(self, engine_sid: str, environ: dict[str, Any]) -> Any:
-        """Begin a session. Beyond the limit the oldest polling session ends, since it may be abandoned."""
+        """Begin a session. Beyond the limit the oldest polling session is ended, since it may be abandoned."""
         sockets = self._engine.sockets
         if len(sockets) > self._limits.sessions:
             polling = (sid for sid, socket in sockets.items() if socket.queue.web_socket is None and sid != engine_sid)
@@ -310,7 +316,7 @@ class Clients:
         return self._greet(engine_sid, environ)
 
     def _make_way(self, guest: Hashable, engine_sid: str) -> None:
-        """Limit the sessions of a guest: a phone that changes networks leaves old ones, which end first."""
+        """End a guest's oldest sessions beyond the limit. A phone that changes networks leaves old sessions behind."""
         sockets = self._engine.sockets
         if len(self._sessions) > self._limits.sessions:
             self._sessions = {
@@ -331,7 +337,7 @@ class Clients:
         return self._groups.setdefault(guest, set())
 
     def _end_silent(self) -> None:
-        """End the sessions whose clients did not connect before their deadline."""
+        """End the sessions whose clients do not connect before the deadline."""
         while self._to_greet:
             at, engine_sid = self._to_greet[0]
             gevent.sleep(max(0.0, at - time.monotonic()))
@@ -341,7 +347,7 @@ class Clients:
         self._watcher = None
 
     def _take(self, engine_sid: str, data: Any) -> None:
-        """Handle a message. A client that sends anything but a Socket.IO packet is disconnected."""
+        """Handle a message. A client whose message is not a Socket.IO packet is disconnected."""
         socket, began = self._engine.sockets.get(engine_sid), time.thread_time()
         try:
             self._dispatch(engine_sid, data)
@@ -362,20 +368,20 @@ class Clients:
 
 
 class Slowest:
-    """Callback of several parts, which reports the longest duration after the last one."""
+    """Callback that is called once per part, and reports the longest duration after the last call."""
 
-    def __init__(self, parts: int, tell: Sent) -> None:
-        self._left, self._tell, self._most = parts, tell, 0.0
+    def __init__(self, parts: int, report: Sent) -> None:
+        self._left, self._report, self._longest = parts, report, 0.0
 
     def __call__(self, seconds: float) -> None:
         self._left -= 1
-        self._most = max(self._most, seconds)
+        self._longest = max(self._longest, seconds)
         if not self._left:
-            self._tell(self._most)
+            self._report(self._longest)
 
 
 class _Manager(Manager):  # type: ignore[misc]
-    """Manager of acknowledgements whose number is the same for all recipients of a message."""
+    """Manager that accepts one acknowledgement number for all recipients of a message."""
 
     def expect(self, sid: str, number: int, acknowledged: Callable[[str], None]) -> None:
         self.callbacks.setdefault(sid, {})[number] = acknowledged

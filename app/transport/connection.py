@@ -26,8 +26,8 @@ class HeadTooLarge(ValueError):
     """The head of a request exceeds the limit."""
 
 
-class Noting(Protocol):
-    """Callback for each finished request, on the hub thread, which must not block."""
+class RequestObserver(Protocol):
+    """Observer of finished requests. Called on the hub thread, so it must not block."""
 
     def note(
         self,
@@ -39,23 +39,28 @@ class Noting(Protocol):
         num_bytes: int,
         gone: bool,
     ) -> None:
-        """Note a request. `environ` None: its head could not be read. `began`: seconds since 1970.
+        """Record a request.
 
-        `status` None: no response began. `num_bytes`: sent, head included. `gone`: the client left before the end.
+        Args:
+            environ: environment of the request; None: its head could not be read.
+            began: seconds since 1970.
+            status: None: no response was started.
+            num_bytes: bytes sent, including the head.
+            gone: whether the client disconnected before the end.
         """
 
 
 class WaitingHeads:
     """Connections without a complete request, oldest first."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_waiting: int) -> None:
+        self._max_waiting = max_waiting
         self._waiting: dict[HttpConnection, None] = {}
 
     def add(self, connection: HttpConnection) -> None:
-        """Add a connection. Beyond the limit the oldest one is closed, since browsers send requests at once."""
+        """Add a connection. Beyond the limit the oldest is closed: browsers send requests without delay."""
         self._waiting[connection] = None
-        if len(self._waiting) > self._most:
+        if len(self._waiting) > self._max_waiting:
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
             oldest.give_up()
@@ -65,18 +70,18 @@ class WaitingHeads:
 
 
 class SafelyClosed:
-    """Socket of a connection for gevent's handler, which would close the descriptor under a waiting greenlet.
+    """Wrapper that keeps gevent's handler from closing a descriptor on which a greenlet waits.
 
-    A watcher of the event loop on a closed descriptor ends the process. So waiting greenlets (sending to a client that
-    does not read, or watching for its departure) are woken with an error first, by the socket's own `close`.
+    An event-loop watcher on a closed descriptor would abort the process. `close` of the wrapped socket first wakes
+    waiting greenlets (sending to a client that does not read, or watching for its disconnection) with an error.
     """
 
     def __init__(self, sock: Any) -> None:
         self._green = sock
-        self._files: list[Any] = []  # each keeps the descriptor open
+        self._files: list[Any] = []  # each file keeps the descriptor open
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_sock":  # the handler would close it
+        if name == "_sock":  # hidden from the handler, which would close it
             raise AttributeError(name)
         return getattr(self._green, name)
 
@@ -85,7 +90,7 @@ class SafelyClosed:
         return self._files[-1]
 
     def send_now(self, data: bytes) -> int:
-        """Send without waiting. Returns the number of bytes sent. Raises OSError if the client has left."""
+        """Send without waiting. Returns the number of bytes sent. Raises OSError if the client has disconnected."""
         try:
             count: int = self._green._sock.send(data)
         except BlockingIOError:
@@ -93,7 +98,7 @@ class SafelyClosed:
         return count
 
     def close(self) -> None:
-        """Read pending input, then close: closing with unread input resets the connection and loses the last output."""
+        """Read pending input and close. Unread input would reset the connection, which loses the last output."""
         with contextlib.suppress(OSError):
             self._green.settimeout(0.0)
             self._green.recv(16 * 1024)
@@ -104,11 +109,11 @@ class SafelyClosed:
 
 
 class HttpConnection(WSGIHandler):  # type: ignore[misc]
-    """gevent's connection with limits on a request's head, which a web socket can take over."""
+    """gevent connection with limits on a request's head. A web socket can take it over."""
 
     limits: ClassVar[Limits]
     heads: ClassVar[WaitingHeads]
-    noted_by: ClassVar[Sequence[Noting]]
+    observers: ClassVar[Sequence[RequestObserver]]
 
     def __init__(self, sock: Any, address: Any, server: Any) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -117,13 +122,13 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         self._timer: Any = None
         self._environ: dict[str, Any] | None = None  # the request's environment; None before its head is read
         self._is_taken_over = False
-        self.is_left = False  # the client left during a response
-        self._held: bytearray | None = None  # sent together with the next piece
+        self.is_left = False  # the client disconnected during a response
+        self._held: bytearray | None = None  # data to send together with the next piece
         self._rest = b""  # unsent rest of a piece
         super().__init__(SafelyClosed(sock), address, server)
 
     def handle(self) -> None:
-        with contextlib.suppress(OSError):  # the client left before the error was sent
+        with contextlib.suppress(OSError):  # the client disconnected before the error was sent
             super().handle()
         self._head_is_here()
         self.environ = self._environ = None  # break reference cycles
@@ -155,7 +160,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
             if len(head) > self.limits.head_bytes:
                 raise HeadTooLarge
         if not line:
-            raise TooSlow("the connection ended in the middle of a request's head")
+            raise TooSlow("the connection ended within a request's head")
         return super().MessageClass(io.BytesIO(head + b"\r\n"), 0)
 
     def get_environ(self) -> dict[str, Any]:
@@ -181,9 +186,9 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
             self._held += data
 
     def send_now(self, piece: bytes) -> bool:
-        """Send the next piece of a response from any greenlet, without waking the connection's own.
+        """Send the next piece of a response from any greenlet, without waking the connection's greenlet.
 
-        Returns False if it could not be sent at once; then `send_rest` sends the rest.
+        Returns False if it could not be sent completely; `send_rest` then sends the rest.
         """
         framed = b"%x\r\n%b\r\n" % (len(piece), piece) if self.response_use_chunked else piece
         try:
@@ -196,7 +201,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
 
     @property
     def has_rest(self) -> bool:
-        """Whether `send_rest` has something to send."""
+        """Whether there is data for `send_rest`."""
         return bool(self._rest)
 
     def send_rest(self) -> None:
@@ -217,14 +222,14 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         self.wsgi_input._chunked_input_error = True  # without this flag gevent reads the rest
 
     def give_up(self) -> None:
-        """Shut the connection down from another greenlet; waiting readers see its end."""
-        with contextlib.suppress(OSError, AttributeError):  # AttributeError: it has ended already
+        """Shut the connection down from another greenlet; waiting readers see end of file."""
+        with contextlib.suppress(OSError, AttributeError):  # AttributeError: already closed
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def _within(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.close()
-        self._timer = gevent.Timeout.start_new(seconds, TooSlow("the request's head did not come in time"))
+        self._timer = gevent.Timeout.start_new(seconds, TooSlow("the request's head did not arrive in time"))
 
     def _head_is_here(self) -> None:
         self.heads.remove(self)
@@ -241,10 +246,10 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
     def log_request(self) -> None:
         """Report a finished request. Called by gevent."""
         code = self.status[:3] if self.status else ""
-        gone = bool(self.status) and not code.isdigit()  # "socket error" is there then, and the code is negative
+        gone = bool(self.status) and not code.isdigit()  # status is then "socket error", and the code is negative
         status = int(code) if code.isdigit() else abs(self.code) if gone and self.headers_sent else None
-        for one in self.noted_by:
-            one.note(
+        for observer in self.observers:
+            observer.note(
                 self._environ,
                 began=self.time_start,
                 seconds=self.time_finish - self.time_start,
@@ -254,7 +259,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
             )
 
     def handle_error(self, kind: Any, error: Any, traceback: Any) -> None:
-        if isinstance(error, (OSError, gevent.GreenletExit)):  # the client left or does not read, or the server ends
+        if isinstance(error, (OSError, gevent.GreenletExit)):  # client disconnected or stalled, or the server stops
             self.close_connection = True
         else:
             super().handle_error(kind, error, traceback)

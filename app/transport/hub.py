@@ -1,4 +1,4 @@
-"""The thread that does all reading and writing of sockets."""
+"""Thread that reads and writes all sockets."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class Hub:
-    """gevent hub in a thread. `call` is for any thread at any time, `ask` for threads other than the hub's, the rest
-    for the hub thread.
+    """gevent hub in a thread.
+
+    `call` may be called on any thread at any time, `run_greenlet` on all threads but the hub's, other methods on the
+    hub thread.
     """
 
     def __init__(self) -> None:
@@ -29,8 +31,8 @@ class Hub:
         self._lock = threading.Lock()
 
     @property
-    def is_here(self) -> bool:
-        """Whether this is the hub thread."""
+    def is_current_thread(self) -> bool:
+        """Whether the caller runs on the hub thread."""
         return threading.current_thread() is self._thread
 
     def run(self, serve: Callable[[], None]) -> None:
@@ -48,7 +50,7 @@ class Hub:
             hub.destroy(destroy_loop=True)
 
     def call(self, do: Callable[[], None]) -> None:
-        """Call `do`, which must not wait, on the hub thread, in order. Dropped after the hub has ended."""
+        """Queue a call of `do`, which must not wait, on the hub thread. No-op after the hub has ended."""
         with self._lock:
             if self._loop is not None:
                 self._loop.run_callback_threadsafe(do)
@@ -56,14 +58,14 @@ class Hub:
                 self._early.append(do)
 
     def wait_for(self, future: Future[T]) -> T:
-        """Return the result of another thread's future; other greenlets run meanwhile."""
+        """Return the result of another thread's future. Other greenlets run meanwhile."""
         done = Event()
         future.add_done_callback(lambda _: self.call(done.set))
         done.wait()
         return future.result()
 
-    def ask(self, do: Callable[[], T]) -> T:
-        """Call `do`, which may wait, on a greenlet, and return its result. Called on other threads."""
+    def run_greenlet(self, do: Callable[[], T]) -> T:
+        """Run `do`, which may wait, in a greenlet of the hub, and return its result. Call it on other threads."""
         future: Future[T] = Future()
 
         def carry_out() -> None:
@@ -77,17 +79,17 @@ class Hub:
 
 
 class Workers:
-    """Threads for work that would block greenlets: computing, files, waiting for engines. Create on the hub thread."""
+    """Threads for work that would block greenlets: computation, files, waits for engines. Create on the hub thread."""
 
     def __init__(self, count: int) -> None:
         self._pool = ThreadPool(count, gevent.get_hub())
 
     def do(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Call `work` on a free worker, and return its result to the waiting greenlet."""
+        """Call `work` on a free worker and return the result. The calling greenlet waits."""
         result: T = self._pool.apply(work, arguments)
         return result
 
     def end(self, seconds: float) -> None:
-        """End the threads. One that is still working after `seconds` ends with the process."""
+        """End the threads. A thread still busy after `seconds` ends with the process."""
         with gevent.Timeout(seconds, False):
             self._pool.kill()

@@ -1,4 +1,4 @@
-"""Limits on unanswered events, for each client and for all together."""
+"""Limits on pending events, per client and in total."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Client:
     def __init__(self, outbox: Outbox, group: set[Client] | None = None) -> None:
         self.outbox = outbox
         self.is_guest = group is not None
-        self.group = {self} if group is None else group  # of one guest: unread answers count together
+        self.group = {self} if group is None else group  # clients of one guest, which share their limits
         self.group.add(self)
-        self.events = 0
-        self.bytes = 0
-        self.answer_bytes = 0  # that answers under way may have
-        self.busy_answers = 0  # since an event was last taken
+        self.events = 0  # pending
+        self.bytes = 0  # of pending events
+        self.answer_bytes = 0  # maximum size of pending answers
+        self.busy_answers = 0  # refusals since the last accepted event
 
 
 class Intake:
@@ -25,15 +25,14 @@ class Intake:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._events = self._bytes = 0  # of all
+        self._events = self._bytes = 0  # of all clients
 
     def take(self, client: Client, size: int, answer_bytes: int = 0) -> str | None:
-        """Accept an event of so many bytes; else return why it is refused now. A client that repeats it is
-        disconnected.
+        """Accept an event of `size` bytes, or return why it is refused. Too many refusals disconnect the client.
 
         Args:
-            answer_bytes: that its answer may have. Of a guest they count as unread from now on: many events are taken
-                before the first of them is answered.
+            answer_bytes: maximum size of the answer. A guest's count as unread from now on, since many events may be
+                accepted before the first is answered.
         """
         if why := self._too_much(client, size):
             client.busy_answers += 1
@@ -46,7 +45,7 @@ class Intake:
         return None
 
     def done(self, client: Client, size: int, answer_bytes: int = 0) -> None:
-        """Note that an accepted event is answered."""
+        """Record that an accepted event was answered."""
         self._count(client, -1, -size)
         client.answer_bytes -= answer_bytes
 

@@ -1,4 +1,4 @@
-"""Outboxes of clients, with a limit for each and for all together."""
+"""Outboxes of clients, limited per client and in total."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ POLL_GAP = 5.0  # maximum seconds between two polls of a connected client
 
 
 class Ledger:
-    """Total of the unsent bytes of all clients. A batch for many viewers is counted once."""
+    """Total of unsent bytes of all clients. A packet for many clients is counted once."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.shared = Shared(limits)
         self.total = 0
         self.freed: Callable[[int], None] = lambda num_bytes: None  # called with the number of released bytes
-        self._uses: dict[int, int] = {}  # by id of the piece, which the outboxes keep alive
+        self._uses: dict[int, int] = {}  # number of outboxes by `id` of a piece, which they keep alive
         self._outboxes: WeakSet[Outbox] = WeakSet()
 
     def add(self, outbox: Outbox, piece: bytes | str) -> None:
@@ -57,19 +57,19 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
         super().__init__()
         self.size = 0  # bytes
         self.on_give_up: Callable[[], None] = lambda: None
-        self.pace = Pace(ledger.shared)  # of the client's messages
+        self.pace = Pace(ledger.shared)
         self._ledger = ledger
         self._taken: list[bytes | str] = []  # being sent
-        self._polled_until = time.monotonic()  # the end of the last request for packets
+        self._polled_until = time.monotonic()  # end of the last polling request
         self._is_closed = False
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether a polling client has stopped polling, which the server learns in no other way."""
+        """Whether a polling client has stopped polling: the only sign of its disconnection."""
         return self.web_socket is None and time.monotonic() - self._polled_until > POLL_GAP
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Append a packet of Engine.IO, or None for the end."""
+        """Append an Engine.IO packet, or None as end marker."""
         if self._is_closed and item is not None:
             return
         if item is not None:
@@ -81,7 +81,7 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
             self.give_up()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Return one packet for a web socket, so that unsent ones stay counted; all for a polling client."""
+        """Return the next packet. A web socket gets one at a time, so that unsent packets remain counted."""
         if block:
             self._release(self._taken)
             self._taken = []
@@ -103,7 +103,7 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
             self.on_give_up()
 
     def close(self) -> None:
-        """Drop all packets; nothing more is sent to this client."""
+        """Drop all packets and send no more to this client."""
         self._is_closed = True
         while True:
             try:
@@ -124,5 +124,5 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
 
 
 def _piece(packet: Any) -> bytes | str:
-    """Return the content of a packet that counts as memory."""
+    """Return the content of a packet, whose size counts as memory."""
     return packet.data if isinstance(packet.data, (bytes, str)) else ""

@@ -1,4 +1,4 @@
-"""Limits of a client's share of the hub thread: processor time and frames, whatever their size."""
+"""Limits on a client's share of the hub thread: processor time and number of frames."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ import gevent
 
 from app.ground.limits import Limits
 
-SLICE = 0.002  # seconds of processor time after which a client lets the others have their turn
-READ_SECONDS = 20e-6  # of processor time that reading from a socket takes, about: it is not measured
+SLICE = 0.002  # seconds of processor time after which a client yields to others
+READ_SECONDS = 20e-6  # estimated processor time of reading from a socket, which is not measured
 
 
 class TooMany(OSError):
-    """A client sent more frames than its bound."""
+    """The client exceeded its limit of frames."""
 
 
 class Shared:
-    """Processor time beyond the clients' allowances. All of them together have `Limits.hub_share` of a processor."""
+    """Processor time beyond the clients' allowances: `Limits.hub_share` of a processor for all clients together."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._until = 0.0  # monotonic: when the time that was taken so far is paid for
+        self._until = 0.0  # monotonic time at which the time used so far is paid off
 
     def take(self, seconds: float) -> float:
-        """Take processor time. Returns the seconds to wait before taking more."""
+        """Account for processor time. Returns the seconds to wait before using more."""
         now = time.monotonic()
         self._until = max(self._until, now) + seconds / self.limits.hub_share
         return self._until - now
 
 
 class Pace:
-    """The allowance of one client: two token buckets. On the hub thread only.
+    """Allowance of a client: two token buckets, for processor time and frames. On the hub thread only.
 
-    A client over its allowance of processor time is read no further until its turn in `Shared` comes, which TCP lets it
-    feel; it loses nothing. A new client's bucket is nearly empty, so connecting again earns none.
+    Reading from a client over its allowance of processor time pauses until `Shared` permits more; TCP applies
+    backpressure, and no data is lost. A new client's bucket is nearly empty, so reconnecting gains nothing.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -43,7 +43,7 @@ class Pace:
         self._at = self._counted_at = time.monotonic()
 
     def spend(self, seconds: float) -> None:
-        """Account for processor time that was spent on this client, and let others have theirs."""
+        """Account for processor time spent on this client, and yield to other greenlets."""
         now, limits = time.monotonic(), self._limits
         self._seconds += (now - self._at) * limits.client_share
         self._seconds, self._at = min(self._seconds, limits.client_seconds) - seconds, now
@@ -57,10 +57,10 @@ class Pace:
         """Account for a frame.
 
         Raises:
-            TooMany: too many in too short a time.
+            TooMany: the client exceeds its rate of frames.
         """
         now, limits = time.monotonic(), self._limits
         self._frames = min(limits.frames, self._frames + (now - self._counted_at) * limits.frame_rate) - 1
         self._counted_at = now
         if self._frames < 0:
-            raise TooMany(f"more than {limits.frames} frames at once and {limits.frame_rate:g} a second")
+            raise TooMany(f"more than {limits.frames} frames at once and {limits.frame_rate:g} per second")

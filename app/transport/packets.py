@@ -1,4 +1,4 @@
-"""Socket.IO packets on the wire: msgpack, bounded as they are read, packed once for all recipients."""
+"""Encoding of Socket.IO packets: msgpack, size-limited while decoding, encoded once for all recipients."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from socketio.msgpack_packet import MsgPackPacket
 from socketio.packet import ACK, EVENT
 
 NAMESPACE = "/"
-CONTROL = re.compile(r"[1-6](probe)?")  # packets of Engine.IO itself; those of Socket.IO are binary
-MAX_THINGS = 50_000  # lists, maps and their entries in one message; the largest regular one has a few thousand
+CONTROL = re.compile(r"[1-6](probe)?")  # Engine.IO's control packets; Socket.IO packets are binary
+MAX_ITEMS = 50_000  # lists, maps and their entries in a message; the largest regular message has a few thousand
 _NO_EVENTS = ("connect", "disconnect")  # internal events of the library, which clients must not send
 RELAYED = "relayed"  # name of every event in a process that forwards events
 
 
 class Message(MsgPackPacket):  # type: ignore[misc]
-    """Socket.IO packet. The last argument of an event is its size in bytes."""
+    """Socket.IO packet. The size of an event in bytes is appended to its arguments."""
 
     def decode(self, encoded_packet: bytes) -> None:
-        """Decode a packet. Raises an error for an invalid one, or for one with too many entries."""
-        left = MAX_THINGS
+        """Decode a packet. Raises an exception if it is invalid or has too many items."""
+        left = MAX_ITEMS
 
-        def counted(things: list[Any]) -> None:
+        def counted(items: list[Any]) -> None:
             nonlocal left
-            left -= 1 + len(things)
+            left -= 1 + len(items)
             if left < 0:
-                raise ValueError("too many things")
+                raise ValueError(f"a message has more than {MAX_ITEMS} items")
 
-        def as_list(things: list[Any]) -> list[Any]:
-            counted(things)
-            return things
+        def as_list(items: list[Any]) -> list[Any]:
+            counted(items)
+            return items
 
         def as_map(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
             counted(pairs)
             return dict(pairs)
 
-        # An empty list is one byte of a message and sixty of memory.
-        bounds = {"max_array_len": MAX_THINGS, "max_map_len": MAX_THINGS}
+        # an empty list takes one byte of a message, and sixty bytes of memory
+        bounds = {"max_array_len": MAX_ITEMS, "max_map_len": MAX_ITEMS}
         found = msgpack.unpackb(encoded_packet, list_hook=as_list, object_pairs_hook=as_map, **bounds)
         self.packet_type, self.namespace = found["type"], found["nsp"]
         self.data, self.id = found.get("data"), found.get("id")
@@ -54,9 +54,9 @@ class Message(MsgPackPacket):  # type: ignore[misc]
 
 
 class Relayed(Message):
-    """Packet in a process that forwards events: checked here, decoded by the receiver.
+    """Packet in a process that forwards events: validated here, handled by the receiver.
 
-    Its arguments are its bytes and the number of its acknowledgement (None: not requested).
+    An event's arguments are the encoded packet and the number of the acknowledgement (None: not requested).
     """
 
     def decode(self, encoded_packet: bytes) -> None:
@@ -66,7 +66,7 @@ class Relayed(Message):
 
 
 class Shared(EnginePacket):  # type: ignore[misc]
-    """Packet for clients of both transports. The library's packet would use the first encoding for all."""
+    """Packet for clients of both transports. The library's packet would use the first client's encoding for all."""
 
     def __init__(self, packed: bytes) -> None:
         super().__init__(MESSAGE, packed)
@@ -76,7 +76,7 @@ class Shared(EnginePacket):  # type: ignore[misc]
 
 
 def is_polled(packet: str) -> bool:
-    """Return whether a polling client's `packet` is valid; Engine.IO's reader raises otherwise."""
+    """Return whether a polling client's packet is valid; Engine.IO would raise on an invalid packet."""
     if not packet.startswith("b"):
         return CONTROL.fullmatch(packet) is not None
     try:
@@ -87,7 +87,7 @@ def is_polled(packet: str) -> bool:
 
 
 def packed_event(event: str, data: Any, number: int | None) -> bytes:
-    """Return an encoded event. With a number, receivers acknowledge it."""
+    """Return an encoded event. `number`: requests acknowledgements with this number."""
     found: bytes = Message(EVENT, namespace=NAMESPACE, data=[event, data], id=number).encode()
     return found
 

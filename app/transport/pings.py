@@ -1,8 +1,8 @@
-"""Engine.IO's pings, by timers that keep no closed session.
+"""Engine.IO pings by timers that do not keep closed sessions alive.
 
-Engine.IO waits for a session's next ping in a task of its own, which keeps the session for 25 seconds after its end:
-some 16 KB for each connection that came and went. Holds for python-engineio 4: `Socket._send_ping` is its method that
-waits and then pings, and `_async["thread"]` the class of its tasks.
+Engine.IO waits for a session's next ping in a task, which keeps the session alive for 25 seconds after its end: some 16
+KB per closed connection. This relies on python-engineio 4, where `Socket._send_ping` waits and then pings, and
+`_async["thread"]` is the class of tasks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engineio.socket import Socket
 
 
 class PingTimer:
-    """Timer with the parts of Engine.IO's task interface that are used for the next ping of a session."""
+    """Timer for the next ping of a session, with the part of Engine.IO's task interface that it needs."""
 
     def __init__(self, session: Socket) -> None:
         self._session, self._seconds = weakref.ref(session), session.server.ping_interval
@@ -29,7 +29,7 @@ class PingTimer:
 
 
 def task(target: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-    """Return a task of Engine.IO, not started."""
+    """Return an Engine.IO task that is not started."""
     session = getattr(target, "__self__", None)
     if isinstance(session, Socket) and getattr(target, "__func__", None) is Socket._send_ping:
         return PingTimer(session)

@@ -1,4 +1,4 @@
-"""Requests of polling clients: their bodies are read and checked before Engine.IO decodes them."""
+"""Requests of polling clients: bodies are read and validated before Engine.IO decodes them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from app.transport.connection import CONNECTION
 from app.transport.packets import is_polled
 
 PATH = "/socket.io"
-BETWEEN = b"\x1e"  # packets of a payload
+SEPARATOR = b"\x1e"  # between packets of a payload
 
 
 class Polling:
-    """WSGI middleware in front of Engine.IO's, on the hub thread."""
+    """WSGI middleware in front of Engine.IO. Runs on the hub thread."""
 
     def __init__(self, app: Callable[..., Iterable[bytes]], limits: Limits, max_bytes: int) -> None:
         self._app, self._limits, self._max_bytes = app, limits, max_bytes
@@ -33,8 +33,8 @@ class Polling:
                 body = environ["wsgi.input"].read(int(length))
         except TimeoutError:
             return _refused(environ, start_response, "408 Request Timeout")
-        # a form is JSONP, which no client of ours speaks
-        if body.startswith(b"d=") or body.count(BETWEEN) >= self._limits.packets or not _is_payload(body):
+        # "d=" begins a form of JSONP, which is not supported
+        if body.startswith(b"d=") or body.count(SEPARATOR) >= self._limits.packets or not _is_payload(body):
             return _refused(environ, start_response, "400 Bad Request")
         environ["wsgi.input"] = io.BytesIO(body)
         return self._app(environ, start_response)
@@ -42,7 +42,7 @@ class Polling:
 
 def _is_payload(body: bytes) -> bool:
     try:
-        return not body or all(map(is_polled, body.decode().split(BETWEEN.decode())))
+        return not body or all(map(is_polled, body.decode().split(SEPARATOR.decode())))
     except UnicodeDecodeError:
         return False
 

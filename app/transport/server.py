@@ -1,4 +1,4 @@
-"""Server on the hub thread: connections are accepted within their limits, and closed at the end."""
+"""Server on the hub thread: accepts connections within limits, and closes them at shutdown."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from gevent.socket import socket as GreenSocket
 
 from app.ground.limits import Limits
 from app.transport.clients import Clients
-from app.transport.connection import HttpConnection, Noting, WaitingHeads
+from app.transport.connection import HttpConnection, RequestObserver, WaitingHeads
 from app.transport.hub import Hub, Workers
 from app.transport.packets import Message
 from app.transport.workers import OnWorkers, Refuse
 
-DESCRIPTORS = 256  # that the process needs for other things than connections
-FLUSH_SECONDS = 1.0  # at the end: for the last words to clients
-WORKERS_SECONDS = 0.5  # at the end: for what is still computed
+DESCRIPTORS = 256  # file descriptors reserved for purposes other than connections
+FLUSH_SECONDS = 1.0  # at shutdown, for final messages to clients
+WORKERS_SECONDS = 0.5  # at shutdown, for work in progress
 
 
 class Transport:
@@ -37,14 +37,15 @@ class Transport:
         limits: Limits,
         max_message_bytes: int,
         refuse: Refuse,
-        noted_by: Sequence[Noting] = (),
+        observers: Sequence[RequestObserver] = (),
         packets: type[Message] = Message,
     ) -> None:
-        """Puts itself in front of `app`. `refuse`: what is answered where a body is not taken; `packets`: what messages
-        are read as.
+        """Wrap the WSGI application of `app`.
+
+        `refuse`: returns the response to a refused body. `packets`: class that decodes messages.
         """
         self.limits = limits
-        self._noted_by = noted_by
+        self._observers = observers
         self.hub = Hub()
         self._on_workers = OnWorkers(app.wsgi_app, self.hub, limits, refuse)
         app.wsgi_app = self._on_workers  # type: ignore[method-assign]
@@ -54,7 +55,7 @@ class Transport:
         self._stop: Any = None
 
     def start(self, app: Flask, bound: socket.socket) -> threading.Thread:
-        """Serve `app` on the socket, in a thread of its own. Returns when connections are accepted."""
+        """Serve `app` on the socket in a new thread. Returns when connections are accepted."""
         bound.listen(1024)
         thread = threading.Thread(target=self.hub.run, args=(lambda: self._serve(app, bound),), name="hub", daemon=True)
         thread.start()
@@ -62,11 +63,11 @@ class Transport:
         return thread
 
     def refuse_more(self) -> None:
-        """Accept no more connections."""
+        """Stop accepting connections."""
         self.hub.call(lambda: self._stop_accepting())
 
     def stop(self) -> None:
-        """End the remaining connections, after a moment for final messages to clients."""
+        """End the remaining connections within about two seconds, after final messages to clients."""
         self.hub.call(lambda: self._stop.set())
 
     def _serve(self, app: Flask, bound: socket.socket) -> None:
@@ -77,7 +78,7 @@ class Transport:
         connection = type(
             "Connection",
             (HttpConnection,),
-            {"limits": limits, "heads": WaitingHeads(limits.waiting_heads), "noted_by": self._noted_by},
+            {"limits": limits, "heads": WaitingHeads(limits.waiting_heads), "observers": self._observers},
         )
         listening = GreenSocket(bound.family, bound.type, bound.proto, fileno=bound.detach())
         pool = Pool(min(limits.connections, _descriptors() - DESCRIPTORS))
@@ -88,12 +89,12 @@ class Transport:
             handler_class=connection,
             log=None,
             error_log=None,
-            environ={"SERVER_NAME": "kvtheater"},  # gevent would ask the network for one
+            environ={"SERVER_NAME": "kvtheater"},  # gevent would otherwise resolve a name over the network
         )
         server.start()
         self._stop, self._stop_accepting = Event(), server.close
         self._accepting.set()
-        while not self._stop.wait(3600):  # a timer, without which a loop that accepts nothing more would end by itself
+        while not self._stop.wait(3600):  # the timer keeps alive a loop that no longer accepts connections
             pass
         end = time.monotonic() + FLUSH_SECONDS
         while self.clients.waiting_bytes and time.monotonic() < end:
@@ -105,7 +106,7 @@ class Transport:
 
 
 def _descriptors() -> int:
-    """Return the maximum number of open files and sockets, raised as far as reasonably allowed."""
+    """Raise the limit of open files and sockets to 8192 where allowed, and return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""Web socket on a connection of the server. Fragments and compression cannot exceed the limit on a message."""
+"""Web socket on a connection of the server. Neither fragments nor compression can exceed the limit on a message."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from app.transport.pace import READ_SECONDS, SLICE, Pace, TooMany
 from app.transport.packets import CONTROL
 
 READ_BYTES = 16 * 1024
-_last: tuple[bytes, bytes] = (b"", b"")  # the last message and its frame, since a batch is sent to many viewers
+_last: tuple[bytes, bytes] = (b"", b"")  # the last message and its frame, cached because many viewers get the same
 
 
 class WebSocket:
     """Web socket for Engine.IO: called with the request, it runs `handle(self)`.
 
-    No extension is agreed to, so a byte of a message is a byte of the wire; its fragments are joined as they come, and
-    the connection ends with 1009 before more than the bound is taken. Frames and the time that they take count too
-    (app/transport/pace.py): too many frames end the connection with 1008.
+    It accepts no extension, so messages are not compressed. Fragments are joined on arrival, and a message beyond the
+    limit closes the connection with 1009. Processor time and frames are limited too (`app.transport.pace`): too many
+    frames close the connection with 1008.
     """
 
     def __init__(self, handle: Callable[[WebSocket], Any], server: Any) -> None:
@@ -37,12 +37,12 @@ class WebSocket:
         self._handle: Any = handle
         self._engine: Any = handle.__self__  # type: ignore[attr-defined]
         self._limit: int = server.max_http_buffer_size
-        self._silence: float = server.ping_interval + server.ping_timeout  # seconds until a silent client is gone
+        self._silence: float = server.ping_interval + server.ping_timeout  # seconds until a silent client times out
         self._pace: Pace = self._engine.queue.pace
         self._protocol = Connection(ConnectionType.SERVER)
         self._message = bytearray()  # fragments of an incomplete message
         self._messages: deque[str | bytes] = deque()
-        self._pinged: Ping | None = None  # the last unanswered one: RFC 6455, section 5.5.3
+        self._pinged: Ping | None = None  # the last unanswered ping; earlier ones need no pong (RFC 6455, 5.5.3)
         self._sending = Semaphore()
 
     def __call__(self, environ: dict[str, Any], _: Any) -> list[bytes]:
@@ -64,14 +64,14 @@ class WebSocket:
         return []
 
     def wait(self) -> str | bytes | None:
-        """Return the next message; None if the connection has ended."""
+        """Wait for the next message and return it; None if the connection has ended."""
         try:
             while not self._messages:
                 data = self._input.read1(READ_BYTES)
                 if not data:
                     return None
                 self._take_all(data)
-        except (OSError, ProtocolError, ValueError):  # ValueError: closed, or text that is not UTF-8
+        except (OSError, ProtocolError, ValueError):  # ValueError: closed, or invalid UTF-8
             self.end()
             return None
         gevent.sleep(0)  # a client that sends continuously must not starve others
@@ -87,13 +87,13 @@ class WebSocket:
         self._write(_last[1])
 
     def close(self) -> None:
-        """Send a close frame, if possible at once."""
+        """Send a close frame if possible within a second, and end the connection."""
         with contextlib.suppress(OSError, ProtocolError), gevent.Timeout(1.0, False):
             self._write(self._protocol.send(CloseConnection(code=CloseReason.NORMAL_CLOSURE)))
         self.end()
 
     def end(self) -> None:
-        """Shut the connection down, even within a message."""
+        """Shut the connection down, even in the middle of a message."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -137,7 +137,7 @@ class WebSocket:
             return found
         text = found.decode()
         if not CONTROL.fullmatch(text):
-            raise ValueError("no packet of Engine.IO")
+            raise ValueError("text that is not an Engine.IO control packet")
         return text
 
     def _refuse(self, why: CloseReason) -> None:
@@ -149,5 +149,5 @@ class WebSocket:
         with self._sending:
             rest = memoryview(data)
             while rest:
-                with gevent.Timeout(self._stall, TimeoutError("the client takes nothing")):
+                with gevent.Timeout(self._stall, TimeoutError("the client does not read")):
                     rest = rest[self._socket.send(rest) :]

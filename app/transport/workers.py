@@ -1,4 +1,7 @@
-"""Web application on worker threads. Greenlets read bodies and send responses, so slow clients block no thread."""
+"""Execution of the web application on worker threads.
+
+Greenlets read request bodies and send responses, so slow clients block no thread.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,17 @@ from app.transport.hub import Hub, Workers
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
-# Returns status line, headers and body of the response to a refused body; the last argument is the reason.
+# returns status line, headers and body of the response to a refused body; the last argument is the reason
 Refuse = Callable[[Environ, Literal["busy", "too_slow"], str], tuple[str, list[tuple[str, str]], bytes]]
 PIECE = 256 * 1024  # bytes of a response that a worker produces at a time
-ARRIVED = "kvtheater.arrived"  # key in a request's environment: monotonic time of its end, unless its body is long
+ARRIVED = "kvtheater.arrived"  # key in a request's environment: monotonic arrival time; not set if its body is long
 
 
 class OnWorkers:
-    """WSGI middleware that runs the application on a worker thread, and itself on the hub thread."""
+    """WSGI middleware on the hub thread that runs the application on a worker thread."""
 
     def __init__(self, app: WSGI, hub: Hub, limits: Limits, refuse: Refuse) -> None:
-        """Wrap `app`. `refuse`: response to a body that is not read."""
+        """Wrap `app`. `refuse`: returns the response to a body that is not read."""
         self._app, self._hub, self._limits, self._refuse = app, hub, limits, refuse
         self._workers: Workers | None = None
         self._uploads: Any = None
@@ -39,7 +42,7 @@ class OnWorkers:
         self._workers, self._uploads = workers, Semaphore(self._limits.uploads)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        if self._workers is None or not self._hub.is_here:  # a test's client, without a server
+        if self._workers is None or not self._hub.is_current_thread:  # a test client, without a server
             return self._app(environ, start_response)
         length = environ.get("CONTENT_LENGTH") or "0"
         chunked = "HTTP_TRANSFER_ENCODING" in environ
@@ -53,7 +56,7 @@ class OnWorkers:
             environ[ARRIVED] = time.monotonic()
             return self._answer(environ, start_response)
         if not self._uploads.acquire(blocking=False):
-            why = f"{self._limits.uploads} long bodies are being sent already; try again in a moment"
+            why = f"{self._limits.uploads} long request bodies are being read already; try again in a moment"
             return self._refused(environ, start_response, "busy", why)
         body = _Body(environ["wsgi.input"], self._hub, self._limits)
         try:
@@ -76,11 +79,11 @@ class OnWorkers:
         assert self._workers is not None
         started: list[tuple[Any, ...]] = []
 
-        def tell(*arguments: Any) -> Callable[[bytes], None]:
+        def start(*arguments: Any) -> Callable[[bytes], None]:
             started[:] = [arguments]
             return lambda _: None
 
-        parts, first, rest = self._workers.do(_begin, self._app, environ, tell)
+        parts, first, rest = self._workers.do(_begin, self._app, environ, start)
         if isinstance(parts, AsyncResponse):
             environ["wsgi.input"].close()  # free the body before the response is awaited
             return _responding(parts, environ, start_response)
@@ -90,9 +93,9 @@ class OnWorkers:
         return _Answer(parts, first, rest, self._workers)
 
 
-def _begin(app: WSGI, environ: Environ, tell: StartResponse) -> tuple[Any, bytes, Iterator[bytes] | None]:
+def _begin(app: WSGI, environ: Environ, start: StartResponse) -> tuple[Any, bytes, Iterator[bytes] | None]:
     """Run the application on a worker. Returns the body, its first piece, and an iterator over the rest."""
-    parts = app(environ, tell)
+    parts = app(environ, start)
     if isinstance(parts, AsyncResponse):
         return parts, b"", None
     rest = iter(parts)
@@ -115,12 +118,12 @@ def _responding(parts: AsyncResponse, environ: Environ, start_response: StartRes
         yield from parts
     finally:
         if watching is not None:
-            watching.kill()  # at once: the next request must be the only reader of the socket
+            watching.kill()  # immediately: the next request must be the only reader of the socket
         parts.close()
 
 
 def _piece(rest: Iterator[bytes]) -> tuple[bytes, bool]:
-    """Return up to PIECE bytes, and whether there may be more."""
+    """Return about PIECE bytes, and whether there may be more."""
     found, size = [], 0
     for part in rest:
         found.append(part)
@@ -136,7 +139,7 @@ def _close(parts: Any) -> None:
 
 
 class _Answer:
-    """Long response, whose next piece a worker produces after the last one was sent."""
+    """Long response. A worker produces the next piece after the previous piece was sent."""
 
     def __init__(self, parts: Any, first: bytes, rest: Iterator[bytes], workers: Workers) -> None:
         self._parts, self._first, self._rest, self._workers = parts, first, rest, workers
@@ -157,15 +160,15 @@ class _Body(io.RawIOBase):
 
     def __init__(self, source: Any, hub: Hub, limits: Limits) -> None:
         self._source, self._hub, self._seconds = source, hub, limits.stall_seconds
-        self._reader: Any = None  # the greenlet that reads
-        self.is_stalled = False  # no data within the time limit
+        self._reader: Any = None  # reading greenlet
+        self.is_stalled = False  # no data arrived within the time limit
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, into: Any) -> int:
         try:
-            data: bytes = self._hub.ask(lambda: self._read(len(into)))
+            data: bytes = self._hub.run_greenlet(lambda: self._read(len(into)))
         except TimeoutError as error:
             self.is_stalled = True
             raise RequestTimeout(_slow(self._seconds)) from error
@@ -187,4 +190,4 @@ class _Body(io.RawIOBase):
 
 
 def _slow(seconds: float) -> str:
-    return f"the request's body did not come within {seconds:g} seconds; send it again"
+    return f"the request's body did not arrive within {seconds:g} seconds; send it again"

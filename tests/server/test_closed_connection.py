@@ -50,7 +50,7 @@ def port() -> Iterator[int]:
 
     def serve() -> None:
         limits = Limits()
-        kind = type("Kind", (HttpConnection,), {"limits": limits, "heads": WaitingHeads(9), "noted_by": ()})
+        kind = type("Kind", (HttpConnection,), {"limits": limits, "heads": WaitingHeads(9), "observers": ()})
         server = WSGIServer(("127.0.0.1", 0), application, handler_class=kind, log=None, error_log=None)
         server.start()
         ports.append(server.server_port)

@@ -165,7 +165,7 @@ def test_a_body_that_does_not_come_is_answered_in_a_sentence_and_the_connection_
             answer = trickled(connection)
             assert answer.startswith(b"HTTP/1.1 408 "), answer
             error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
-            assert error["message"] == "the request's body did not come within 0.8 seconds; send it again"
+            assert error["message"] == "the request's body did not arrive within 0.8 seconds; send it again"
             if path.startswith("v1"):
                 assert (error["type"], error["code"], error["param"]) == ("timeout_error", "request_timeout", None)
             connection.close()

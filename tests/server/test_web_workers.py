@@ -349,7 +349,7 @@ def test_a_worker_of_another_version_is_sent_away(
 @pytest.mark.parametrize("command", ["serve", "worker"])
 def test_a_missing_message_queue_is_one_sentence(command: str, capsys: Any) -> None:
     pytest.importorskip("redis")
-    for url, message in (("redis://127.0.0.1:1", "no Redis answers"), ("http://x", "is no address of a Redis")):
+    for url, message in (("redis://127.0.0.1:1", "no Redis answers"), ("http://x", "is no URL of a Redis server")):
         assert main([command, "--message-queue", url, "--port", "0"]) == 2
         error = capsys.readouterr().err
         assert message in error and "Traceback" not in error and error.count("\n") <= 2
