@@ -1,6 +1,6 @@
-"""Redis as a wire: one thread subscribes to a channel, one publishes. Neither waits for the hub, nor the hub for them.
+"""Message bus over Redis: one thread subscribes to a channel, one publishes. They never block the hub, nor it them.
 
-Nothing is stored or sent twice: messages are lost while Redis is away, so senders number their frames.
+Messages are neither stored nor sent again. They are lost while Redis is unreachable, so senders number their frames.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import urlsplit
 
-AGAIN = 0.5  # seconds between two attempts to reach Redis
-ANSWER = 5.0  # seconds in which Redis answers
-MAX_WAITING = 256 * 1024 * 1024  # bytes that were not published yet: beyond it the wire counts as broken
-MAX_AT_ONCE = 64  # messages published in one go
+RETRY_SECONDS = 0.5  # between two attempts to reach Redis
+TIMEOUT_SECONDS = 5.0  # for a reply of Redis
+MAX_WAITING = 256 * 1024 * 1024  # unpublished bytes; beyond it the connection counts as broken
+MAX_BATCH = 64  # messages published in one pipeline
 SCHEMES = ("redis", "rediss", "unix")
 
 
 class BusError(Exception):
-    """The message queue cannot be reached; the message is one sentence with a remedy."""
+    """The message queue cannot be reached. The message is one sentence with a remedy."""
 
 
 class Bus:
-    """End of the wire."""
+    """Connection to the bus: receives one channel, and publishes on any."""
 
     def __init__(
         self,
@@ -36,9 +36,15 @@ class Bus:
         lost: Callable[[str], None],
         undelivered: Callable[[str], None],
     ) -> None:
-        """Connect. `came`: Redis is there, and the channel `listens` is subscribed; `lost(why)`: it is gone, and
-        unpublished
-        messages are dropped; `undelivered(channel)`: there was no subscriber. All are called on threads of the bus.
+        """Prepare a connection. All callbacks run on threads of the bus.
+
+        Args:
+            url: address of Redis.
+            listens: channel to subscribe to.
+            received: called with each message.
+            came: called when the channel is subscribed.
+            lost: called with the reason when Redis is unreachable and unpublished messages are dropped.
+            undelivered: called with the channel of a message that had no subscriber.
 
         Raises:
             BusError: an invalid address, or a missing package.
@@ -50,7 +56,7 @@ class Bus:
         self._waiting = 0
         self._counting = threading.Lock()
         self._up = self._closed = False
-        self._broken = ""  # why the publishing thread has given up on the connection
+        self._broken = ""  # why the publishing thread considers the connection broken
         self._threads = [threading.Thread(target=do, name="bus", daemon=True) for do in (self._listen, self._publish)]
 
     def start(self) -> None:
@@ -58,7 +64,7 @@ class Bus:
             thread.start()
 
     def send(self, channel: str, data: bytes) -> None:
-        """Publish, from any thread, in the order of the calls; lost while Redis is away."""
+        """Publish a message, in order. May be called on any thread. Messages are lost while Redis is unreachable."""
         if not self._up:
             return
         self._count(len(data))
@@ -67,7 +73,7 @@ class Bus:
         self._outgoing.put((channel, data))
 
     def close(self, seconds: float) -> None:
-        """Publish what waits, within so many seconds, and end."""
+        """Publish the queued messages within `seconds`, and end both threads."""
         end = time.monotonic() + seconds
         while self._up and self._waiting and time.monotonic() < end:
             time.sleep(0.01)
@@ -82,10 +88,10 @@ class Bus:
         while not self._closed:
             why = ""
             try:
-                with contextlib.closing(self._redis.pubsub()) as ear:
-                    ear.subscribe(self._channel)
+                with contextlib.closing(self._redis.pubsub()) as subscription:
+                    subscription.subscribe(self._channel)
                     while not self._closed and not self._broken:
-                        message = ear.get_message(timeout=AGAIN)
+                        message = subscription.get_message(timeout=RETRY_SECONDS)
                         if message is None:
                             continue
                         if message["type"] == "subscribe":
@@ -100,7 +106,7 @@ class Bus:
                 self._lost(self._broken or why or "it does not answer")
             self._broken = ""
             if not self._closed:
-                time.sleep(AGAIN)
+                time.sleep(RETRY_SECONDS)
 
     def _publish(self) -> None:
         import redis
@@ -123,7 +129,7 @@ class Bus:
         """Return the queued messages, waiting for the first; None at the end."""
         found = [self._outgoing.get()]
         with contextlib.suppress(Empty):
-            while len(found) < MAX_AT_ONCE:
+            while len(found) < MAX_BATCH:
                 found.append(self._outgoing.get_nowait())
         return None if None in found else [one for one in found if one is not None]
 
@@ -133,23 +139,20 @@ class Bus:
 
 
 def server_channel(url: str) -> str:
-    """Return where the engine's process listens. Channels are the same in all of a Redis's databases: the number is
-    in the name, so that each database has room for a server.
+    """Return the channel of the engine's process.
+
+    Redis channels are shared by all databases, so the name contains the database's number: one server per database.
     """
     return f"kvtheater:{_database(url)}:server"
 
 
 def worker_channel(url: str, worker: str) -> str:
-    """Return where a worker listens."""
+    """Return the channel of a worker."""
     return f"kvtheater:{_database(url)}:{worker}"
 
 
 def check(url: str, is_server: bool) -> None:
-    """Check that Redis answers at the URL; for a server, also that no other server uses it.
-
-    Raises:
-        BusError: one sentence.
-    """
+    """Raise BusError unless Redis answers at the URL and, for a server, no other server uses it."""
     found = _client(url)
     import redis
 
@@ -157,18 +160,18 @@ def check(url: str, is_server: bool) -> None:
         ((_, listeners),) = found.pubsub_numsub(server_channel(url))
     except (redis.RedisError, OSError) as error:
         raise BusError(
-            f"no Redis answers at {without_password(url)} ({error}): start one, with redis-server say"
+            f"no Redis answers at {without_password(url)} ({error}): start one, for example with redis-server"
         ) from error
     finally:
         found.close()
     if is_server and listeners:
         raise BusError(
-            f"another server uses {without_password(url)}: stop it, or give this one another database, as in redis://HOST/1"
+            f"another server uses {without_password(url)}: stop it, or use another database, such as redis://HOST/1"
         )
 
 
 def without_password(url: str) -> str:
-    """Return the address without a password."""
+    """Return the URL without its password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
@@ -181,14 +184,14 @@ def _client(url: str) -> Any:
     except ImportError as error:
         raise BusError("the package redis is missing: pip install 'kvtheater[workers]'") from error
     if urlsplit(url).scheme not in SCHEMES:
-        raise BusError(f"{without_password(url)!r} is no address of a Redis: redis://HOST:PORT/DATABASE is one")
+        raise BusError(f"{without_password(url)!r} is no URL of a Redis server, such as redis://HOST:PORT/DATABASE")
     try:
-        # tried once: what is sent twice would be as wrong as what is lost
+        # no retries: a message sent twice is as wrong as a lost message
         return redis.Redis.from_url(
-            url, retry=Retry(NoBackoff(), 0), socket_timeout=ANSWER, socket_connect_timeout=ANSWER
+            url, retry=Retry(NoBackoff(), 0), socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS
         )
     except ValueError as error:
-        raise BusError(f"{without_password(url)!r} is no address of a Redis: {error}") from error
+        raise BusError(f"{without_password(url)!r} is no URL of a Redis server: {error}") from error
 
 
 def _database(url: str) -> str:

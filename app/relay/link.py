@@ -1,4 +1,4 @@
-"""Link of a web worker to the engine's process, with its requests and messages."""
+"""Link of a web worker to the engine's process."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from app.relay.relays import BEAT, FLUSH_SECONDS, SILENCE
 from app.transport.clients import Clients
 from app.transport.hub import Hub
 
-HELLO_AGAIN = 2.0  # seconds without an answer
-REMEMBERED = 60.0  # seconds for which an identity is cached
-MAX_REMEMBERED = 4096
-IDENTIFY_SECONDS = 10.0  # timeout of an identity request, in seconds
-GATHERED = 0.005  # seconds for which acknowledgements are gathered
+HELLO_SECONDS = 2.0  # without a reply, after which hello is sent again
+IDENTITY_SECONDS = 60.0  # for which an identity is cached
+MAX_IDENTITIES = 4096
+IDENTIFY_SECONDS = 10.0  # timeout of an identity request
+ACK_SECONDS = 0.005  # for which acknowledgements are batched
 
 logger = logging.getLogger(__name__)
 
 
 class Link:
-    """Worker's end, on the hub thread; `start` and `stop` are for others."""
+    """Worker's end of the link. On the hub thread, except `start` and `stop`."""
 
     def __init__(self, url: str, hub: Hub, clients: Clients, refused: Callable[[str], None]) -> None:
-        """`refused(why)`: the engine's process will not have this worker.
+        """Prepare a link. `refused(why)`: called if the engine's process rejects this worker.
 
         Raises:
-            BusError: there is no message queue at `url`.
+            BusError: no message queue can be used at `url`.
         """
         self._url, self._hub, self._clients, self._refused = url, hub, clients, refused
         self._name = secrets.token_hex(8)
         self._to = server_channel(url)
-        self.server: str | None = None  # where the engine's process answers HTTP, as it says
+        self.server: str | None = None  # HTTP address of the engine's process, from its welcome
         self._link = 0
         self._is_up = self._is_linked = self._is_reported = self._stopped = False
         self._next_in = self._next_out = 0
@@ -77,56 +77,54 @@ class Link:
                 self.went(sid)
             self._flush()
 
-        self._hub.ask(end)
+        self._hub.run_greenlet(end)
         self._bus.close(FLUSH_SECONDS)
 
     @property
     def is_linked(self) -> bool:
         return self._is_linked
 
-    # Requests and messages
-
     def identify(self, shows: Shown) -> wire.Known:
-        """Return the identity of these credentials, from the engine's process. For a greenlet.
+        """Return the identity of credentials, from the engine's process. Called on a greenlet.
 
         Raises:
             AppError: `loading`: the engine's process is not reachable now.
         """
         at, found = self._known.get(shows, (0.0, None))
-        if found is not None and time.monotonic() < at + REMEMBERED:
+        if found is not None and time.monotonic() < at + IDENTITY_SECONDS:
             return found
         if not self._is_linked:
-            raise away()
+            raise server_unreachable()
         number, result = next(self._numbers), AsyncResult()
         self._identifying[number] = result
         self._say(wire.Identify(number, shows))
         answer: wire.Known | None = result.wait(IDENTIFY_SECONDS)
         self._identifying.pop(number, None)
         if answer is None:
-            raise away()
+            raise server_unreachable()
         if answer.is_owner or answer.seat:  # an unknown pass may become valid shortly, so only known ones are cached
             self._known.pop(shows, None)
             self._known[shows] = time.monotonic(), answer
-            while len(self._known) > MAX_REMEMBERED:
+            while len(self._known) > MAX_IDENTITIES:
                 del self._known[next(iter(self._known))]
         return answer
 
     def came(self, sid: str, shows: Shown, address: str) -> None:
         """Report a new client."""
-        if not self._is_linked:  # it was on its way when the link broke
+        if not self._is_linked:  # the link broke while the client connected
             return self._clients.drop(sid)
         client = self._client_of[sid] = next(self._numbers)
         self._sid_of[client] = sid
         self._say(wire.Came(client, shows, address))
 
     def went(self, sid: str) -> None:
-        """Report a client that is gone."""
+        """Report a disconnected client."""
         if client := self._client_of.pop(sid, None):
             del self._sid_of[client]
             self._say(wire.Gone(client))
 
     def ask(self, sid: str, message: bytes, over: Callable[[], None]) -> None:
-        """Forward an event. `over` is called after it was handled, or is lost."""
+        """Forward an event. `over` is called after the event was handled or lost."""
         client = self._client_of.get(sid)
         if client is None:
             return over()
@@ -134,15 +132,13 @@ class Link:
         self._over[number] = over
         self._say(wire.EventPacket(client, number, message))
 
-    # The link
-
     def _connected(self) -> None:
         self._is_up = True
         self._hello()
 
     def _went_down(self, why: str) -> None:
         self._is_up = False
-        self._lose(f"the message queue at {without_password(self._url)} is gone ({why})")
+        self._lose(f"the message queue at {without_password(self._url)} is unreachable ({why})")
 
     def _on_undelivered(self) -> None:
         self._lose(f"no server listens at {without_password(self._url)}")
@@ -154,14 +150,14 @@ class Link:
         self._flush()
 
     def _lose(self, why: str) -> None:
-        """Drop the link: messages may be lost, so all clients reconnect and resume where they are."""
+        """Drop the link. Messages may be lost, so all clients are disconnected; they reconnect and resume."""
         if not self._is_linked:
             if not self._is_reported and not self._stopped:
-                logger.warning("%s: this worker waits for it", why)
+                logger.warning("%s: this worker waits until it is back", why)
                 self._is_reported = True
             return
         self._is_linked, self._is_reported, self._sent_at = False, True, 0.0
-        logger.warning("%s: this worker takes its clients again when the server is back", why)
+        logger.warning("%s: this worker accepts clients again when the server is back", why)
         over, self._over = self._over, {}
         self._client_of, self._sid_of = {}, {}
         self._known, self._has, self._waiting = {}, {}, []
@@ -176,7 +172,7 @@ class Link:
         if frame is None or frame.link != self._link or self._stopped:
             return
         if frame.messages and isinstance(frame.messages[-1], wire.Bye):
-            self._lose("the server has ended, or knows this worker no more")
+            self._lose("the server has ended, or has dropped this worker")
             return
         if frame.index != self._next_in:
             self._lose("a message was lost")
@@ -193,7 +189,7 @@ class Link:
                 self._lose("the server sends no more messages")
             elif self._is_linked and now - self._sent_at > BEAT:
                 self._flush()
-            elif self._is_up and not self._is_linked and now - self._sent_at > HELLO_AGAIN:
+            elif self._is_up and not self._is_linked and now - self._sent_at > HELLO_SECONDS:
                 self._hello()
             gevent.sleep(BEAT / 2)
 
@@ -202,7 +198,7 @@ class Link:
             case wire.Welcome(server):
                 self.server, self._is_linked = server, True
                 if self._is_reported:
-                    logger.warning("the server is there")
+                    logger.warning("the server is back")
                 self._is_reported = False
             case wire.Refused(why):
                 self._refused(why)
@@ -230,9 +226,9 @@ class Link:
         )
 
     def _has_it(self, number: int, sid: str) -> None:
-        """Batch acknowledgements: hundreds at once become one message."""
+        """Batch acknowledgements: hundreds within ACK_SECONDS become one message."""
         if not self._has:
-            gevent.spawn_later(GATHERED, self._send_acknowledged)
+            gevent.spawn_later(ACK_SECONDS, self._send_acknowledged)
         if client := self._client_of.get(sid):
             self._has.setdefault(number, []).append(client)
 
@@ -249,7 +245,7 @@ class Link:
             gevent.get_hub().loop.run_callback(self._flush)
 
     def _flush(self) -> None:
-        """Send the queued messages, or an empty frame as a sign of life."""
+        """Send the queued messages, or an empty frame as heartbeat."""
         waiting, self._waiting = self._waiting, []
         frame: Any = wire.UpFrame(self._name, self._link, self._next_out, waiting)
         self._bus.send(self._to, wire.encode(frame))
@@ -257,6 +253,6 @@ class Link:
         self._sent_at = time.monotonic()
 
 
-def away() -> AppError:
-    """Return the error while the engine's process is not reachable."""
+def server_unreachable() -> AppError:
+    """Return the error to raise while the engine's process is not reachable."""
     return refuse("loading", "relay.away")

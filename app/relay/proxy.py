@@ -13,30 +13,30 @@ from werkzeug.exceptions import HTTPException
 from app.ground.callers import address_of
 from app.openai.errors import of_http
 from app.openai.paths import MAX_BYTES
-from app.relay.link import away
+from app.relay.link import server_unreachable
 from app.relay.streamed import OWN, PIECE, Streamed
 from app.transport.connection import CONNECTION
 
-SILENCE = 120.0  # seconds in which something of an answer comes
+SILENCE = 120.0  # seconds without data after which a response fails
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Proxy:
-    """Forwards requests to the engine's process. On worker threads."""
+    """Proxy that forwards requests to the engine's process. Runs on worker threads."""
 
     def __init__(self, server: Callable[[], str | None]) -> None:
-        """`server()`: its address, when it is known."""
+        """Set up the proxy. `server()`: returns the address of the engine's process, or None if not yet known."""
         self._server = server
 
     def answer(self, request: Request) -> Response:
-        """Return its answer, piece by piece.
+        """Forward a request and return the streamed response.
 
         Raises:
-            AppError: `loading`, when it does not answer.
+            AppError: `loading`: the engine's process is not reachable.
         """
         server = self._server()
         if server is None:
-            raise away()
+            raise server_unreachable()
         parts = urlsplit(server)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=SILENCE)
         try:
@@ -44,16 +44,16 @@ class Proxy:
             found = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise away() from error
+            raise server_unreachable() from error
         headers = [(name, value) for name, value in found.headers.items() if name.lower() not in OWN]
         return Response(_pieces(connection, found), found.status, headers, direct_passthrough=True)
 
     def stream(self, request: Request) -> Response:
-        """Return the same for programs: long answers are streamed."""
+        """Forward a request of an API client, without a thread that waits for a long response."""
         request.max_content_length = MAX_BYTES
         try:
             body = request.get_data(cache=False) or None
-        except HTTPException as error:  # too long, or too slow
+        except HTTPException as error:  # body too long, or too slow
             status, headers, data = of_http(error, request).response(request.path)
             return Response(data, status, headers)
         answer = Streamed(self._server(), request.method, _target(request.environ), body, _headers(request))
@@ -61,19 +61,19 @@ class Proxy:
 
 
 def _target(environ: dict[str, Any]) -> str:
-    """Return the path and query as received, not as decoded."""
+    """Return the path and query as received, without decoding."""
     target = str(environ[CONNECTION].path)
     return target if target.startswith("/") else urlsplit(target)._replace(scheme="", netloc="").geturl() or "/"
 
 
 def _headers(request: Request) -> dict[str, str]:
-    """Return the request's headers, with the client's address."""
+    """Return the request's headers, extended by the client's address."""
     headers = {name: value for name, value in request.headers.items() if name.lower() not in OWN}
     return {**headers, "X-Forwarded-For": address_of(request.environ), "Connection": "close"}
 
 
 def _body(request: Request) -> Any:
-    """Return the unread body; None where there is none."""
+    """Return the unread body, or None if the request has none."""
     if request.content_length is None and "chunked" not in request.headers.get("Transfer-Encoding", ""):
         return None
     return iter(lambda: cast(bytes, request.environ["wsgi.input"].read(PIECE)), b"")

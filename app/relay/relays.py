@@ -1,4 +1,4 @@
-"""Web workers, in the engine's process, which handles their clients like its own."""
+"""Web workers as seen by the engine's process, which handles their clients like its own."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from app.relay.bus import Bus, server_channel, without_password, worker_channel
 from app.transport.clients import Acknowledged, Clients, Sent, Slowest
 from app.transport.hub import Hub
 
-BEAT = 1.0  # seconds after which a frame is sent in any case
-SILENCE = 10.0  # seconds without a word after which the other one counts as gone
+BEAT = 1.0  # seconds without messages after which an empty frame is sent
+SILENCE = 10.0  # seconds without a frame after which the link counts as broken
 MAX_WORKERS = 64
 FLUSH_SECONDS = 1.0
 
@@ -34,9 +34,13 @@ class Relays:
         clients: Clients,
         recognize: Callable[[Shown], Person],
     ) -> None:
-        """Raises BusError: there is no message queue at `url`."""
+        """Set up the relay. `recognize`: returns the person behind credentials.
+
+        Raises:
+            BusError: no message queue can be used at `url`.
+        """
         self._url, self._hub, self._clients, self._recognize = url, hub, clients, recognize
-        self._here = ""  # where this process answers HTTP
+        self._here = ""  # HTTP address of this process
         self._relays: dict[str, Relay] = {}  # by the worker's name
         self._relay_of: dict[str, tuple[Relay, int]] = {}  # by client
         self._reported = itertools.count(1)
@@ -49,24 +53,22 @@ class Relays:
             lost=lambda why: hub.call(lambda: self._is_lost(why)),
             undelivered=lambda channel: hub.call(lambda: self._on_undelivered(channel)),
         )
-        clients.others = self
+        clients.remote = self
 
     def __len__(self) -> int:
         """Return the number of workers."""
         return len(self._relays)
 
     def start(self, here: str) -> None:
-        """Accept workers. `here`: address of this process, for requests that they forward."""
+        """Accept workers. `here`: HTTP address of this process, to which workers forward requests."""
         self._here = here
         self._bus.start()
         self._hub.call(lambda: gevent.spawn(self._beat) and None)
 
     def stop(self) -> None:
-        """Disconnect the workers after all queued messages."""
-        self._hub.ask(self._end_all)
+        """Disconnect the workers after sending all queued messages."""
+        self._hub.run_greenlet(self._end_all)
         self._bus.close(FLUSH_SECONDS)
-
-    # Interface of a remote for `Clients`
 
     def has(self, sid: str) -> bool:
         return sid in self._relay_of
@@ -79,7 +81,7 @@ class Relays:
         acknowledged: Acknowledged | None,
         sent: Sent | None,
     ) -> None:
-        """Send one message to each worker that has some of these clients."""
+        """Send one message to each worker that has recipients."""
         chosen: dict[Relay, list[int] | None] = {}
         if sids is None:
             chosen = dict.fromkeys(self._relays.values())
@@ -102,8 +104,6 @@ class Relays:
                 relay.reports[reported] = slowest
             self._say(relay, wire.Say(packed, clients, number, reported))
 
-    # Workers come and go
-
     def _receive(self, data: bytes) -> None:
         frame = wire.read_up(data)
         if frame is None or self._stopped:
@@ -115,7 +115,7 @@ class Relays:
             if relay is None:
                 return
         elif relay is None or relay.link != frame.link:
-            if relay is None or frame.link > relay.link:  # it was here, before this process began
+            if relay is None or frame.link > relay.link:  # linked before this process started
                 self._publish(frame.worker, frame.link, 0, [wire.Bye()])
             return
         if frame.index != relay.next_in:
@@ -131,9 +131,9 @@ class Relays:
             self._forget(before)
         why = ""
         if hello.version != __version__:
-            why = f"the server is KV Theater {__version__}, and this is {hello.version}: install the same on both"
+            why = f"the server is KV Theater {__version__} and this worker {hello.version}: install the same version"
         elif len(self._relays) >= MAX_WORKERS:
-            why = f"{MAX_WORKERS} workers are with this server already"
+            why = f"this server has {MAX_WORKERS} workers already, the maximum"
         if why:
             self._publish(worker, link, 0, [wire.Refused(why)])
             return
@@ -141,7 +141,7 @@ class Relays:
         self._say(relay, wire.Welcome(self._here))
 
     def _end(self, relay: Relay) -> None:
-        """End a broken link: it restarts."""
+        """End a broken link. Its worker restarts it."""
         self._say(relay, wire.Bye())
         self._flush(relay)
         self._forget(relay)
@@ -164,14 +164,14 @@ class Relays:
     def _is_back(self) -> None:
         if self._was_lost:
             logger.warning(
-                "the message queue at %s is there again: workers come back by themselves", without_password(self._url)
+                "the message queue at %s is back: workers reconnect by themselves", without_password(self._url)
             )
         self._was_lost = False
 
     def _is_lost(self, why: str) -> None:
         if not self._stopped and not self._was_lost:
             logger.warning(
-                "the message queue at %s is gone (%s): clients of web workers wait until it is back, others continue",
+                "the message queue at %s is unreachable (%s): clients of web workers wait until it is back",
                 without_password(self._url),
                 why,
             )
@@ -195,12 +195,10 @@ class Relays:
                     self._flush(relay)
             gevent.sleep(BEAT / 2)
 
-    # Messages from workers
-
     def _take(self, relay: Relay, message: wire.Up) -> None:
         match message:
             case wire.EventPacket(client, number, packet):
-                gevent.spawn(self._carry_out, relay, client, number, packet)
+                gevent.spawn(self._handle_event, relay, client, number, packet)
             case wire.Has(number, clients):
                 for client in clients:
                     acknowledged = relay.clients.get(client, {}).pop(number, None)
@@ -228,29 +226,27 @@ class Relays:
         if self._relay_of.pop(sid, None):
             self._clients.gone(sid)
 
-    def _carry_out(self, relay: Relay, client: int, number: int, packet: bytes) -> None:
+    def _handle_event(self, relay: Relay, client: int, number: int, packet: bytes) -> None:
         """Handle an event, on a greenlet."""
         sid = relay.sid(client)
         try:
-            answer, then = self._clients.carry_out(sid, packet)
-        except Exception:  # the worker has checked the packet, so this is an error here
-            logger.exception("an event of a web worker")
+            answer, then = self._clients.handle_remote(sid, packet)
+        except Exception:  # the worker has validated the packet, so this is a bug
+            logger.exception("cannot handle an event of a web worker")
             answer, then = None, lambda: None
         self._say(relay, wire.Answered(client, number, answer))
         then()
         if sid not in self._relay_of:
             self._clients.gone(sid)  # it disconnected meanwhile, for example while it became a viewer
 
-    # Messages to workers
-
     def _say(self, relay: Relay, message: wire.Down) -> None:
-        """Queue a message; messages of one turn of the hub go in one frame."""
+        """Queue a message. All messages of one iteration of the event loop are sent in one frame."""
         relay.waiting.append(message)
         if len(relay.waiting) == 1:
             gevent.get_hub().loop.run_callback(self._flush, relay)
 
     def _flush(self, relay: Relay) -> None:
-        """Send the queued messages, or an empty frame as a sign of life."""
+        """Send the queued messages, or an empty frame as heartbeat."""
         waiting, relay.waiting = relay.waiting, []
         if self._relays.get(relay.worker) is relay:
             self._publish(relay.worker, relay.link, relay.next_out, waiting)
@@ -262,16 +258,16 @@ class Relays:
 
 
 class Relay:
-    """Web worker, on one link."""
+    """Link of a web worker, as seen by the engine's process."""
 
     def __init__(self, worker: str, link: int) -> None:
         self.worker, self.link = worker, link
-        self.clients: dict[int, dict[int, Acknowledged]] = {}  # by their numbers: what they are to acknowledge
+        self.clients: dict[int, dict[int, Acknowledged]] = {}  # client -> packet number -> callback
         self.reports: dict[int, Sent] = {}
         self.next_in = self.next_out = 0
         self.received_at = self.sent_at = time.monotonic()
         self.waiting: list[wire.Down] = []
 
     def sid(self, client: int) -> str:
-        """Return the id of a client in this process. A colon is in no id of a client of its own."""
+        """Return the id of a worker's client in this process. Ids of local clients contain no colon."""
         return f"{self.worker}:{self.link}:{client}"

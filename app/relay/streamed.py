@@ -1,4 +1,4 @@
-"""Streams for programs at a web worker: forwarded to the engine's process on a greenlet."""
+"""Streamed responses to API clients of a web worker, forwarded from the engine's process on a greenlet."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 import gevent.socket
 
 from app.openai.errors import of_refusal
-from app.relay.link import away
+from app.relay.link import server_unreachable
 from app.transport.async_response import AsyncResponse
 
 CONNECTING = 10.0  # seconds
 PIECE = 64 * 1024  # bytes
-# headers of one connection, or what the worker's own server says
+# headers that are not forwarded: they belong to one connection, or the worker's server sets them
 OWN = (
     *("connection", "date", "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "server", "te"),
     *("trailer", "transfer-encoding", "upgrade"),
@@ -25,17 +25,20 @@ OWN = (
 
 
 class Streamed(AsyncResponse):
-    """Answer to one request. A stream may last, so no thread is held; a client that leaves here leaves there too."""
+    """Response of the engine's process to one request. Waiting for it occupies no thread.
+
+    If the client disconnects, so does the connection to the engine's process.
+    """
 
     def __init__(
         self, server: str | None, method: str, target: str, body: bytes | None, headers: dict[str, str]
     ) -> None:
-        """`server`: the address of the engine's process; None: it is not known."""
+        """Prepare a request. `server`: address of the engine's process; None: not known."""
         self._server, self._request = server, (method, target, body, headers)
         self._socket: Any = None
         self._upstream: http.client.HTTPConnection | None = None
         self._found: http.client.HTTPResponse | None = None  # None: the server is not reachable
-        self._refusal = of_refusal(away())
+        self._refusal = of_refusal(server_unreachable())
         self._refused = b""
 
     def head(self) -> tuple[str, list[tuple[str, str]]]:
@@ -46,7 +49,7 @@ class Streamed(AsyncResponse):
             self._upstream = http.client.HTTPConnection(parts.hostname or "", parts.port)
             self._socket = gevent.socket.create_connection((parts.hostname, parts.port), CONNECTING)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.settimeout(None)  # a request may wait for its client's turn until its deadline
+            self._socket.settimeout(None)  # a request may wait in the client's queue until its deadline
             self._upstream.sock = self._socket
             self._upstream.request(*self._request)
             self._found = self._upstream.getresponse()

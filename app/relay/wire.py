@@ -1,4 +1,4 @@
-"""Messages between the engine's process and a web worker: typed msgpack, checked as it is read."""
+"""Messages between the engine's process and a web worker: typed msgpack, validated when decoded."""
 
 from __future__ import annotations
 
@@ -7,32 +7,38 @@ from msgspec import Struct
 
 from app.ground.callers import Shown
 
-# From a worker
+# from a worker
 
 
 class Hello(Struct, tag="hello", array_like=True, frozen=True):
-    """A worker starts or restarts. The first message of a link."""
+    """First message of a link, which a worker starts or restarts."""
 
-    version: str  # of the program
+    version: str  # of the worker's program
 
 
 class Identify(Struct, tag="who", array_like=True, frozen=True):
+    """Requests the identity of credentials."""
+
     number: int
     shown: Shown
 
 
 class Came(Struct, tag="came", array_like=True, frozen=True):
-    client: int  # a number of the worker's, never given twice on a link
+    """A client connected."""
+
+    client: int  # number chosen by the worker, unique on a link
     shown: Shown
     address: str
 
 
 class Gone(Struct, tag="gone", array_like=True, frozen=True):
+    """A client disconnected."""
+
     client: int
 
 
 class EventPacket(Struct, tag="asked", array_like=True, frozen=True):
-    """An event, as its client sent it: a Socket.IO packet in msgpack."""
+    """Event of a client, as received: a Socket.IO packet in msgpack."""
 
     client: int
     number: int
@@ -40,7 +46,7 @@ class EventPacket(Struct, tag="asked", array_like=True, frozen=True):
 
 
 class Has(Struct, tag="has", array_like=True, frozen=True):
-    """Clients have acknowledged a packet."""
+    """Clients acknowledged a packet."""
 
     number: int
     clients: list[int]
@@ -56,44 +62,44 @@ class Wrote(Struct, tag="wrote", array_like=True, frozen=True):
 Up = Hello | Identify | Came | Gone | EventPacket | Has | Wrote
 
 
-# From the engine's process
+# from the engine's process
 
 
 class Welcome(Struct, tag="welcome", array_like=True, frozen=True):
-    """Answers a hello. `url`: where the engine's process answers HTTP, on its own machine."""
+    """Accepts a worker. `url`: HTTP address of the engine's process, on its own machine."""
 
     url: str
 
 
 class Refused(Struct, tag="refused", array_like=True, frozen=True):
-    """Answers the hello of an invalid worker; a sentence for its operator."""
+    """Rejects a worker. `why`: sentence for its operator."""
 
     why: str
 
 
 class Bye(Struct, tag="bye", array_like=True, frozen=True):
-    """The link is over: restart."""
+    """Ends a link, so that the worker restarts it."""
 
 
 class Known(Struct, tag="known", array_like=True, frozen=True):
-    """Answers `Identify`."""
+    """Reply to `Identify`."""
 
     number: int
     is_owner: bool
-    seat: tuple[str, str] | None  # class and seat of the pass, if it is one
+    seat: tuple[str, str] | None  # class and seat of a valid pass
 
 
 class Say(Struct, tag="say", array_like=True, frozen=True):
-    """A packet for clients: these, or all."""
+    """Packet for clients. `clients` None: for all."""
 
     packet: bytes
     clients: list[int] | None
-    number: int | None  # the number under which they acknowledge it
-    reported: int | None  # report when it was written, under this number
+    number: int | None  # number of the acknowledgement; None: not requested
+    reported: int | None  # number under which to report that the packet was written; None: not requested
 
 
 class Answered(Struct, tag="answered", array_like=True, frozen=True):
-    """An event is over; `packet` goes to its client, if there is one."""
+    """An event was handled. `packet`: acknowledgement for its client; None: not requested."""
 
     client: int
     number: int
@@ -103,7 +109,7 @@ class Answered(Struct, tag="answered", array_like=True, frozen=True):
 Down = Welcome | Refused | Bye | Known | Say | Answered
 
 
-# Both travel in frames
+# frames
 
 
 class UpFrame(Struct, array_like=True, frozen=True):
@@ -124,7 +130,7 @@ _up, _down = msgspec.msgpack.Decoder(UpFrame), msgspec.msgpack.Decoder(DownFrame
 
 
 def read_up(data: bytes) -> UpFrame | None:
-    """Decode a frame; return None for anything else."""
+    """Decode a frame of a worker; return None for invalid data."""
     try:
         return _up.decode(data)
     except msgspec.MsgspecError:
@@ -132,7 +138,7 @@ def read_up(data: bytes) -> UpFrame | None:
 
 
 def read_down(data: bytes) -> DownFrame | None:
-    """Decode a frame; return None for anything else."""
+    """Decode a frame of the engine's process; return None for invalid data."""
     try:
         return _down.decode(data)
     except msgspec.MsgspecError:
