@@ -1,1 +1,1 @@
-"""Files derived from long logs, and queries answered from them."""
+"""Indexes and tables derived from long logs, and queries over them."""

@@ -1,4 +1,4 @@
-"""Comparison of two logs of this server, over HTTP; the latest results are cached."""
+"""Comparison of two logs of this server, for its HTTP API. The latest results are cached."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.trace.state import TraceStateError
 
 
 class ComparedRun(TypedDict):
-    """Run of /api/compare; the rest of that answer is `engine.trace.compare.Comparison`."""
+    """Run in the response of /api/compare; the response also has the fields of `engine.trace.compare.Comparison`."""
 
     theater: str
     epoch: int
@@ -26,8 +26,8 @@ class ComparedRun(TypedDict):
     status: Status
 
 
-MAX_COMPARISONS = 8  # comparisons
-MAX_RECORDS = 20_000  # of a log
+MAX_COMPARISONS = 8  # cached
+MAX_RECORDS = 20_000  # of each log
 
 Key = tuple[Any, ...]
 
@@ -41,10 +41,10 @@ class Comparisons:
         self._lock = threading.Lock()
 
     def answer(self, a: str, b: str) -> dict[str, Any]:
-        """Return the comparison of two sessions or recordings, as they are now.
+        """Return the comparison of two sessions or recordings in their current state.
 
         Raises:
-            AppError: `unknown_theater`, `not_found`; `stale_epoch`: one was reset meanwhile; `refused`: too long.
+            AppError: `unknown_theater`, `not_found`; `stale_epoch`: a session was reset meanwhile; `refused`: too long.
         """
         watched = [self._sessions.watch(name) for name in (a, b)]
         runs = [each.run for each in watched]
@@ -54,7 +54,7 @@ class Comparisons:
             if max(lengths) > MAX_RECORDS:
                 raise refuse("refused", "compare.long", records=max(lengths), most=MAX_RECORDS)
             key = (a, runs[0].epoch, lengths[0], b, runs[1].epoch, lengths[1])
-            with self._lock:  # one at a time: a request for the same pair waits and gets the same answer
+            with self._lock:  # serialized, so that concurrent requests for one pair share the result
                 found = self._results.get(key)
                 if found is None:
                     try:
@@ -72,5 +72,5 @@ class Comparisons:
             for name, each, run, length in zip((a, b), watched, runs, lengths, strict=True)
         ]
         for each in watched:
-            each.last_used = time.monotonic()  # a run that is compared is still in use
+            each.last_used = time.monotonic()  # a comparison counts as use
         return {"runs": about, **found}

@@ -1,8 +1,7 @@
 """Files derived from logs by a separate process, and cached in the server's data folder.
 
-Those of a live run are deleted with the run, or after a time without access.
-
-Cached files may be deleted at any time. They are checked on use: a damaged file, or one of another log, is rebuilt.
+Files of a live run are deleted with the run, or after IDLE seconds without access. Cached files may be deleted at any
+time. They are validated on use: a file that is damaged or of another log is rebuilt.
 """
 
 from __future__ import annotations
@@ -30,38 +29,42 @@ from engine.trace.log_index.log_index import LogIndex
 from engine.trace.query.table_cache import DATA, SUFFIX, CachedTables
 
 IDLE = 600.0  # seconds without access after which a live run's files are deleted
-LOOK = 1.0  # seconds between two checks of IDLE
-MAX_READ = 4  # files of a kind that stay in memory
+CHECK_SECONDS = 1.0  # between two checks of IDLE
+MAX_READ = 4  # files of a kind cached in memory
 
 T = TypeVar("T")
 
 
 class DerivedFiles(ABC, Generic[T]):
-    """Derived files of one kind, each an index and its data. Every method may be called from any thread."""
+    """Derived files of one kind: per log an index and its data. All methods may be called on any thread."""
 
-    program: ClassVar[str]  # called with the log and the index to write; reports its progress in lines of JSON
+    program: ClassVar[str]  # called with the log and the index to write; reports progress as lines of JSON
     suffix: ClassVar[str]  # of the index
     data_suffix: ClassVar[str]  # of the data file beside it
     follows: ClassVar[bool]  # the program follows a growing log until its input ends
     failed: ClassVar[str]  # beginning of an error message
 
     def __init__(self, data_dir: Path | None) -> None:
-        """Set up the cache. None: the files are in a folder that is deleted with the server."""
+        """Set up the cache. `data_dir` None: use a temporary folder, deleted when the server ends."""
         self._temporary = tempfile.TemporaryDirectory(prefix="kvtheater-") if data_dir is None else None
         self._folder = Path(self._temporary.name) if self._temporary else folder_in(data_dir or Path())
         self._lock = threading.Lock()
-        self._making: dict[Path, subprocess.Popen[bytes]] = {}
-        self._done: dict[Path, int] = {}  # records done, by index being built
-        self._read: dict[Path, T] = {}  # the most recently used is last
-        self._stamps: dict[Path, tuple[int, ...]] = {}  # of the files that were read
-        self._used_at: dict[Path, float] = {}  # time of the last use, by index of a live run
-        self._names: WeakKeyDictionary[OpenLog, Path] = WeakKeyDictionary()  # of these
-        self._failed: dict[Path, str] = {}
+        self._making: dict[Path, subprocess.Popen[bytes]] = {}  # index -> process that builds it
+        self._done: dict[Path, int] = {}  # index that is being built -> records done
+        self._read: dict[Path, T] = {}  # least recently used first
+        self._stamps: dict[Path, tuple[int, ...]] = {}  # stat of the files in `_read`
+        self._used_at: dict[Path, float] = {}  # index of a live run -> time of its last use
+        self._names: WeakKeyDictionary[OpenLog, Path] = WeakKeyDictionary()  # live run -> index
+        self._failed: dict[Path, str] = {}  # index -> error of the last build
         self._is_over = False
 
     @abstractmethod
     def open(self, index: Path, log: TraceReader, known: T | None) -> T:
-        """Read the files. `known`: an earlier reading. Raises DerivedFileError: missing, damaged, or of another log."""
+        """Read the files. `known`: result of an earlier call.
+
+        Raises:
+            DerivedFileError: the files are missing, damaged, or of another log.
+        """
 
     @abstractmethod
     def is_of(self, made: T, log: TraceReader) -> bool:
@@ -72,10 +75,10 @@ class DerivedFiles(ABC, Generic[T]):
         """Return whether the index covers the whole log, which may have grown since."""
 
     def find(self, run: OpenLog) -> T:
-        """Return the current files of a run; start to build them if there are none.
+        """Return the current files of a run. Starts to build them if they are missing or outdated.
 
         Raises:
-            AppError: `loading`: there is nothing yet, retry; `refused`: they cannot be built.
+            AppError: `loading`: the files are not ready, retry; `refused`: they cannot be built.
         """
         with run.reading() as log:
             if run.is_held_back:
@@ -84,13 +87,13 @@ class DerivedFiles(ABC, Generic[T]):
                 target = self._target(run, log)
                 known = self._read.get(target)
                 if known is None or not self.is_of(known, log) or not self.is_whole(known, log):
-                    known = self._look(target, log)
+                    known = self._open_cached(target, log)
                     if known is None and (why := self._failed.pop(target, None)):
                         raise refuse("refused", "index.failed", failed=self.failed, why=why)  # a retry builds it again
                     if (known is None or not self.is_whole(known, log)) and target not in self._making:
                         self._begin(target, log, run)
                 if known is not None:
-                    self._keep(target, known)
+                    self._mark_used(target, known)
                     return known
                 done, count = self._done.get(target, 0), len(log)
         raise refuse("loading", "index.reading", done=done, count=count)
@@ -101,7 +104,7 @@ class DerivedFiles(ABC, Generic[T]):
             for target, known in list(self._read.items()):
                 if self.is_of(known, log):
                     process = self._making.pop(target, None)
-                    if process is not None:  # it would append to the damaged file
+                    if process is not None:  # stop it from appending to the damaged file
                         process.terminate()
                         process.wait()
                     del self._read[target]
@@ -130,7 +133,8 @@ class DerivedFiles(ABC, Generic[T]):
             raise refuse("refused", "index.no_file", failed=self.failed)
         return self._folder / f"{name_of(log.path)}{self.suffix}"
 
-    def _look(self, target: Path, log: TraceReader) -> T | None:
+    def _open_cached(self, target: Path, log: TraceReader) -> T | None:
+        """Return the files of a log, read again if they have changed; None if unusable."""
         try:
             file = target.stat()
             stamp = (file.st_mtime_ns, file.st_ino, file.st_size)
@@ -143,12 +147,12 @@ class DerivedFiles(ABC, Generic[T]):
             return None
         if self.is_whole(found, log) and target not in self._used_at:
             with contextlib.suppress(OSError):
-                target.touch()  # marks it as recently used
+                target.touch()  # recently used
                 self._stamps.pop(target, None)
         return found
 
-    def _keep(self, target: Path, known: T) -> None:
-        """Insert as the most recently used; only the last ones stay in memory."""
+    def _mark_used(self, target: Path, known: T) -> None:
+        """Insert an entry as the most recently used, and evict old entries from memory."""
         self._read.pop(target, None)
         self._read[target] = known
         for older in list(self._read)[:-MAX_READ]:
@@ -156,7 +160,7 @@ class DerivedFiles(ABC, Generic[T]):
             self._stamps.pop(older, None)
 
     def _begin(self, target: Path, log: TraceReader, run: OpenLog) -> None:
-        fd = log.fileno() if log.path is None else None  # a file without a name
+        fd = log.fileno() if log.path is None else None  # a log without a path is passed as descriptor
         follows = self.follows and isinstance(run.whole, TraceWriter)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -181,14 +185,14 @@ class DerivedFiles(ABC, Generic[T]):
         threading.Thread(target=self._read_messages, args=(target, process, process.stdout), daemon=True).start()
 
     def _until_over(self, target: Path, run: OpenLog) -> None:
-        """Wait until the run is over or unused; then delete its files."""
+        """Wait until the run has ended or is unused, and delete its files."""
         while not self._is_over and not run.is_over and time.monotonic() - self._used_at[target] < IDLE:
-            time.sleep(LOOK)
+            time.sleep(CHECK_SECONDS)
         with self._lock:
             self._end(target)
 
     def _end(self, target: Path) -> None:
-        """Stop building it, and delete a live run's files."""
+        """Stop building an index, and delete it if it is of a live run."""
         process = self._making.pop(target, None)
         if process is not None:
             process.terminate()
@@ -201,8 +205,8 @@ class DerivedFiles(ABC, Generic[T]):
                 name.unlink(missing_ok=True)
 
     def _read_messages(self, target: Path, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
-        """Read a process's messages until it ends: its progress, and finally, perhaps, its error."""
-        why = "it ended before it had read anything"
+        """Read a process's progress messages until it ends; the last may be its error."""
+        why = "its process ended before it had read anything"
         with output:
             for line in output:
                 with contextlib.suppress(ValueError):
@@ -218,14 +222,14 @@ class DerivedFiles(ABC, Generic[T]):
                     self._failed[target] = why
 
     def _drop_old(self) -> None:
-        for path in self._folder.glob(f"{LIVE}*"):  # of a server that was killed
+        for path in self._folder.glob(f"{LIVE}*"):  # left behind by a server that was killed
             if time.time() - path.stat().st_mtime > 86_400:
                 path.unlink(missing_ok=True)
         drop_unused(self._folder, self.suffix, self.data_suffix, set(self._making))
 
 
 class LogIndexes(DerivedFiles[LogIndex]):
-    """The log indexes of a server."""
+    """Log indexes of a server."""
 
     program = "engine.trace.log_index.make"
     suffix, data_suffix = ".survey", ".rows"
@@ -233,11 +237,9 @@ class LogIndexes(DerivedFiles[LogIndex]):
     failed = "the log cannot be indexed"
 
     def open(self, index: Path, log: TraceReader, known: LogIndex | None) -> LogIndex:
-        """Raises DerivedFileError."""
         return LogIndex(index, log, known)
 
     def is_of(self, made: LogIndex, log: TraceReader) -> bool:
-        """Return whether it is of this log."""
         return made.is_of(log)
 
     def is_whole(self, made: LogIndex, log: TraceReader) -> bool:
@@ -247,11 +249,11 @@ class LogIndexes(DerivedFiles[LogIndex]):
 
 
 SHARE = 10  # while a run is live, rebuild at most often enough to spend 1/SHARE of wall time on it
-LEAST = 60.0  # seconds
+MIN_AGE = 60.0  # seconds between two rebuilds of a live run's tables, at least
 
 
 class LogTables(DerivedFiles[CachedTables]):
-    """Tables of the logs of a server."""
+    """Tables of a server's logs."""
 
     program = "engine.trace.query.make"
     suffix, data_suffix = SUFFIX, DATA
@@ -259,17 +261,15 @@ class LogTables(DerivedFiles[CachedTables]):
     failed = "no tables can be made of the log"
 
     def open(self, index: Path, log: TraceReader, known: CachedTables | None) -> CachedTables:
-        """Raises DerivedFileError."""
         return CachedTables(index, log)
 
     def is_of(self, made: CachedTables, log: TraceReader) -> bool:
-        """Return whether they are of this log."""
         return made.is_of(log)
 
     def is_whole(self, made: CachedTables, log: TraceReader) -> bool:
-        """Return whether they cover the log, or, for a live run, were built recently."""
+        """Return whether the tables cover the log or, for a live run, were built recently."""
         index = made.index
         if index.problem or index.num_records == len(log):
             return True
         age = time.monotonic() - made.opened
-        return isinstance(log, TraceWriter) and age < max(LEAST, SHARE * index.seconds)
+        return isinstance(log, TraceWriter) and age < max(MIN_AGE, SHARE * index.seconds)

@@ -1,4 +1,4 @@
-"""HTTP API of a long log: series in bins, blocks after a record, and the changes of following records."""
+"""HTTP API of indexed logs: binned series, blocks after a record, changes by the following records, and more."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from engine.trace.log_index.series import bins
 from engine.trace.observing import UNSAID
 
 MSGPACK = "application/msgpack"
-SENT = tuple(name for name in BLOCK.names or () if name != "content")  # of a block: what is drawn of it
+SENT = tuple(name for name in BLOCK.names or () if name != "content")  # properties of a block that are drawn
 MAX_BINS = 4096
 MAX_BRANCHES = 500  # of a prefix tree
-MAX_RECORDS = 256  # in one answer
-MAX_BYTES = 1 << 20  # of records in one answer
-MAX_TOKENS = 1 << 20  # of a prompt that is looked up
+MAX_RECORDS = 256  # per response
+MAX_BYTES = 1 << 20  # of records per response
+MAX_TOKENS = 1 << 20  # of a prompt to look up
 MAX_PROMPT_BYTES = 8 * MAX_TOKENS
 
 
@@ -40,14 +40,14 @@ class SurveyAnswer(TypedDict):
     """Response of /api/theaters/<session_id>/survey: progress of indexing."""
 
     num_records: int  # of the log
-    num_surveyed: int  # of these
-    is_done: bool  # nothing more comes
-    problem: str  # why it ends before the log does, or ""
+    num_surveyed: int  # indexed records
+    is_done: bool  # whether indexing is complete
+    problem: str  # why the index ends before the log does, or ""
     num_blocks: int
     num_sequences: int
-    series: list[str]  # numbers of which the log says something
-    media: list[str]  # media outside the pool whose content it lists: the bits of `tiers`, the last for all others
-    seconds: float  # when the last indexed record was, since the log began
+    series: list[str]  # series for which the log has data
+    media: list[str]  # media outside the pool whose content is known: the bits of `tiers`, the last for all others
+    seconds: float  # time of the last indexed record since the log began
 
 
 class ClassedRun(TypedDict):
@@ -55,18 +55,18 @@ class ClassedRun(TypedDict):
 
     theater: str
     num_records: int
-    num_surveyed: int  # of these: the classes are of them
-    is_simulated: bool  # its seconds were reckoned
-    unsaid: str  # why its requests are unknown, or ""
+    num_surveyed: int  # indexed records, from which the classes are computed
+    is_simulated: bool  # whether the run's times are simulated
+    unsaid: str  # why the run's requests are unknown, or ""
 
 
 class ClassesAnswer(TypedDict):
-    """/api/theaters/<session_id>/survey/classes."""
+    """Response of /api/theaters/<session_id>/survey/classes."""
 
     by: str
     runs: list[ClassedRun]
     classes: list[dict[str, Any]]  # `engine.trace.log_index.classes.Beside`
-    num_more: int  # classes that are left out
+    num_more: int  # omitted classes
 
 
 class PromptQuery(msgspec.Struct, kw_only=True):
@@ -101,7 +101,7 @@ def overview(context: LogIndexContext, request: Request, session_id: str) -> Res
 
 
 def series(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Return series of a range of records in bins: `?first=…&end=…&bins=…`."""
+    """Return the series over a range of records in bins: `?first=…&end=…&bins=…`."""
     _, log_index = _log_index(context, session_id)
     first, end = _number(request, "first", 0), _number(request, "end", len(log_index))
     count = min(_number(request, "bins", 1000), MAX_BINS)
@@ -124,7 +124,7 @@ def blocks(context: LogIndexContext, request: Request, session_id: str) -> Respo
 
 
 def changes(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Return records [first, end), possibly fewer, and the blocks that they change: `?first=…&end=…`."""
+    """Return records [first, end), possibly fewer, and the blocks changed by each: `?first=…&end=…`."""
     run, log_index = _log_index(context, session_id)
     first = _number(request, "first", 0)
     end = min(_number(request, "end", first + 1), first + MAX_RECORDS, len(log_index))
@@ -141,7 +141,7 @@ def changes(context: LogIndexContext, request: Request, session_id: str) -> Resp
 
 
 def sequences(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Return every indexed sequence, in columns, with its waiting and running spans."""
+    """Return all indexed sequences with their waiting and running spans, in columns."""
     run, log_index = _log_index(context, session_id)
     with run.reading() as log:
         header = log.header
@@ -149,7 +149,7 @@ def sequences(context: LogIndexContext, request: Request, session_id: str) -> Re
 
 
 def prefix_tree(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Return the prefix cache after a record, as a tree: `?record=…&instance=0`; the branches with the most tokens."""
+    """Return the prefix cache after a record as a tree of the largest branches: `?record=…&instance=0`."""
     run, log_index = _log_index(context, session_id)
     record = _number(request, "record", len(log_index) - 1)
     instance = _number(request, "instance", 0)
@@ -166,7 +166,7 @@ def prefix_tree(context: LogIndexContext, request: Request, session_id: str) -> 
 
 
 def by_class(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Return requests by class, of this run and of another: `?by=prompt&beside=…`."""
+    """Return the requests of a run, and optionally of a second run, by class: `?by=prompt&beside=…`."""
     by = request.args.get("by", "all")
     if by not in BYS:
         raise AppError("bad_request", f"by is one of {', '.join(BYS)}")
@@ -199,7 +199,7 @@ def by_class(context: LogIndexContext, request: Request, session_id: str) -> Res
 
 
 def observed_cache(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Return each rank's reports up to a record of a monitored server: `?record=…`."""
+    """Return each rank's cache reports up to a record of a monitored server: `?record=…`."""
     run, log_index, cache = _watched(context, session_id)
     record = _known(log_index, _number(request, "record", len(log_index) - 1))
     with run.reading() as log:
@@ -208,7 +208,7 @@ def observed_cache(context: LogIndexContext, request: Request, session_id: str) 
 
 
 def prefix_roots(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Return the sequence beginnings that a rank named last up to a record: `?record=…&rank=0`."""
+    """Return the prefix roots that a rank reported last, up to a record: `?record=…&rank=0`."""
     run, log_index, cache = _watched(context, session_id)
     record, rank = _known(log_index, _number(request, "record", len(log_index) - 1)), _number(request, "rank", 0)
     if not 0 <= rank < cache.num_ranks:
@@ -219,7 +219,7 @@ def prefix_roots(context: LogIndexContext, request: Request, session_id: str) ->
 
 
 def content_chains(context: LogIndexContext, request: Request, session_id: str) -> Response:
-    """Return each rank's cached chains of a prompt after a record of a monitored server."""
+    """Return the blocks of a prompt that each rank of a monitored server has cached after a record."""
     request.max_content_length = MAX_PROMPT_BYTES
     _, log_index, cache = _watched(context, session_id)
     try:
@@ -231,7 +231,7 @@ def content_chains(context: LogIndexContext, request: Request, session_id: str) 
     return json_answer({"ranks": msgspec.to_builtins(ranks)})
 
 
-_LOG_INDEX = "/<session_id>/survey"  # an address of the protocol, which keeps its spelling
+_LOG_INDEX = "/<session_id>/survey"  # part of the public API, so not renamed
 
 ROUTES = [
     Route("GET", _LOG_INDEX, overview),
@@ -258,7 +258,7 @@ def _log_index(context: LogIndexContext, session_id: str) -> tuple[OpenLog, LogI
 
 
 def _watched(context: LogIndexContext, session_id: str) -> tuple[OpenLog, LogIndex, ObservedCache]:
-    """Return a monitored server's log, its log index, and the reports in it."""
+    """Return the log of a monitored server, its index, and the cache reports in it."""
     run, log_index = _log_index(context, session_id)
     with run.reading() as log:
         if log.header.observed is None:

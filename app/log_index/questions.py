@@ -1,4 +1,4 @@
-"""Queries of the page over a run's whole log (`engine.trace.query`)."""
+"""SQL queries of the page over the log of a run (`engine.trace.query`)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from engine.trace.state import TraceStateError
 
 MAX_SECONDS = 5.0
 MAX_ROWS = 200
-FRESH = 5.0  # seconds in which another query of a live run uses the last reading
+FRESH = 5.0  # seconds for which queries of a live run reuse its tables
 
 
 class SavedQuestion(TypedDict):
     """Saved question."""
 
     id: str
-    observed: bool  # of a monitored server's log; else of an engine's own
+    observed: bool  # for logs of monitored servers; else for logs of this engine
     en: str
     zh: str
     sql: str
@@ -38,11 +38,11 @@ class QuestionsAnswer(TypedDict):
 
 
 class QueryAnswer(TypedDict):
-    """Response of /api/theaters/<session_id>/query: rows of named columns, of the first `num_records` records."""
+    """Response of /api/theaters/<session_id>/query, a result over the first `num_records` records."""
 
     columns: list[str]
     rows: list[list[Any]]
-    is_cut: bool  # there are more
+    is_cut: bool  # whether rows are omitted
     num_records: int
 
 
@@ -54,21 +54,22 @@ class _Held(NamedTuple):
 
 
 class LogQuestions:
-    """Queries over one log at a time, whose tables are cached for the next query. Those of long logs are built by
-    another process, in the data folder.
+    """Queries over one log at a time, whose tables are cached for the next query.
+
+    A separate process builds the tables of long logs, in the data folder.
     """
 
     def __init__(self, tables: LogTables) -> None:
         self._tables = tables
-        self._lock = threading.Lock()  # reading takes a core, so questions run one at a time
+        self._lock = threading.Lock()  # one query at a time, because reading a log occupies a core
         self._held: _Held | None = None
 
     def answer(self, run: OpenLog, sql: str) -> QueryAnswer:
-        """Return the rows of one statement on a run, as far as it is shown.
+        """Return the rows of one SQL statement on the visible part of a run.
 
         Raises:
-            AppError: `busy` while another question is answered; `loading` while the tables of a long log are built;
-                `refused`: a question that cannot be answered.
+            AppError: `busy`: another query is running; `loading`: the tables of a long log are being built; `refused`:
+                the query cannot be answered.
         """
         if not self._lock.acquire(blocking=False):
             raise refuse("busy", "question.busy")
@@ -100,7 +101,7 @@ class LogQuestions:
             held, count = self._held, len(log)
             if held is not None and held.run is run:
                 is_fresh = time.monotonic() - held.at < FRESH
-                if held.num_records == count or (is_fresh and held.num_records < count):  # never more than is shown
+                if held.num_records == count or (is_fresh and held.num_records < count):  # only what is visible
                     return held
             database = LogDatabase(log)
         if held is not None:
@@ -109,7 +110,7 @@ class LogQuestions:
         return self._held
 
 
-def kept() -> QuestionsAnswer:
+def saved_questions() -> QuestionsAnswer:
     """Return the saved questions."""
     return {
         "questions": [

@@ -1,4 +1,4 @@
-"""Effect of another pool size on a run, for the page: replayed by a separate process."""
+"""Effect of another pool size on a run: a separate process replays the run's requests for the page."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from app.session.run import OpenLog
 from engine.system.host import child_environment
 from engine.trace.log import TraceReader
 
-MAX_JOBS = 16  # answers
-MAX_TIMES = 64.0
-FRESH = 5.0  # seconds in which the answer for a live run is reused
+MAX_JOBS = 16  # cached results
+MAX_TIMES = 64.0  # factor of the pool size
+FRESH = 5.0  # seconds for which the result of a live run is reused
 
 Key = tuple[int, float]
 
 
 class WhatIfAnswer(TypedDict):
-    """Response of /api/theaters/<session_id>/what_if: progress of the replay, and its result when done."""
+    """Response of /api/theaters/<session_id>/what_if: progress of the replay, and its result once done."""
 
     done: float  # 0..1
     found: NotRequired[dict[str, Any]]  # `engine.simulate.what_if.WhatIf`
 
 
 class _Job:
-    """Replay: running, done (`found`), or failed (`error`)."""
+    """Replay that is running, done (`found` is set), or failed (`error` is set)."""
 
     def __init__(self, run: OpenLog, log: TraceReader, times: float) -> None:
         self.run, self.num_records, self.done, self.at = run, len(log), 0.0, 0.0
@@ -53,7 +53,7 @@ class _Job:
         threading.Thread(target=self._follow, args=(self.process.stdout,), daemon=True).start()
 
     def _follow(self, output: IO[bytes]) -> None:
-        error = "it ended before it had said anything"
+        error = "its process ended without a result"
         with output:
             for line in output:
                 with contextlib.suppress(ValueError):
@@ -62,24 +62,24 @@ class _Job:
                     self.found = message.get("found", self.found)
         self.process.wait()
         self.error = None if self.found is not None else error
-        self.at = time.monotonic()  # from now on the next one may begin
+        self.at = time.monotonic()  # the next replay may begin
 
 
 class WhatIfs:
-    """The replays of a server, one at a time. Every method may be called from any thread."""
+    """Replays of a server, one at a time. All methods may be called on any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs: OrderedDict[Key, _Job] = OrderedDict()
 
     def answer(self, run: OpenLog, times: float) -> WhatIfAnswer:
-        """Return the progress or result. Starts the replay on the first request, or if the run has grown.
+        """Return the progress or result. Starts a replay on the first request, or if the run has grown.
 
         Raises:
-            AppError: `busy` while another is made; `refused`: the log lacks information; `bad_request`.
+            AppError: `busy`: another replay is running; `refused`: the log lacks information; `bad_request`.
         """
         if not 0 < times <= MAX_TIMES:
-            raise AppError("bad_request", f"times is over 0 and at most {MAX_TIMES:g}")
+            raise AppError("bad_request", f"times must be above 0 and at most {MAX_TIMES:g}, got {times:g}")
         with run.reading() as log, self._lock:
             key = (id(run), times)
             job = self._jobs.get(key)
