@@ -10,14 +10,14 @@ import { boundsOf } from "./inputs.js";
  * @typedef {Event & {currentTarget: HTMLInputElement | HTMLSelectElement}} Changed
  */
 
-/** A label's text, which may break after the underscores of a setting's name. @param {{text: string}} props */
+/** Text of a label, which may wrap after underscores. @param {{text: string}} props */
 function Title({ text }) {
   const [first, ...more] = text.split("_");
   return html`<span>${first}${more.map((part) => html`_<wbr />${part}`)}</span>`;
 }
 
 /**
- * Choice of a list; the first one if there is no value.
+ * Select list; the first choice is selected if there is no value.
  * @param {{section: string, id: string, held: Held, choices: {id: string, name: string}[]}} props
  */
 export function Choose({ section, id, held, choices }) {
@@ -33,21 +33,21 @@ export function Choose({ section, id, held, choices }) {
 }
 
 /**
- * A number of the server's bounds. `asks`: its name there; `unit`: the factor of the value shown in the field.
- * @param {{section: string, id: string, held: Held, asks?: string, unit?: number}} props
+ * Number field with the server's bounds. `param`: query parameter, by default `id`. `unit`: the field shows value / unit.
+ * @param {{section: string, id: string, held: Held, param?: string, unit?: number}} props
  */
-export function Count({ section, id, held, asks = id, unit = 1 }) {
+export function Count({ section, id, held, param = id, unit = 1 }) {
   return html`<label>
     <${Title} text=${t(`scale.${section}.${id}`)} />
-    <${NumberIn} id=${`scale-${id}`} bounds=${boundsOf(section, asks)} held=${held} unit=${unit} />
+    <${NumberIn} id=${`scale-${id}`} bounds=${boundsOf(section, param)} held=${held} unit=${unit} />
   </label>`;
 }
 
 /**
- * A number as a field within the server's bounds, and as a slider over the usual part of them.
- * @param {{section: string, id: string, held: Held, least: number, most: number, step: number, asks?: string}} props
+ * Number field with the server's bounds, and a slider over the usual range.
+ * @param {{section: string, id: string, held: Held, least: number, most: number, step: number, param?: string}} props
  */
-export function Slider({ section, id, held, least, most, step, asks = id }) {
+export function Slider({ section, id, held, least, most, step, param = id }) {
   const title = t(`scale.${section}.${id}`);
   const now = held.value;
   const moved = (/** @type {Changed} */ event) => {
@@ -55,7 +55,7 @@ export function Slider({ section, id, held, least, most, step, asks = id }) {
   };
   return html`<label>
     <${Title} text=${title} />
-    <${NumberIn} bounds=${boundsOf(section, asks)} held=${held} aria-label=${title} />
+    <${NumberIn} bounds=${boundsOf(section, param)} held=${held} aria-label=${title} />
     <input id=${`scale-${id}`} type="range" min=${least} max=${most} step=${step} value=${now} onInput=${moved} />
   </label>`;
 }
@@ -73,7 +73,7 @@ function NumberIn({ bounds, held, unit = 1, ...rest }) {
 }
 
 /**
- * Whole numbers separated by commas; if empty, the server's default `usual`.
+ * Field for integers separated by commas. `usual`: the server's default, which applies to an empty field.
  * @param {{section: string, id: string, held: Held, usual: number[]}} props
  */
 export function List({ section, id, held, usual }) {

@@ -8,19 +8,19 @@ import { number, within } from "../state/setting_types.js";
 /** @import {SettingTable} from "../state/settings.js" */
 
 /**
- * Bounds of a number of a section, by the server's name for it (`app/scale/bounds.py`).
+ * Bounds of a number of a section, by its query parameter (`app/scale/bounds.py`).
  * @param {string} section
- * @param {string} asks
+ * @param {string} param
  * @returns {import("../state/options.js").Bounds}
  */
-export const boundsOf = (section, asks) => tables.scale?.[section]?.[asks] ?? {};
+export const boundsOf = (section, param) => tables.scale?.[section]?.[param] ?? {};
 
 /**
- * A number of a section within its bounds; no other is read from a link.
+ * Setting type of a number of a section; values out of bounds in a link are ignored.
  * @param {string} section
- * @param {string} asks
+ * @param {string} param
  */
-export const numberOf = (section, asks) => within(number, boundsOf(section, asks));
+export const numberOf = (section, param) => within(number, boundsOf(section, param));
 
 /** @type {SettingType} */
 export const name = { parse: (text) => (/^[\w.-]{1,80}$/.test(text) ? text : undefined), write: String };
@@ -30,7 +30,7 @@ export const list = { parse: (text) => (/^\d{1,9}(,\d{1,9}){0,11}$/.test(text) ?
 
 const MAX_PACKED = 3000; // characters in a link
 
-/** JSON text, packed so that a link can contain it. @type {SettingType} */
+/** JSON text in base64url, so that a link can contain it. @type {SettingType} */
 export const packed = {
   parse: (text) => (/^[\w-]{2,3000}$/.test(text) ? unpack(text) : undefined),
   write: (/** @type {string} */ text) => pack(text),

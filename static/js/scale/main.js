@@ -18,8 +18,8 @@ import { TABLE as SIZE, Section as Size } from "./sections/size/section.js";
 /** @import {SettingTable} from "../state/settings.js" */
 
 /**
- * `id` names the folder, the anchor and the words `scale.<id>` (title) and `scale.<id>.lead`. `table`: its settings,
- * which are part of the link; names are unique over all sections.
+ * Section of the page. `id` is the name of its folder and anchor, and of the words `scale.<id>` (title) and
+ * `scale.<id>.lead`. `table`: the section's settings, stored in the link; names are unique over all sections.
  *
  * @typedef {{
  *   id: string, Section: import("../kit/html.js").Component, table: SettingTable
@@ -38,22 +38,22 @@ const SECTIONS = [
 /** @type {SettingTable} */
 const TABLE = Object.assign({ lang: PAGE.lang, theme: PAGE.theme }, ...SECTIONS.map(({ table }) => table));
 
-/** All rows as signals, by name. @type {Record<string, import("../../vendor/signals/signals.js").Signal<any>>} */
+/** Signals of all settings, by name. @type {Record<string, import("../../vendor/signals/signals.js").Signal<any>>} */
 const link = { lang: settings.lang, theme: settings.theme, ...inputs(TABLE, ["lang", "theme"]) };
 
-const HANDS = ["wheel", "touchstart", "pointerdown", "keydown"];
+const INTERACTIONS = ["wheel", "touchstart", "pointerdown", "keydown"];
 
 /**
- * Scroll to the element that the address names, and keep it in view until the user interacts.
- * @param {Element} page growing element
+ * Scroll to the element named by the URL's fragment, and keep it in view until the user interacts.
+ * @param {Element} page element that grows while sections load
  */
-function arrive(page) {
+function scrollToTarget(page) {
   const target = document.getElementById(location.hash.slice(1));
   if (!target) return;
   const sizes = new ResizeObserver(() => target.scrollIntoView());
-  sizes.observe(page); // calls back with the size at once
+  sizes.observe(page); // also calls back immediately
   const done = new AbortController();
-  for (const name of HANDS)
+  for (const name of INTERACTIONS)
     addEventListener(
       name,
       () => {
@@ -111,5 +111,5 @@ effect(() => {
 const app = document.getElementById("app");
 if (app) {
   render(html`<${App} />`, app);
-  arrive(app);
+  scrollToTarget(app);
 }

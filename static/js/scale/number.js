@@ -1,4 +1,4 @@
-// A number from the server with its formula, which expands to show the values.
+// Number from the server with its formula, which expands to show the values of its symbols.
 
 import { bytesText, grouped, secondsText, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
@@ -47,12 +47,12 @@ function plainText(value) {
   return value < 0 ? `(${text})` : text;
 }
 
-/** Return a number with six digits; whole numbers in full. @param {number} value */
+/** Format a number with six significant digits, and integers in full. @param {number} value */
 const sixDigits = (value) => grouped(Number.isInteger(value) ? value : Number(value.toPrecision(6)));
 
 /**
- * `section`: section whose words name the number and its factors; `mistakes`: common mistakes, of which those about
- * this number are shown; `sources`: of factors that are figures of a preset.
+ * Number with its derivation. `section`: section whose words name the number and its factors. `mistakes`: common
+ * mistakes; only mistakes about this number are shown. `sources`: sources of factors that come from presets.
  * @param {{number: Derived, section: string, mistakes?: Mistake[], sources?: SourceFacts[]}} props
  */
 export function ScaleNumber({ number, section, mistakes = [], sources = [] }) {
@@ -70,13 +70,13 @@ export function ScaleNumber({ number, section, mistakes = [], sources = [] }) {
         )}
       </ul>
       <${FactorSources} factors=${number.factors} sources=${sources} />
-      ${wrong.map((one) => html`<${Often} key=${one.kind} mistake=${one} section=${section} />`)}
+      ${wrong.map((one) => html`<${CommonMistake} key=${one.kind} mistake=${one} section=${section} />`)}
     </div>
   </details>`;
 }
 
 /** Result of a common mistake. @param {{mistake: Mistake, section: string}} props */
-function Often({ mistake: { kind, wrong }, section }) {
+function CommonMistake({ mistake: { kind, wrong }, section }) {
   return html`<p class="scale-often" data-mistake=${kind} data-value=${wrong.value}>
     ${t(`scale.${section}.mistake`)}: <s>${valueText(wrong)}</s> (${wrong.formula} = ${withNumbers(wrong)}),${" "}
     ${t(`scale.${section}.mistake.${kind}`)}

@@ -1,4 +1,4 @@
-// Plot of a section, drawn by Plotly once it is loaded, with downloads of the picture and the numbers.
+// Plot of a section, drawn by Plotly after it has loaded, with downloads of the picture and the numbers.
 
 import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { language } from "../i18n/language.js";
@@ -11,8 +11,8 @@ const HEIGHT = 320;
 const PICTURE = { width: 1200, height: 720 };
 
 /**
- * `figure`: traces and layout of Plotly, to which the page's common settings are added. `rows`: the numbers, with a
- * header row.
+ * Plot with a table of its numbers. `figure`: returns Plotly traces and layout, to which common settings are added.
+ * `rows`: returns the numbers, with a header row.
  * @param {{
  *   id: string, title: string, figure: () => {data: object[], layout: object}, rows: () => (string | number)[][]
  * }} props
@@ -39,8 +39,8 @@ export function Plot({ id, title, figure, rows }) {
   const save = (/** @type {"png" | "svg"} */ format) => async () => {
     const { data, layout } = sized(figure(), PICTURE.width, PICTURE.height);
     const paper = { ...layout, paper_bgcolor: colours().surface };
-    const come = await loadPlotly();
-    await come.downloadImage({ data, layout: paper }, { ...PICTURE, format, filename: `kvtheater-${id}` });
+    const loaded = await loadPlotly();
+    await loaded.downloadImage({ data, layout: paper }, { ...PICTURE, format, filename: `kvtheater-${id}` });
   };
   const text = () =>
     rows()
@@ -64,7 +64,7 @@ export function Plot({ id, title, figure, rows }) {
   </figure>`;
 }
 
-/** Plotted data as a table. @param {{title: string, rows: () => (string | number)[][]}} props */
+/** Table of the plotted data. @param {{title: string, rows: () => (string | number)[][]}} props */
 function Numbers({ title, rows }) {
   const [open, setOpen] = useState(false);
   const [names, ...lines] = open ? rows() : [[]];

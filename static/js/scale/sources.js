@@ -1,4 +1,4 @@
-// Sources of the figures of a model, GPU or link, with dates and the check against them.
+// Sources of the figures of a model, GPU or link, with the dates of publication and of the last check.
 
 import { t } from "../i18n/words.js";
 import { withDates } from "../kit/dates.js";
@@ -6,7 +6,7 @@ import { html } from "../kit/html.js";
 import { Table } from "./table.js";
 
 /**
- * As defined in `engine/accounting/sources.py`. `meanings`: of the factors that use its figures.
+ * As defined in `engine/accounting/sources.py`. `meanings`: meanings of the factors that use the source's figures.
  *
  * @typedef {{figures: string[], meanings: string[], says: string, dated: string | null, checked: string | null,
  *   against: string}} SourceFacts
@@ -20,7 +20,7 @@ const checkedText = ({ checked, against }) =>
 const statementText = ({ says, dated }) => (dated ? t("scale.source.dated", { says, dated }) : says);
 
 /**
- * Sources of the factors of a formula that are figures, each once.
+ * Sources of the factors of a formula, without duplicates.
  * @param {{factors: {symbol: string, meaning: string}[], sources: SourceFacts[]}} props
  */
 export function FactorSources({ factors, sources }) {
@@ -35,7 +35,7 @@ export function FactorSources({ factors, sources }) {
 }
 
 /**
- * All figures of several items, by source.
+ * Table of all figures of several items, by source.
  * @param {{things: {id: string, name: string, announced?: string | null, sources: SourceFacts[]}[]}} props
  */
 export function Sources({ things }) {

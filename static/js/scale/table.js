@@ -1,11 +1,12 @@
-// Table of a section, which scrolls sideways where it is too wide.
+// Table of a section, which scrolls horizontally if too wide.
 
 import { html } from "../kit/html.js";
 
 /** @typedef {any} Cell content of a cell, or a `td` */
 
 /**
- * `cells`: of a row, its heading first; its other fields are the row's attributes. The other props are the table's.
+ * Table with row headings. `cells`: contents of a row, heading first. A row's other fields are attributes of its `tr`;
+ * further props are attributes of the `table`.
  * @param {{
  *   label: string, heads: string[], rows: {key: string | number, cells: Cell[], [attribute: string]: unknown}[],
  *   [attribute: string]: unknown

@@ -5,16 +5,16 @@ import { refusalText } from "../i18n/language.js";
 import { t } from "../i18n/words.js";
 
 const WAIT = 80; // ms; debounces slider movements
-const AGAIN = 1500; // ms between retries while the server's model is loading
+const RETRY = 1500; // ms between requests while the server's model is loading
 
 /** @typedef {{code: string, message: string, said?: Record<string, string>}} Refused */
 
 /**
- * Return the latest response of `GET api/scale/<section>?...`; the previous one stays while a request is pending.
- * `problem`: the server's sentence on invalid inputs, in place of numbers.
+ * Return the latest response of `GET api/scale/<section>?...`. The previous response remains while a request is
+ * pending. `problem`: the server's error on invalid inputs; `value` is then null.
  * @param {string} section
- * @param {Record<string, unknown>} inputs null values are left to the server
- * @param {string | null} [body] posted along with them
+ * @param {Record<string, unknown>} inputs null and "" are omitted, so that the server's defaults apply
+ * @param {string | null} [body] sent by POST if not null
  * @returns {{value: any, problem: string | null}}
  */
 export function useResult(section, inputs, body = null) {
@@ -24,18 +24,18 @@ export function useResult(section, inputs, body = null) {
   useEffect(() => {
     let timer = 0;
     const gone = new AbortController();
-    const ask = async () => {
+    const request = async () => {
       try {
         const sent = body === null ? {} : { method: "POST", body };
         const answer = await fetch(`api/scale/${section}?${query}`, { signal: gone.signal, ...sent });
         const found = await answer.json();
         setNow(answer.ok ? { value: found, refused: null } : { value: null, refused: found.error });
-        if (found.is_loading) timer = setTimeout(ask, AGAIN);
+        if (found.is_loading) timer = setTimeout(request, RETRY);
       } catch {
         if (!gone.signal.aborted) setNow({ value: null, refused: { code: "", message: t("error.no_answer") } });
       }
     };
-    timer = setTimeout(ask, WAIT);
+    timer = setTimeout(request, WAIT);
     return () => {
       clearTimeout(timer);
       gone.abort();

@@ -1,4 +1,4 @@
-// Figures of a paper reproduced from public inputs: DistServe's 1, 3, 4 and 5, each beside the published values.
+// Section "Paper": figures 1, 3, 4 and 5 of DistServe reproduced from public inputs, beside the published values.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
 import { grouped, t } from "../../../i18n/words.js";
@@ -14,11 +14,11 @@ import { useResult } from "../../use_result.js";
 export const TABLE = { paper: { type: name, initial: "", place: true } };
 
 const values = inputs(TABLE);
-const SHOWN = "distserve"; // name in the link
-const HIGHEST = 4; // upper end of a queue's curve, as a multiple of its start
+const SHOWN = "distserve"; // value of the setting `paper` in a link
+const HIGHEST = 4; // upper end of the y axis, as a multiple of a curve's first value
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 const SEQUENCES = [5, 2, 4, 1];
-const STEPS = new Set(["prefill_rate", "decode_rate", "step", "throughput"]); // x doubles from point to point
+const STEPS = new Set(["prefill_rate", "decode_rate", "step", "throughput"]); // panels whose x values double
 
 /**
  * @typedef {{kind: string, value: number | null, points: [number, number][]}} Line

@@ -1,4 +1,5 @@
-// Placement: GPUs needed for a demand, with prefill and decode on separate nodes, side by side in a node, or together.
+// Section "Placement": GPUs needed for a demand, with prefill and decode on separate nodes, on the same node, or on the
+// same GPUs.
 
 import { useEffect, useRef, useState } from "../../../../vendor/preact/hooks.js";
 import { refusalText } from "../../../i18n/language.js";
@@ -54,14 +55,14 @@ function triedText(tried, share) {
 /** @param {number} share */
 const percent = (share) => String(Number((100 * share).toFixed(1)));
 
-const MAX = 16; // maximum number of nodes drawn
-const FEW = 4; // drawn even if they are free
+const MAX_NODES = 16; // drawn
+const MIN_NODES = 4; // drawn even if free
 
 /** @param {{placement: Placement, nodes: number, gpus: number}} props */
 function Cluster({ placement, nodes, gpus }) {
   const { options, layout } = placement;
   const used = layout.nodes.length;
-  const shown = Array.from({ length: Math.min(MAX, Math.max(used, Math.min(nodes, FEW))) }, (_, at) => {
+  const shown = Array.from({ length: Math.min(MAX_NODES, Math.max(used, Math.min(nodes, MIN_NODES))) }, (_, at) => {
     const node = layout.nodes[at] ?? [];
     return [...node, ...Array(Math.max(0, gpus - node.length)).fill("free")];
   });
@@ -73,14 +74,18 @@ function Cluster({ placement, nodes, gpus }) {
         ${node.map((kind, i) => html`<i key=${i} class="scale-gpu" data-kind=${kind}></i>`)}
       </span>`,
     )}
-    ${used > MAX ? html`<span class="hint">${t("scale.placement.more", { nodes: used - MAX })}</span>` : null}
+    ${
+      used > MAX_NODES
+        ? html`<span class="hint">${t("scale.placement.more", { nodes: used - MAX_NODES })}</span>`
+        : null
+    }
   </div>`;
 }
 
 /** @param {string} kind */
 const kindText = (kind) => t(`scale.placement.kind.${kind}`);
 
-/** Counts, with their initial values. @type {Record<string, number>} */
+/** Initial values of the counts. @type {Record<string, number>} */
 const COUNTS = { p_nodes: 4, p_node_gpus: 8, p_network: 25, p_prompt_tokens: 512, p_output_tokens: 128 };
 
 /** @type {Record<string, {initial: number, least: number, most: number, step: number}>} */
@@ -144,10 +149,10 @@ export function Section() {
       ${choice("p_model", lists?.models ?? [])} ${choice("p_prefill_gpu", lists?.gpus ?? [])}
       ${choice("p_decode_gpu", lists?.gpus ?? [])}
       ${Object.keys(COUNTS).map(
-        (id) => html`<${Count} key=${id} section="placement" id=${id} asks=${fieldOf(id)} held=${values[id]} />`,
+        (id) => html`<${Count} key=${id} section="placement" id=${id} param=${fieldOf(id)} held=${values[id]} />`,
       )}
       ${Object.entries(SLIDERS).map(
-        ([id, ends]) => html`<${Slider} key=${id} section="placement" id=${id} asks=${fieldOf(id)} held=${values[id]}
+        ([id, ends]) => html`<${Slider} key=${id} section="placement" id=${id} param=${fieldOf(id)} held=${values[id]}
           ...${ends} />`,
       )}
     </div>

@@ -14,7 +14,7 @@ import { Plot } from "../../plot.js";
 const SPLIT = /** @type {Arrangement[]} */ (["inter", "intra"]); // with more than one GPU
 const ALL = /** @type {Arrangement[]} */ (["one", "inter", "intra"]);
 const DASHES = { one: "solid", inter: "dash", intra: "dot" };
-const SEQUENCES = { one: 5, inter: 4, intra: 2 }; // same as in the curves above
+const SEQUENCES = { one: 5, inter: 4, intra: 2 }; // indices in the palette, as in section.js
 
 /** @param {Degree} degree @param {Arrangement} arrangement @param {What} what */
 function of(degree, arrangement, what) {

@@ -1,5 +1,4 @@
-// Queues: one GPU, several pipeline stages, several tensor-parallel GPUs, over the request rate; and the goodput of
-// each.
+// Section "Queues": one GPU, pipeline stages or tensor-parallel GPUs over the request rate, and the goodput of each.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
 import { grouped, inLanguage, t } from "../../../i18n/words.js";
@@ -13,11 +12,11 @@ import { lineAt, Plot } from "../../plot.js";
 import { Table } from "../../table.js";
 import { useResult } from "../../use_result.js";
 import { Goodput, OverDegrees } from "./decode_plots.js";
-import { ASKS, TABLE as SPLIT, Split } from "./split.js";
+import { PARAMS, TABLE as SPLIT, Split } from "./split.js";
 
 /** @import {Derived} from "../../number.js" */
 
-const HIGHEST = 4; // upper end of a curve, in service times: beyond it the queue only grows
+const HIGHEST = 4; // upper end of the TTFT axis, in service times
 const DASHES = { one: "solid", inter: "dash", intra: "dot" };
 const SEQUENCES = { one: 5, inter: 4, intra: 2 };
 
@@ -57,26 +56,26 @@ function rows({ lines }) {
 
 /**
  * Query parameters of the server, by name in the link, with the slider's range and step.
- * @type {Record<string, {asks: string, least: number, most: number, step: number, initial: number}>}
+ * @type {Record<string, {param: string, least: number, most: number, step: number, initial: number}>}
  */
 const SLIDERS = {
-  q_rate: { asks: "rate", least: 0, most: 20, step: 0.1, initial: 2 },
-  q_service: { asks: "service", least: 0.01, most: 2, step: 0.01, initial: 0.25 },
-  q_gpus: { asks: "gpus", least: 2, most: 16, step: 1, initial: 2 },
-  q_speedup: { asks: "speedup", least: 1.05, most: 16, step: 0.05, initial: 1.5 },
-  q_step: { asks: "step", least: 0.005, most: 0.5, step: 0.005, initial: 0.05 },
-  q_batch: { asks: "batch", least: 1, most: 512, step: 1, initial: 128 },
-  q_decode_speedup: { asks: "decode_speedup", least: 1.05, most: 2, step: 0.05, initial: 1.7 },
-  q_output_tokens: { asks: "output_tokens", least: 2, most: 2000, step: 1, initial: 64 },
+  q_rate: { param: "rate", least: 0, most: 20, step: 0.1, initial: 2 },
+  q_service: { param: "service", least: 0.01, most: 2, step: 0.01, initial: 0.25 },
+  q_gpus: { param: "gpus", least: 2, most: 16, step: 1, initial: 2 },
+  q_speedup: { param: "speedup", least: 1.05, most: 16, step: 0.05, initial: 1.5 },
+  q_step: { param: "step", least: 0.005, most: 0.5, step: 0.005, initial: 0.05 },
+  q_batch: { param: "batch", least: 1, most: 512, step: 1, initial: 128 },
+  q_decode_speedup: { param: "decode_speedup", least: 1.05, most: 2, step: 0.05, initial: 1.7 },
+  q_output_tokens: { param: "output_tokens", least: 2, most: 2000, step: 1, initial: 64 },
 };
 
 /** @type {import("../../../state/settings.js").SettingTable} */
 export const TABLE = {
   ...SPLIT,
   ...Object.fromEntries(
-    Object.entries(SLIDERS).map(([id, { asks, initial }]) => [
+    Object.entries(SLIDERS).map(([id, { param, initial }]) => [
       id,
-      { type: numberOf("queues", asks), initial, place: true },
+      { type: numberOf("queues", param), initial, place: true },
     ]),
   ),
 };
@@ -104,8 +103,10 @@ const values = inputs(TABLE);
  */
 
 export function Section() {
-  const sliders = Object.entries(SLIDERS).map(([id, { asks }]) => [id, asks]);
-  const query = Object.fromEntries([...sliders, ...Object.entries(ASKS)].map(([id, asks]) => [asks, values[id].value]));
+  const sliders = Object.entries(SLIDERS).map(([id, { param }]) => [id, param]);
+  const query = Object.fromEntries(
+    [...sliders, ...Object.entries(PARAMS)].map(([id, param]) => [param, values[id].value]),
+  );
   /** @type {{value: Answer | null, problem: string | null}} */
   const { value, problem } = useResult("queues", query);
   return html`<div class="scale-controls">

@@ -1,4 +1,4 @@
-// K of a model, a card, a link and a length: the speed-up when n GPUs split a prefill, derived.
+// Derivation of K, the speed-up when n GPUs split a prefill, from a model, a GPU, a link and a prompt length.
 
 import { inLanguage, t } from "../../../i18n/words.js";
 import { Fidelity } from "../../../kit/fidelity.js";
@@ -26,8 +26,8 @@ export const TABLE = {
   q_prompt_tokens: { type: numberOf("queues", "prompt_tokens"), initial: 512, place: true },
 };
 
-/** Names of the settings in a request. @type {Record<string, string>} */
-export const ASKS = { q_model: "model", q_gpu: "gpu", q_link: "link", q_prompt_tokens: "prompt_tokens" };
+/** Query parameters by name of the setting. @type {Record<string, string>} */
+export const PARAMS = { q_model: "model", q_gpu: "gpu", q_link: "link", q_prompt_tokens: "prompt_tokens" };
 
 const LENGTHS = { least: 16, most: 2048, step: 16 };
 
@@ -46,7 +46,7 @@ export function Split({ answer, values }) {
     <p class="hint">${t("scale.queues.split.hint")}</p>
     <div class="scale-controls">
       ${choice("q_model", models)} ${choice("q_gpu", gpus)} ${choice("q_link", links)}
-      <${Slider} section="queues" id="q_prompt_tokens" asks="prompt_tokens" held=${values.q_prompt_tokens}
+      <${Slider} section="queues" id="q_prompt_tokens" param="prompt_tokens" held=${values.q_prompt_tokens}
         ...${LENGTHS} />
     </div>
     ${refused ? html`<p class="scale-problem">${inLanguage(refused)}</p>` : null}
@@ -64,5 +64,5 @@ export function Split({ answer, values }) {
     }`;
 }
 
-/** Return a number with three digits, as the sliders show it. @param {number} value */
+/** Round to three significant digits, as the sliders show. @param {number} value */
 const rounded = (value) => Number(value.toPrecision(3));

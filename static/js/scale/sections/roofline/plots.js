@@ -1,4 +1,4 @@
-// Plots of "Compute or bandwidth". All axes are logarithmic except for shares.
+// Plots of the section "Compute or bandwidth". All axes are logarithmic, except the rate of measured prefill steps.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
 import { grouped, t } from "../../../i18n/words.js";
@@ -31,7 +31,7 @@ function plot(id, answer, figure, rows) {
 /** @param {string} id @param {Record<string, unknown>} [more] */
 const log = (id, more = {}) => axis(t(`scale.roofline.axis.${id}`), { type: "log", exponentformat: "SI", ...more });
 
-/** @param {...string} ids word ids of a table's columns */
+/** @param {...string} ids ids of a table's column titles */
 const heads = (...ids) => ids.map((id) => t(`scale.roofline.${id}`));
 
 /** @param {Phase} phase */
@@ -100,11 +100,11 @@ function roofs({ roof, ridge, dots, chosen }) {
 }
 
 /**
- * Return a plot of a family of curves: the limits of the roofs, one per entry of `lines`.
+ * Return a plot of a family of curves: the rates that the roofs allow, one curve per entry of `lines`.
  * @param {Phase} id
  * @param {Answer} answer
  * @param {"batch" | "tokens"} over
- * @param {string} first of the table's columns, with `of` of each line
+ * @param {string} first title of the table's first column, which shows `of` of each line
  * @param {(answer: Answer) => {name: string, of: number, points: StepPoint[]}[]} lines
  */
 function family(id, answer, over, first, lines) {

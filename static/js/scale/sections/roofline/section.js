@@ -1,4 +1,4 @@
-// Compute or bandwidth: the limit of a prefill and a decode step, and the error of that prediction.
+// Section "Compute or bandwidth": what limits a prefill and a decode step, and the error of that prediction.
 
 import { useRef } from "../../../../vendor/preact/hooks.js";
 import { grouped, secondsText, t } from "../../../i18n/words.js";
@@ -24,7 +24,7 @@ export const TABLE = {
 };
 
 const values = inputs(TABLE);
-const OURS = new Set(["here", "recorded"]); // this machine now, and as recorded while idle
+const OURS = new Set(["here", "recorded"]); // this machine, measured now or recorded while idle
 const MAX_CONTEXT = 1024; // end of the slider; its number field goes up to the model's limit
 
 /**
@@ -83,8 +83,8 @@ export function Section() {
   return html`<div class="scale-controls">
       ${choice("r_model", lists?.models ?? [])} ${choice("r_gpu", lists?.gpus ?? [])}
       ${lists?.dtypes.length ? html`<${Dtype} dtypes=${lists.dtypes} chosen=${lists.dtype} />` : null}
-      <${Slider} section="roofline" id="r_batch" asks="batch" held=${values.r_batch} least=${1} most=${256} step=${1} />
-      <${Slider} section="roofline" id="r_context" asks="context" held=${values.r_context} least=${1}
+      <${Slider} section="roofline" id="r_batch" param="batch" held=${values.r_batch} least=${1} most=${256} step=${1} />
+      <${Slider} section="roofline" id="r_context" param="context" held=${values.r_context} least=${1}
         most=${MAX_CONTEXT} step=${1} />
       <${List} section="roofline" id="r_batches" held=${values.r_batches}
         usual=${lists?.decode[0]?.points.map(({ batch }) => batch) ?? []} />
@@ -96,7 +96,7 @@ export function Section() {
 }
 
 /**
- * Data type of the GPU's multiplications; by default the model's own if the GPU supports it.
+ * Choice of the data type of the GPU's multiplications. Default: the model's data type if the GPU supports it.
  * @param {{dtypes: string[], chosen: string}} props
  */
 function Dtype({ dtypes, chosen }) {
@@ -210,7 +210,7 @@ function PrefillCrossings({ answer }) {
   </ul>`;
 }
 
-/** Return the crossing under the roofs that were reached. @param {Span | null} expected */
+/** Return the text for the crossing under measured roofs. @param {Span | null} expected */
 function reached(expected) {
   if (!expected) return "";
   const [least, most] = expected.map((one) => (one === null ? t("scale.roofline.nowhere") : grouped(one)));

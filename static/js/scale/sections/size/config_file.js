@@ -1,4 +1,4 @@
-// Input of the user's own model by its config.json: dropped, chosen or pasted. The server parses it and stores nothing.
+// Input of a user's model by its config.json: dropped, chosen or pasted. The server parses it and stores nothing.
 
 import { useState } from "../../../../vendor/preact/hooks.js";
 import { signal } from "../../../../vendor/signals/signals.js";
@@ -12,7 +12,7 @@ import { shortened } from "../../inputs.js";
  */
 
 /**
- * Return the current config.json; one short enough for a link is stored only there.
+ * Return the holder of the current config.json. A short one is stored in the link only, a long one in memory.
  * @param {import("../../../../vendor/signals/signals.js").Signal<string>} linked
  * @returns {Config}
  */

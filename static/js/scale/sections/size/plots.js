@@ -1,4 +1,4 @@
-// Plots of "What it costs": the terms of the sum beside the cards, and the requests per card over their length.
+// Plots of the section "What it costs": memory terms beside the memory of each GPU, and requests per GPU over length.
 
 import { useCallback } from "../../../../vendor/preact/hooks.js";
 import { t } from "../../../i18n/words.js";
@@ -22,7 +22,7 @@ function terms({ sizes, load }) {
   return TERMS.filter((id) => found.has(id)).map((id) => [id, found.get(id) ?? 0]);
 }
 
-/** Plot of the terms as one bar, above the memory of each card. @param {{answer: Answer}} props */
+/** Plot of the terms as one stacked bar, above the memory of each GPU. @param {{answer: Answer}} props */
 export function Terms({ answer }) {
   const figure = useCallback(() => termsFigure(answer), [answer]);
   const rows = () => [
@@ -62,7 +62,7 @@ function termsFigure(answer) {
   return { data: [...own, cards], layout };
 }
 
-/** Plot of the requests that a card holds, over their tokens. @param {{answer: Answer, gpu: string}} props */
+/** Plot of the requests that fit on a GPU, over their number of tokens. @param {{answer: Answer, gpu: string}} props */
 export function Requests({ answer, gpu }) {
   const figure = useCallback(() => requestsFigure(answer), [answer]);
   const shown = HELD.filter((id) => answer.curve.some((point) => point[id] !== undefined));

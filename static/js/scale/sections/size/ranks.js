@@ -1,4 +1,4 @@
-// Drawing of a tensor-parallel group: the query heads that each GPU computes, and the KV heads that it keeps.
+// Drawing of a tensor-parallel group: the query heads that each GPU computes, and the KV heads that it stores.
 
 import { bytesText, grouped, t } from "../../../i18n/words.js";
 import { Fidelity } from "../../../kit/fidelity.js";
@@ -12,9 +12,9 @@ import { html } from "../../../kit/html.js";
  * @typedef {{queries: Heads[], kinds: KindRanks[]}} RankHeads
  */
 
-const MAX_CELLS = 32; // KV heads of a kind that are drawn one by one
+const MAX_CELLS = 32; // KV heads; more are not drawn individually
 
-/** @param {{ranks: RankHeads, token: number | undefined}} props `token`: bytes of a token on a GPU */
+/** @param {{ranks: RankHeads, token: number | undefined}} props `token`: bytes per token on each GPU */
 export function Ranks({ ranks, token }) {
   const { queries, kinds } = ranks;
   const gpus = queries.length || (kinds[0]?.held?.length ?? kinds[0]?.copies ?? 1);

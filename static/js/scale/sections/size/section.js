@@ -1,5 +1,5 @@
-// Section "What it costs": weights, cache and activations of a model under a load, the capacity of each GPU, the
-// traffic of each link.
+// Section "What it costs": weights, cache and activations of a model under a load, the capacity of each GPU, and the
+// traffic on each link.
 
 import { grouped, t } from "../../../i18n/words.js";
 import { html } from "../../../kit/html.js";
@@ -40,8 +40,8 @@ function printed({ value, to, unit }) {
   return t("scale.with_unit", { value: numbers, unit });
 }
 
-const SHIPPED = "shipped"; // as in the checkpoint
-const AUTO = "auto"; // keys and values in the model's type
+const SHIPPED = "shipped"; // data type of the checkpoint
+const AUTO = "auto"; // keys and values in the model's data type
 
 /** @type {import("../../../state/settings.js").SettingTable} */
 export const TABLE = {
@@ -79,7 +79,7 @@ const COUNTS = [
   "utilization",
 ];
 const MIB = 2 ** 20;
-const HELD = ["kv_room", "reserved", "paged", "shared"]; // the columns; the last may be missing
+const HELD = ["kv_room", "reserved", "paged", "shared"]; // columns of the table of GPUs; "shared" may be missing
 const values = inputs(TABLE);
 
 const config = configIn(values.config);
@@ -184,7 +184,7 @@ function Found({ answer, card, over }) {
     <${Sources} things=${[model, ...gpus, ...links]} />`;
 }
 
-/** Warning for lengths beyond the model's positions; 0: unknown limit. @param {{answer: Answer}} props */
+/** Warning for lengths beyond the model's maximum position, if known. @param {{answer: Answer}} props */
 function Beyond({ answer: { model, load } }) {
   const most = model.max_position;
   if (!most || load.max_model_len <= most) return null;
@@ -193,7 +193,7 @@ function Beyond({ answer: { model, load } }) {
   </p>`;
 }
 
-/** Fields of a configuration that no size includes. @param {{model: Answer["model"]}} props */
+/** Warning about config.json fields that no size takes into account. @param {{model: Answer["model"]}} props */
 function Unread({ model: { unread } }) {
   if (unread.length === 0) return null;
   return html`<p class="hint" id="scale-unread">${t("scale.size.unread", { fields: unread.join("; ") })}</p>`;
@@ -227,7 +227,7 @@ function Links({ links }) {
 
 /**
  * @param {{id: string, title: string, first: string, columns: string[],
- *   rows: (ListOption & {numbers: Derived[]})[]}} props `columns`: ids of numbers, some of which a row may lack
+ *   rows: (ListOption & {numbers: Derived[]})[]}} props `columns`: ids of numbers; a row may lack some
  */
 function Numbers({ id, title, first, columns, rows }) {
   const cells = rows.map(({ id: key, name, numbers }) => ({
