@@ -1,7 +1,7 @@
-"""A small random model of every model type that transformers maps to a causal language model.
+"""Small random models of every model type that transformers maps to a causal language model.
 
-A configuration's defaults say which settings a family has; those whose names stand in `SMALL` get these values. Where
-that does not make a configuration that works, `SPECIAL` has the family's own.
+Settings of a family's default configuration that are listed in `SMALL` get the values there. `SPECIAL` has further
+settings of families that would not work otherwise.
 """
 
 import math
@@ -54,7 +54,7 @@ SMALL: dict[str, Any] = {
     **IDS,
 }  # fmt: skip
 MAY_BE_UNSET = {"num_key_value_heads", "intermediate_size", "n_inner", "sliding_window", "head_dim", *IDS}
-# What is cached are one key and one value of each head, made of a compressed one.
+# The cache has a key and a value per head, decompressed from the latent.
 LATENT: dict[str, Any] = {"num_key_value_heads": 4, "head_dim": None}
 FULL: dict[str, Any] = {"layer_types": ["full_attention"] * 3}
 _GEMMA_3N = {
@@ -69,7 +69,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
         ("axk1", "axk2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "minicpm3", "youtu"), LATENT
     ),
     "cohere_compass_text": {
-        "head_dim": 128,  # its rotations are of 44 pairs by height and width, and 20 by time
+        "head_dim": 128,  # RoPE rotates 44 pairs by height and width, and 20 by time
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
         "rope_parameters": {
             kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in ("sliding_attention", "full_attention")
@@ -96,7 +96,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
 
 
 def causal_config(model_type: str, **settings: Any) -> Any:
-    """Return a small configuration of that type; `settings` override it. Skips the test if there is none."""
+    """Return a small configuration of a type; `settings` override it. Skips the test if transformers lacks the type."""
     if model_type not in CONFIG_MAPPING:
         pytest.skip(f"transformers {transformers.__version__} has no {model_type}")
     kind = CONFIG_MAPPING[model_type]
@@ -114,11 +114,12 @@ def causal_config(model_type: str, **settings: Any) -> Any:
 
 
 def causal_model(config: Any, seed: int = 0) -> Any:
-    """Return a random model in evaluation mode. Weights are larger than a fresh model's, so that attention is far from
-    uniform and errors show.
+    """Return a random model in evaluation mode.
+
+    Weights are larger than transformers' initial ones, so that attention is not uniform and errors are visible.
 
     Raises:
-        ValueError: it would be large.
+        ValueError: the model would have over 20 million parameters.
     """
     with torch.device("meta"):
         size = sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
@@ -142,7 +143,7 @@ def _small(default: Any, more: dict[str, Any]) -> dict[str, Any]:
             present = getattr(default, name)
         except AttributeError:
             continue
-        except Exception:  # one for each layer
+        except Exception:  # some configurations raise if a setting differs between layers
             present = value
         plain = not isinstance(present, (list, tuple, dict)) and (present is not None or name in MAY_BE_UNSET)
         if plain and name not in more:

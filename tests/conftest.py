@@ -19,19 +19,19 @@ from xdist.scheduler import LoadFileScheduling
 from tests.imported import OTHERS
 from tests.preloaded import PreloadedPopen, fork_workers
 
-# Without a GPU, Triton's interpreter runs the kernels. It must know before anything, torch included, imports triton.
+# Without a GPU, Triton's interpreter runs the kernels. The variable must be set before anything imports triton.
 if shutil.which("nvidia-smi") is None:
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-# Chromium, the servers and the tests share the cores. Where threads wait for each other by turning in circles, a core
-# that other programs need makes a pass of the model twenty times slower; libgomp is configured before torch loads it.
+# Chromium, servers and tests share the cores. Threads that busy-wait for a thread without a core make a forward pass
+# twenty times slower, so spinning is disabled before torch loads libgomp.
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 180.0  # importing torch and loading the model, on a busy machine
 
 
-# Seconds that a test takes on average, roughly, by how its path begins: the first that fits.
+# rough average seconds per test; the first matching path prefix applies
 SECONDS = {
     "tests/parity/test_compiled.py": 8.0,
     "tests/parity/test_processors.py": 5.0,
@@ -43,10 +43,10 @@ SECONDS = {
     "tests/server/": 0.3,
     "tests/": 0.1,
 }
-SPENT: defaultdict[str, float] = defaultdict(float)  # seconds of each test, with its fixtures
+SPENT: defaultdict[str, float] = defaultdict(float)  # seconds of each test, including fixtures
 LONG = Path(__file__).parent / "long.txt"  # tests that `--short` leaves out
 LONG_SECONDS, BEARABLE_SECONDS = 2.0, 10.0
-FAST = ("tests/unit/", "tests/property/", "tests/parity/")  # folders that `--fast` runs, but for what is marked slow
+FAST = ("tests/unit/", "tests/property/", "tests/parity/")  # folders that `--fast` runs, except tests marked slow
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,15 +61,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def processes_only_where_said(pytestconfig: pytest.Config) -> Iterator[None]:
-    """Fail tests that start a process under `--fast`, with the marker that excludes them."""
+def forbid_processes(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Fail tests that start a process under `--fast`; the message names the marker to add."""
     if not pytestconfig.getoption("--fast"):
         yield
         return
     started = subprocess.Popen.__init__
 
     def start(self: Any, args: Any, *rest: Any, **options: Any) -> None:
-        """Allow only the compilation of the engine's C functions, which takes each worker two seconds."""
+        """Allow only the compilation of the engine's C functions, which takes two seconds per worker."""
         if not any(str(word).endswith("kernels.so") for word in args):
             raise AssertionError("this test starts a process: mark it `slow`")
         started(self, args, *rest, **options)
@@ -80,7 +80,7 @@ def processes_only_where_said(pytestconfig: pytest.Config) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if hasattr(config, "workerinput"):  # of several: they are given files in this order
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist: files are distributed in this order
         seconds: defaultdict[str, float] = defaultdict(float)
         for item in items:
             file = item.nodeid.partition("::")[0]
@@ -89,7 +89,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--short"):
         long = set(LONG.read_text(encoding="utf-8").splitlines())
         left_out = [item for item in items if not long.isdisjoint((item.nodeid, item.nodeid.partition("[")[0]))]
-        if len(left_out) < len(items):  # a test named explicitly is wanted
+        if len(left_out) < len(items):  # if all are long, they were named explicitly
             config.hook.pytest_deselected(items=left_out)
             items[:] = [item for item in items if item not in set(left_out)]
     fast, rest = config.getoption("--fast"), config.getoption("--rest")
@@ -105,8 +105,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the list of long tests. A file with long tests only keeps its shortest one out of the list, if it is short
-    enough.
+    """Write the list of long tests.
+
+    If all tests of a file are long, the shortest is not listed, provided that it takes at most BEARABLE_SECONDS.
     """
     config = session.config
     if not config.getoption("--find-long") or hasattr(config, "workerinput"):
@@ -123,17 +124,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Freeze the objects of torch, transformers and thousands of collected tests, so that the garbage collector skips
-    them.
+    """Exclude the objects of torch, transformers and the collected tests from garbage collection.
 
-    A collection takes 5 ms then instead of 200 and more, and a benchmark runs one before each run.
+    A collection then takes 5 ms instead of over 200 ms, and the benchmark runs one before each run.
     """
     gc.collect()
     gc.freeze()
 
 
 def pytest_unconfigure() -> None:
-    gc.unfreeze()  # or extension modules report frozen objects as leaked at exit
+    gc.unfreeze()  # extension modules would report frozen objects as leaked at exit
 
 
 def pytest_xdist_setupnodes() -> None:
@@ -142,10 +142,8 @@ def pytest_xdist_setupnodes() -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """Schedule several workers (`-n 2`): files stay whole, and the longest begin first, so that
-    no worker is still at a long one when there is nothing left for the others.
-    """
-    config.option.loadscopereorder = False  # by the number of their tests, which says little
+    """Schedule whole files on several workers (`-n 2`), longest first, so that workers end at about the same time."""
+    config.option.loadscopereorder = False  # the default order is by number of tests, which says little about time
     return LoadFileScheduling(config, log)
 
 
@@ -173,9 +171,9 @@ def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             address = re.search(r"http://\S+", line)
             if address and not found:
                 found.append(address.group().rstrip("/"))
-            if " is ready on " in line:  # the port answers before
+            if " is ready on " in line:  # printed after the model is loaded
                 ready.set()
-        ready.set()  # it ended
+        ready.set()  # the server ended
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()

@@ -1,4 +1,4 @@
-"""`torch.cuda`'s streams and events for a device that is the CPU, where work is done when it is queued."""
+"""Fake of `torch.cuda`'s streams and events on the CPU, where work is executed when queued."""
 
 from __future__ import annotations
 

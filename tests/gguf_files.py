@@ -1,4 +1,4 @@
-"""GGUF files of small random models, written with the package gguf in the form of llama.cpp's converters."""
+"""GGUF files of small random models, written with the package gguf in the format of llama.cpp's converters."""
 
 import json
 from pathlib import Path
@@ -13,18 +13,22 @@ from engine.bench.peers.foreign.gguf_file import add_facts, add_weights, finish
 from tests.tiny_models import byte_level_tokenizer, tiny_model
 
 TEMPLATE = "{% for message in messages %}<{{ message.role }}>{{ message.content }}{% endfor %}"
-FIRST_UNUSED = 257  # th
+FIRST_UNUSED = 257
 Q8_0 = GGMLQuantizationType.Q8_0
-SIZES: dict[str, Any] = {"hidden_size": 64, "intermediate_size": 96, "vocab_size": 288}  # rows of whole blocks of 32
+SIZES: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "vocab_size": 288,
+}  # row lengths are multiples of 32, the block of Q8_0
 HEADS: dict[str, dict[str, Any]] = {
     "llama": {"head_dim": 16},
     "qwen2": {},
     "qwen3": {"head_dim": 128},
-}  # what transformers takes them for
+}  # head sizes that transformers assumes on reading the file
 
 
 def write(family: str, file: Path, is_quantized: bool) -> Any:
-    """Write a random model of a family; return a plain model with the weights that the file has."""
+    """Write a random model of a family; return a transformers model with the weights of the file."""
     model = tiny_model(family, **SIZES, **HEADS[family], eos_token_id=256)
     config, writer = model.config.to_dict(), GGUFWriter(file, family)
     add_facts(writer, config | HEADS[family])
@@ -57,7 +61,7 @@ def _add_tokenizer(writer: GGUFWriter, vocab_size: int) -> None:
     writer.add_token_list([*tokens, *special, *unused])
     kinds = [TokenType.NORMAL] * len(tokens) + [TokenType.CONTROL] * len(special) + [TokenType.NORMAL] * len(unused)
     writer.add_token_types(kinds)
-    writer.add_token_merges(["t h", "z h"])  # a single one is no list to older releases of transformers
+    writer.add_token_merges(["t h", "z h"])  # older versions of transformers read a single merge as a string
     writer.add_bos_token_id(256)
     writer.add_eos_token_id(256)
     writer.add_chat_template(TEMPLATE)

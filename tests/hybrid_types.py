@@ -1,4 +1,4 @@
-"""Small random models of the types whose layers keep a state, alone or beside layers with keys and values."""
+"""Small random models of types with state-space or linear-attention layers, alone or beside attention layers."""
 
 from typing import Any
 
@@ -45,17 +45,17 @@ SERVED: dict[str, dict[str, Any]] = {
     "qwen3_next": _DELTA_NET,
     "zaya": {},
 }
-# And why the others are not.
+# type -> settings, and pattern of the refusal
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "falcon_mamba": ({}, "keeps states alone"),
     "inkling_text": ({}, "hands its attention position_bias"),
     "inkling2_text": ({}, "hands its attention position_bias"),
     "mamba": ({}, "keeps states alone"),
     "mamba2": ({"num_heads": 8, "head_dim": 8, "n_groups": 2, "state_size": 8}, "keeps states alone"),
-    # with one token it does not bound its time step, which it does with several
+    # it bounds the time step only in steps of several tokens
     "nemotron_h": (
         {"mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 2, "ssm_state_size": 8, "chunk_size": 16},
-        "its logits differ by|elsewhere than in the cache",  # since 5.21, and before
+        "its logits differ by|elsewhere than in the cache",  # from transformers 5.21 on, and before
     ),
     "recurrent_gemma": ({}, "elsewhere than in the cache|1 of its 3 layers use the attention interface"),
     "zamba": ({}, "shares one attention among several layers"),
@@ -64,6 +64,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def hybrid_model(model_type: str, seed: int = 0, **settings: Any) -> Any:
-    """A small random model of a type in `SERVED` or `REFUSED`, in evaluation mode."""
+    """Return a small random model of a type in `SERVED` or `REFUSED`, in evaluation mode."""
     own = SERVED[model_type] if model_type in SERVED else REFUSED[model_type][0]
     return causal_model(causal_config(model_type, **{**own, **settings}), seed)

@@ -1,4 +1,4 @@
-"""Imports of all tests' dependencies, so that their bytecode exists for all test processes: `make test`."""
+"""Imports of all test dependencies, so that `make test` compiles their bytecode once for all test processes."""
 
 import contextlib
 import importlib
@@ -15,7 +15,7 @@ OTHERS = (
 
 def main() -> None:
     for name in (*IMPORTS, *OTHERS):
-        with contextlib.suppress(ImportError):  # a platform may not have it; code that needs it reports that
+        with contextlib.suppress(ImportError):  # may be unavailable on a platform; code that needs it reports that
             importlib.import_module(name)
 
 

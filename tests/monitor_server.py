@@ -1,4 +1,4 @@
-"""Publisher of events and the server that shows it, as `kvtheater attach` runs it."""
+"""Publisher of KV events and the server that displays them, as `kvtheater attach` runs it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ BLOCK_SIZE, NUM_BLOCKS = 4, 64
 def attached_server(
     folder: Path, record: Path | None = None, most_bytes: int = 1 << 30, metrics: str | None = None
 ) -> Iterator[tuple[Publisher, str]]:
-    """Yield the publisher, which has published already, and the address of the page."""
+    """Yield a publisher that has published events, and the address of the page."""
     with Publisher() as publisher:
         publisher.publish(message(stored([b"a" * 8, b"b" * 8], list(range(8)), BLOCK_SIZE)))
         publisher.publish(message(removed([b"b" * 8])))

@@ -1,4 +1,4 @@
-"""`kvtheater serve` in a process of its own, for tests and measurements that need options of their own."""
+"""`kvtheater serve` in a separate process, for tests and measurements that need special options."""
 
 import os
 import re
@@ -16,7 +16,7 @@ def own_server(*options: str, wait_seconds: float = 60.0) -> Iterator[str]:
     """Serve on a free port within the context. Yields the address, without a last slash, when models are ready.
 
     Raises:
-        RuntimeError: the server ended before; its output.
+        RuntimeError: the server ended early; the message is its output.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "serve", "--port", "0", *options],
@@ -36,7 +36,9 @@ def own_server(*options: str, wait_seconds: float = 60.0) -> Iterator[str]:
         found = re.search(r"http://[\w.:]+", "".join(lines))
         if found is None or process.poll() is not None:
             raise RuntimeError("the server did not start: " + "".join(lines))
-        threading.Thread(target=process.stdout.read, daemon=True).start()  # it never waits for a full pipe
+        threading.Thread(
+            target=process.stdout.read, daemon=True
+        ).start()  # otherwise the server would block on a full pipe
         yield found.group()
     finally:
         process.terminate()

@@ -1,4 +1,4 @@
-"""Logs with a simulated pause: every clock reading after a moment is later."""
+"""Logs with a simulated pause: all clock readings after a given time are shifted."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from engine.trace.records import StepRecord
 
 
 def moments(log: TraceReader) -> list[float]:
-    """Return clock readings at which a step or a transfer had ended and none was in progress."""
+    """Return clock readings at the end of steps and transfers at which nothing was in progress."""
     done = list[tuple[float, float]]()
     for record in (log.record(index) for index in range(len(log))):
         at = record.timing.at

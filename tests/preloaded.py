@@ -1,12 +1,12 @@
-"""Processes forked from one that has already imported the dependencies: `PreloadedPopen`.
+"""Processes forked from a process that has imported the dependencies: `PreloadedPopen`.
 
-It is `subprocess.Popen` for `[sys.executable, "-m", module, ...]` and `[sys.executable, "-c", program, ...]`. What it
-starts has its own id, pipes, environment, exit status and `__main__`, as any process, and is a child of this one; only
-the seconds in which torch and transformers are imported were spent before. Any other command is started as ever. Not
-for a test of what is imported when, nor for one of variables that an import reads.
+It replaces `subprocess.Popen` for `[sys.executable, "-m", module, ...]` and `[sys.executable, "-c", program, ...]`. The
+new process is a child of the caller with its own id, pipes, environment, exit status and `__main__`; it only saves the
+seconds of importing torch and transformers. Other commands are started as usual. Do not use it in tests of imports, or
+of environment variables that are read on import.
 
-Workers of pytest-xdist are such processes too (`fork_workers`), and each has one to fork that was forked beside it: all
-workers and all that they start share one import.
+Workers of pytest-xdist are forked too (`fork_workers`), each with a zygote of its own, so all workers and their
+subprocesses share one import.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ PYTHON = sys.executable
 ROOT = Path(__file__).resolve().parent.parent
 IMPORTS = ("app.cli", "app.server.application", "app.models.live_engine", "engine.cluster.worker", "tests.server.fake")
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-ABOVE = 200  # where file descriptors are out of the way of those that they become
+ABOVE = 200  # received file descriptors are moved here before they are renumbered
 MAX_FDS = 32
 
 
 class Zygote:
-    """The forked process, a child of this one that ends with it. May be used from any thread."""
+    """Process with all imports, which is forked on request. It ends with its parent. May be used from any thread."""
 
     def __init__(self, ours: socket.socket, pid: int) -> None:
         self._ours, self._pid = ours, pid
@@ -51,16 +51,16 @@ class Zygote:
 
     @classmethod
     def started(cls, *imports: str) -> Zygote:
-        """Start a zygote with these imports beside the usual ones."""
+        """Start a zygote with further imports besides IMPORTS."""
         ours, theirs = socket.socketpair()
         with theirs:
             command = [PYTHON, "-m", "tests.preloaded", str(theirs.fileno()), *imports]
             process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-        process.returncode = 0  # `close` waits for it
+        process.returncode = 0  # suppresses a warning: `close` waits for the process
         return cls(ours, process.pid)
 
     def fork(self, job: dict[str, Any], fds: list[int]) -> int:
-        """Return the id of the new process. Its parent ends at once, while this one adopts orphans."""
+        """Fork a process and return its id. Its parent exits immediately, so this process adopts it as subreaper."""
         words = json.dumps(job).encode()
         with self._lock:
             self._prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -79,13 +79,13 @@ class Zygote:
 
 
 class PreloadedPopen(subprocess.Popen[Any]):
-    """Replacement of `subprocess.Popen`; the first call waits until there is a process to fork."""
+    """Replacement of `subprocess.Popen`. The first call starts the zygote and waits for it."""
 
     _zygote: Zygote | None = None
-    _forkable = False  # whether what it starts has a process to fork from the beginning
+    _forkable = False  # whether the new process gets a zygote
 
     def _execute_child(self, args: Any, *more: Any) -> None:  # type: ignore[override]
-        """Start a process as `subprocess.Popen` does, in all Pythons from 3.11 on with these arguments."""
+        """Start a process. Overrides an internal method, whose arguments are the same from Python 3.11 on."""
         _, preexec, _, pass_fds, cwd, env, _, _, shell, *pipes = more[:15]
         new_session, process_group = more[-2:]
         if args[0] != PYTHON or args[1] not in ("-m", "-c") or shell or preexec is not None:
@@ -118,7 +118,7 @@ def fork_from(zygote: Zygote) -> None:
 
 
 class _Worker(gateway_io.Popen2IOMaster):
-    """A worker of pytest-xdist with the pipes to it, as execnet starts one."""
+    """Worker of pytest-xdist with its pipes, as execnet starts it."""
 
     class _Popen(PreloadedPopen):
         _forkable = True
@@ -129,19 +129,19 @@ class _Worker(gateway_io.Popen2IOMaster):
 
 
 def fork_workers(*imports: str) -> None:
-    """Start pytest-xdist workers from now on with these and the usual imports."""
+    """Fork all further pytest-xdist workers from a process with these imports and IMPORTS."""
     fork_from(Zygote.started(*imports))
     setattr(gateway_io, "Popen2IOMaster", _Worker)  # noqa: B010
 
 
 def run_preloaded(command: list[str], seconds: float = 180.0) -> None:
-    """Run a command that must succeed, in the root of the repository."""
+    """Run a command in the root of the repository; assert that it succeeds."""
     with PreloadedPopen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         output, _ = process.communicate(timeout=seconds)
     assert process.returncode == 0, output
 
 
-def _wait_to_become(line: socket.socket) -> dict[str, Any]:
+def _serve_forks(line: socket.socket) -> dict[str, Any]:
     """Fork a process for each message; return in the new process."""
     while True:
         head = line.recv(8, socket.MSG_WAITALL)
@@ -156,7 +156,7 @@ def _wait_to_become(line: socket.socket) -> dict[str, Any]:
             pid = os.fork()
             if pid == 0:
                 os.close(goes)
-                os.read(waits, 1)  # until the requester is its parent: it may check that
+                os.read(waits, 1)  # wait until the requester is the parent, since the program may check it
                 for fd in (reads, writes, waits):
                     os.close(fd)
                 line.close()
@@ -175,7 +175,7 @@ def _wait_to_become(line: socket.socket) -> dict[str, Any]:
                 return job
             os.write(writes, b"%d\n" % pid)
             os._exit(0)
-        os.waitpid(between, 0)  # from here on it is a child of the requester
+        os.waitpid(between, 0)  # the new process is now a child of the requester
         line.sendall(os.read(reads, 32))
         for fd in (*fds, reads, writes, waits, goes):
             os.close(fd)
@@ -202,8 +202,8 @@ def _take_over(fds: list[int], job: dict[str, Any]) -> None:
         getattr(sys, name).reconfigure(line_buffering=name == "stderr", write_through=unbuffered)
 
 
-def _be(job: dict[str, Any]) -> None:
-    """Run the program as Python would."""
+def _run(job: dict[str, Any]) -> None:
+    """Run the program as the Python interpreter would."""
     kind, what, *rest = job["words"]
     if os.environ.get("PYTHONSAFEPATH"):
         del sys.path[0]
@@ -211,7 +211,7 @@ def _be(job: dict[str, Any]) -> None:
         sys.path[0] = job["cwd"] if kind == "-m" else ""
     sys.argv = [kind, *rest]
     if "zygote" in job:
-        preloaded = importlib.import_module("tests.preloaded")  # this one is `__main__`
+        preloaded = importlib.import_module("tests.preloaded")  # the current module is `__main__`
         preloaded.fork_from(preloaded.Zygote(*job["zygote"]))
     if kind == "-m":
         runpy._run_module_as_main(what)  # type: ignore[attr-defined]
@@ -224,14 +224,14 @@ def _main() -> dict[str, Any]:
     for name in IMPORTS:
         importlib.import_module(name)
     for name in sys.argv[2:]:
-        with contextlib.suppress(ImportError):  # a platform may not have it; code that needs it reports that
+        with contextlib.suppress(ImportError):  # may be unavailable on a platform; code that needs it reports that
             importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # or the first collection would copy every page that the processes share
-    job = _wait_to_become(socket.socket(fileno=int(sys.argv[1])))
-    atexit.register(gc.unfreeze)  # or extension modules report frozen objects as leaked at exit
+    gc.freeze()  # otherwise the first collection would copy all shared pages
+    job = _serve_forks(socket.socket(fileno=int(sys.argv[1])))
+    atexit.register(gc.unfreeze)  # otherwise extension modules report frozen objects as leaked at exit
     return job
 
 
 if __name__ == "__main__":
-    _be(_main())
+    _run(_main())

@@ -1,7 +1,7 @@
-"""Runs as on other processors, as far as a processor can be limited to older instructions.
+"""Test runs limited to the instruction sets of older processors: `python -m tests.processors` (`make processors`).
 
-torch's own kernels, MKL's, oneDNN's and ours each choose by what the processor has; a variable bounds each of them.
-`python -m tests.processors` (`make processors`) runs the tests so.
+The kernels of torch, MKL, oneDNN and this project select instructions by the processor's features; an environment
+variable limits each library.
 """
 
 import os

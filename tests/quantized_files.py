@@ -1,4 +1,4 @@
-"""Checkpoints of small random models in quantized forms, written number by number, and the plain weights they mean."""
+"""Quantized checkpoints of small random models, and their dequantized weights."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -12,13 +12,13 @@ from torch import Tensor
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # OCP Microscaling Formats 1.0, table 5
-BLOCK = 16  # rows and columns of an fp8 block
-GROUP = 16  # weights of an int4 scale
-Written = tuple[dict[str, Tensor], Tensor]  # tensors by what follows their name, and what they stand for
+BLOCK = 16  # rows and columns per fp8 scale
+GROUP = 16  # weights per int4 scale
+Written = tuple[dict[str, Tensor], Tensor]  # name suffix -> tensor, and the dequantized weight
 
 
 def fp8(weight: Tensor) -> Written:
-    """Quantize in blocks with a scale each; DeepSeek-V3's form."""
+    """Quantize with a scale per block, in DeepSeek-V3's format."""
     rows, columns = weight.shape[0] // BLOCK, weight.shape[1] // BLOCK
     blocks = weight.view(rows, BLOCK, columns, BLOCK)
     scales = blocks.abs().amax(dim=(1, 3)) / 448
@@ -28,7 +28,7 @@ def fp8(weight: Tensor) -> Written:
 
 
 def int4(weight: Tensor) -> Written:
-    """Quantize in groups with a scale each, eight numbers in an int32: compressed-tensors' pack-quantized."""
+    """Quantize with a scale per group, eight weights in an int32: format pack-quantized of compressed-tensors."""
     groups = weight.view(weight.shape[0], -1, GROUP)
     scales = groups.abs().amax(dim=-1, keepdim=True) / 7
     levels = (groups / scales).round().clamp(-8, 7)
@@ -41,8 +41,9 @@ def int4(weight: Tensor) -> Written:
 
 
 def mxfp4(weight: Tensor) -> Written:
-    """Quantize in groups of 32 along the last dimension but one, which is stored last, with a power of two each:
-    gpt-oss' form.
+    """Quantize in groups of 32 with a power of two as scale, in the format of gpt-oss.
+
+    Groups are along the second-to-last dimension, which is stored last.
     """
     groups = weight.transpose(1, 2).reshape(weight.shape[0], weight.shape[2], -1, 32)
     exponents = torch.floor(torch.log2(groups.abs().amax(dim=-1, keepdim=True))) - 2
@@ -69,7 +70,7 @@ INT4_CONFIG = {
 }  # fmt: skip
 SIZES = {"hidden_size": 32, "intermediate_size": 48}
 EXPERTS = {"hidden_size": 64, "intermediate_size": 64}
-# of each a family with its settings, what is said of it, which weights are quantized, and how
+# format -> family, settings, quantization_config, predicate of quantized weights, quantizer
 FORMS: dict[str, tuple[str, Mapping[str, Any], dict[str, Any], Callable[[str], bool], Callable[[Tensor], Written]]] = {
     "fp8": (
         "llama", SIZES, {"quant_method": "fp8", "weight_block_size": [BLOCK, BLOCK]},
@@ -84,7 +85,7 @@ FORMS: dict[str, tuple[str, Mapping[str, Any], dict[str, Any], Callable[[str], b
 
 
 def write(form: str, folder: Path) -> Any:
-    """Write a checkpoint in that form; return a plain model with the weights that it stands for."""
+    """Write a checkpoint in a format; return a model with the dequantized weights."""
     family, settings, quantization, is_quantized, quantize = FORMS[form]
     model = tiny_model(family, **settings)
     model.save_pretrained(folder)

@@ -1,8 +1,7 @@
-"""Model with as many layers and heads as real ones, and with the bundled one's outputs and attention.
+"""Model with as many layers and heads as production models, and the outputs and attention of the bundled model.
 
-Its layers and heads are copies of the bundled model's. The first copy of each computes the output; the others only
-attend: their contribution is zero, and their queries are sharper, blunter or perturbed a little, so that no two look
-alike.
+Layers and heads are copies of the bundled model's. The first copy computes the output. Further copies only attend:
+their contribution is zero, and their queries are scaled or slightly perturbed, so that no two patterns are the same.
 """
 
 import shutil
@@ -24,13 +23,14 @@ KEPT = {
 def write_model(
     folder: Path, *, layers: int = 36, heads: int = 32, kv_heads: int = 8, max_position: int = 8192, seed: int = 0
 ) -> Path:
-    """Write such a model with the bundled one's tokenizer into `folder`. With at least as many KV heads, and heads a KV
-    head, as the bundled model it chooses the same tokens.
+    """Write the model and the bundled model's tokenizer into `folder`.
+
+    It samples the bundled model's tokens if it has at least as many KV heads, and query heads per KV head.
     """
     bundled = SHIPPED["bundled"].folder
     source: Any = LlamaForCausalLM.from_pretrained(bundled, dtype=torch.float32)
     small = source.config
-    config = MistralConfig(  # whose heads need not divide the hidden size
+    config = MistralConfig(  # its number of heads need not divide the hidden size
         **{
             **{name: value for name, value in small.to_dict().items() if name in KEPT},
             "sliding_window": None,
@@ -47,7 +47,7 @@ def write_model(
         (kv % small.num_key_value_heads) * of + (place + kv // small.num_key_value_heads * group) % of
         for kv in range(kv_heads)
         for place in range(group)
-    ]  # the bundled model's head that each head is a copy of
+    ]  # for each head: the head of the bundled model to copy
     with torch.no_grad():
         model.model.embed_tokens.weight.copy_(source.model.embed_tokens.weight)
         model.model.norm.weight.copy_(source.model.norm.weight)
@@ -62,7 +62,7 @@ def write_model(
 
 
 def _copy_layer(layer: Any, source: Any, origin: list[int], kv_heads: int, dim: int, *, adds: bool) -> None:
-    """Copy a layer. `adds`: its output goes into the residual stream; else it only attends."""
+    """Copy a layer. `adds`: add its output to the residual stream; else it only attends."""
     for name, parameter in layer.named_parameters():
         whole = source.get_parameter(name)
         if parameter.shape == whole.shape:

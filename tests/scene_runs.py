@@ -1,4 +1,4 @@
-"""Scenes of the page, played to their end on an engine as a session plays them."""
+"""Scenes of the page, run to completion on an engine as a session runs them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ from engine.trace.records import StepRecord
 
 
 class Played(NamedTuple):
-    """Complete run: its records, those that computed, and the text of each request."""
+    """Complete run: all records, the records of steps, and the text of each request."""
 
     records: list[StepRecord]
     texts: list[list[int]]
@@ -27,7 +27,7 @@ class Played(NamedTuple):
         return [record for record in self.records if record.kind == "step"]
 
     def ops(self, kind: type[Op]) -> list[tuple[int, Op]]:
-        """Return the operations, each with the index of its record."""
+        """Return the operations with the indices of their records."""
         return [(record.index, op) for record in self.records for op in record.ops if isinstance(op, kind)]
 
 
@@ -44,7 +44,7 @@ def play(
     after_each: Callable[[Engine], object] = lambda engine: None,
     **config: object,
 ) -> Played:
-    """Play the scene in one language; `config` changes some of its settings. `after_each` is called after each step."""
+    """Run the scene in one language. `config` overrides settings; `after_each` is called after each step."""
     preset = scene(scene_id)
     settings = msgspec.convert({**preset.config, **config}, EngineConfig)
     sampling = msgspec.convert(preset.sampling, SamplingParams)

@@ -1,7 +1,7 @@
-"""Model with scripted output, to test agents' clients with tool calls and thinking.
+"""Model with scripted output, to test clients with tool calls and reasoning.
 
-A Llama without attention, whose next token follows from its last one alone: the last token of a prompt is one of the
-template's, which chooses a script by the role of the last message. The engine, its cache and the tokenizer are real.
+It is a Llama without attention, so the next token depends on the last token only. The chat template ends a prompt with
+a token for the role of the last message, which selects a script. The engine, its cache and the tokenizer are real.
 """
 
 import json
@@ -30,13 +30,15 @@ def write_scripted(
     special: Sequence[str] = (),
     num_positions: int = 4096,
 ) -> Path:
-    """Write a model into `folder`. `scripts`: by the last message's role, or by what the template ends with, the texts
-    that it generates, a token each; `special`: those that are special tokens.
+    """Write a model into `folder`.
+
+    `scripts`: texts to generate, a token each, by the role of the last message or the token that ends the prompt.
+    `special`: texts that are special tokens.
     """
     starts = {start: f"<|after {start}|>" if start in ROLES else start for start in (*ROLES, *scripts)}
     marks = [END, *starts.values(), *(f"<|{role}|>" for role in ROLES)]
     lines = [text for texts in scripts.values() for text in texts]
-    assert len({*lines}) == len(lines), "each text of the scripts is another, or the one after it would be two"
+    assert len({*lines}) == len(lines), "the texts of all scripts must differ: a token determines the next one"
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({sign: index for index, sign in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

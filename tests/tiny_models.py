@@ -1,6 +1,6 @@
 """Small random models of many families, made from their configurations, and a small tokenizer.
 
-Nothing is downloaded. The same family and seed give the same weights.
+Nothing is downloaded. Equal family and seed give equal weights.
 """
 
 from collections.abc import Callable
@@ -155,8 +155,8 @@ def tiny_model(family: str = "llama", seed: int = 0, dtype: torch.dtype = torch.
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer with byte fallback and a few whole characters: ids 0..2 special, 3.. characters, the rest
-    bytes (not all 256 fit).
+    """Return a tokenizer with byte fallback and a few characters. Ids 0 to 2 are special tokens, followed by characters
+    and as many bytes as fit.
     """
     characters = list("春江潮水连海平上明月共生，。？！ abcdefghijklmnopqrstuvwxyz.,\n")
     vocabulary = {token: index for index, token in enumerate(["<pad>", "<s>", "</s>", *characters])}

@@ -1,4 +1,4 @@
-"""Shared fixtures of the attacks: the server of the server's tests, with real clients."""
+"""Fixtures of the attack tests: the server of tests/server, with real clients."""
 
 from tests.server.conftest import client, make_server, server, theater
 

@@ -1,4 +1,4 @@
-"""Fixtures of a real Chromium over the real server."""
+"""Fixtures of a real Chromium that opens pages of the real server."""
 
 import os
 import shutil
@@ -9,32 +9,32 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwr
 
 from tests.browser.contexts import Contexts, Lent
 
-# The first has no windows and takes three quarters of the processor's time: tools/get_chromium.sh.
+# chromium-headless-shell takes three quarters of the processor time; tools/get_chromium.sh installs it
 NAMES = (os.environ.get("KVTHEATER_CHROMIUM", ""), "chromium-headless-shell", "chromium", "chromium-browser")
 CHROMIUM = next((found for name in NAMES if (found := shutil.which(name))), None)
-# Chromium hears the last of two lists, so the first eight are those of Playwright's own that matter here. Each of the
-# others is a page, or a process that waits for one, that Chromium opens unasked beside every page that a test opens:
-# without them that takes two thirds of the processor's time.
+# Chromium reads only the last list of disabled features, so the first eight repeat Playwright's list, as far as needed.
+# The others open hidden pages or spare processes for every page of a test. Without them, opening a page takes two
+# thirds of the processor time.
 WITHOUT = [
     "AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades", "MediaRouter",
     "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding", "PreconnectToSearch",
     "WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup", "SpareRendererForSitePerProcess",
 ]  # fmt: skip
-PATIENCE = 20_000  # milliseconds for what is to come: other tests have the processors too
+PATIENCE = 20_000  # timeout in milliseconds; long, because tests share the processors
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
     "--disable-background-networking",
     "--disable-component-update",
     f"--disable-features={','.join(WITHOUT)}",
-    "--process-per-site",  # in each context: contexts.py
-    "--js-flags=--no-opt --no-maglev",  # most code runs for a second: optimising it takes longer than it saves
+    "--process-per-site",  # per context, see contexts.py
+    "--js-flags=--no-opt --no-maglev",  # most code runs for a second, so optimizing costs more time than it saves
 ]
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Start Debian's chromium, or playwright's."""
+    """Start an installed Chromium, or Playwright's."""
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         if CHROMIUM is None and not os.path.exists(playwright.chromium.executable_path):
@@ -51,17 +51,17 @@ def contexts(browser: Browser) -> Contexts:
 
 @pytest.fixture
 def lent(contexts: Contexts) -> Iterator[Lent]:
-    """Yield contexts for this test, as empty as new ones."""
+    """Yield browser contexts for this test, in the state of new ones."""
     with contexts.lent() as lent:
         yield lent
 
 
 @pytest.fixture
 def open_page(lent: Lent, live_server: str) -> Iterator[Callable[..., Page]]:
-    """Open the page in a context of its own. At the end no page may have had an error or broken the security policy.
+    """Yield a function that opens the page in a separate context. Fails on page errors and security policy violations.
 
-    `path` may be the address of another server than the live one.
-    Unless `motion` is set the system asks for no movement: most tests wait for what is shown, not for how it comes.
+    `path` may also be the address of another server. Unless `motion` is set, reduced motion is requested, because most
+    tests wait for a result and not for its animation.
     """
     problems: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Server with the API on the bundled model, in this process, for tests of both sides."""
+"""Server with the API on the bundled model, in the test process, so that tests can inspect its engine."""
 
 import functools
 import json
@@ -65,7 +65,7 @@ class Api:
         return requests.post(self.url + path, json={"model": "bundled"} | body, timeout=60, stream=streams)
 
     def ops(self, folder: Path, theater: str | None = None) -> list[Op]:
-        """Return the operations of a session, whose log is sound. None: of the API's."""
+        """Return the operations in a session's log, which must be valid. None: the API's session."""
         path, theater = folder / "now.kvtrace", theater or self.served.session.session_id
         path.write_bytes(requests.get(f"{self.url}/api/theaters/{theater}/trace", timeout=60).content)
         assert list(check(path)) == []
@@ -76,7 +76,7 @@ class Api:
         return requests.post(self.url + path, data=data, headers=headers, timeout=60)
 
     def open(self, **body: Any) -> socket.socket:
-        """Send a request whose answer is not read yet."""
+        """Send a request without reading the response."""
         data = json.dumps({"model": "bundled"} | body).encode()
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
         head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(data)}\r\n\r\n"

@@ -1,4 +1,4 @@
-"""A class on a real server, with clients of its presenter and its followers."""
+"""Class on a real server, with clients of its presenter and its followers."""
 
 import http.client
 from typing import Any
@@ -50,18 +50,18 @@ class Room:
         return connection.getresponse()
 
     def ticket(self, way: str | None = None, **headers: str) -> str:
-        """Return the cookie of a newcomer."""
+        """Return the cookie of a new visitor."""
         answer = self.get(way or self.presenting["join"], **headers)
         assert answer.status == 303, answer.status
         return str(answer.headers["Set-Cookie"]).partition(";")[0]
 
     def follower(self, cookie: str | None = None, language: str = "en") -> tuple[Member, dict[str, Any]]:
-        """Return a new follower, and the message that it got on entering."""
+        """Return a new follower, and the message that it received on entering."""
         found = self.member(headers={"Cookie": cookie or self.ticket()})
         return found, found.do("class_enter", language=language)
 
     def seat(self) -> dict[str, Any]:
-        """Return the first follower's seat, from the presenter's last desk."""
+        """Return the first follower's seat, from the presenter's latest view of the class."""
         seats = self.presenter.desks[-1]["seats"] if self.presenter.desks else []
         return dict(seats[0]) if seats else {}
 

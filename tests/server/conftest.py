@@ -24,10 +24,10 @@ from tests.server.web_workers import Worker
 
 
 class Client:
-    """Viewer that stores everything it is sent. `hold` makes it slow: acknowledgements are withheld."""
+    """Viewer that stores all received messages. Clearing `hold` withholds acknowledgements, as a slow viewer does."""
 
     def __init__(self, url: str, **connect: Any) -> None:
-        session = requests.Session()  # its polls bear what its first request does, as a browser's do
+        session = requests.Session()  # polls send the headers of the first request, as a browser's do
         session.headers.update(connect.get("headers", {}))
         self.io = socketio.Client(serializer="msgpack", reconnection=False, http_session=session)
         self.batches: list[dict[str, Any]] = []
@@ -35,7 +35,7 @@ class Client:
         self.resets: list[dict[str, Any]] = []
         self.large: list[dict[str, Any]] = []
         self.closed: list[dict[str, Any]] = []
-        self.log: list[str] = []  # names of what came, in order
+        self.log: list[str] = []  # names of received messages, in order
         self.hold = threading.Event()
         self.hold.set()
         self._listen()
@@ -57,17 +57,17 @@ class Client:
         self.hold.wait(120)
 
     def ask(self, event: str, message: Any = None, **fields: Any) -> Any:
-        """Send an event; return the acknowledgement, of whatever result."""
+        """Send an event; return the acknowledgement, successful or not."""
         return self.io.call(event, fields if message is None else message, timeout=20)
 
     def do(self, event: str, **fields: Any) -> dict[str, Any]:
-        """Send an event; return the acknowledgement, which must be ok."""
+        """Send an event that must succeed; return the acknowledgement."""
         answer: dict[str, Any] = self.ask(event, **fields)
         assert answer["ok"], answer
         return answer
 
     def refused(self, event: str, message: Any = None, **fields: Any) -> dict[str, Any]:
-        """Send an event; return the error, which must be one sentence."""
+        """Send an event that must be refused with one sentence; return the error."""
         answer = self.ask(event, message, **fields)
         assert answer["ok"] is False, answer
         error: dict[str, Any] = answer["error"]
@@ -76,7 +76,7 @@ class Client:
         return error
 
     def records(self, epoch: int = 0) -> list[bytes]:
-        """Return the records of an epoch; asserts that they came in order without a gap."""
+        """Return the records of an epoch; asserts that they arrived in order without a gap."""
         batches = [b for b in self.batches if b["epoch"] == epoch]
         got: list[bytes] = []
         for batch in batches:
@@ -90,13 +90,13 @@ class Server:
     """Application on a listening socket."""
 
     def __init__(self, model: Any = None, **settings: Any) -> None:
-        """`model`: instead of the fake one."""
+        """Start the application. `model`: by default a fake model."""
         self.model = model or FakeModel()
         settings.setdefault("config", EngineConfig(block_size=4, num_blocks=256))
         self.app = create_app(Models(ModelEntry(self.model)), ServerSettings(**settings))
         self.theaters = self.app.extensions["kvtheater"]
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
-        self.transport = self.app.extensions["kvtheater.transport"]  # that holds its clients
+        self.transport = self.app.extensions["kvtheater.transport"]  # the one that its clients are connected to
         self.port = self.listener.port
         self.url = f"http://127.0.0.1:{self.port}"
         self.clients: list[Client] = []
@@ -134,7 +134,7 @@ def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run modules with `BY_WORKERS = True` on the server itself, and through a web worker."""
+    """Run tests of modules with `BY_WORKERS = True` both on the server directly and through a web worker."""
     if "make_server" in metafunc.fixturenames and getattr(metafunc.module, "BY_WORKERS", False):
         metafunc.parametrize("make_server", ["itself", "by_worker"], indirect=True)
 
@@ -162,7 +162,7 @@ def server(make_server: Callable[..., Server]) -> Server:
 
 @pytest.fixture
 def room(make_server: Callable[..., Server]) -> Any:
-    """A class on a server that asks for a token."""
+    """Return a class on a server that requires a token."""
     from tests.server.classes import TOKEN, Room
 
     return Room(make_server(token=TOKEN))
@@ -175,7 +175,7 @@ def client(server: Server) -> Client:
 
 @pytest.fixture
 def viewer(live_server: str) -> Iterator[Client]:
-    """A client of the real server."""
+    """Yield a client of the live server."""
     found = Client(live_server)
     yield found
     found.io.disconnect()
@@ -188,7 +188,7 @@ def theater(client: Client) -> str:
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    """Return a sound trace of one submission and five steps."""
+    """Return a valid trace of one submission and five steps."""
     path = tmp_path / "run.kvtrace"
     engine = FakeModel().build(EngineConfig(block_size=4), path)
     engine.submit([SubmittedPrompt(text="abc")], SamplingParams(max_tokens=5))

@@ -1,4 +1,4 @@
-"""Fake model and engine: byte tokens, no arithmetic, real records in a real trace."""
+"""Fake model and engine: byte tokens and no tensor arithmetic, but real records in a real trace."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _ids(prompt: Any) -> list[int]:
 
 
 class FakeEngine:
-    """Prefills one waiting sequence a step, decodes the others; the next token is the last one plus one."""
+    """Engine that prefills one waiting sequence per step and decodes the others. The next token is the last plus 1."""
 
     capture_width = 4  # values of a head
 
@@ -220,7 +220,7 @@ class FakeEngine:
         self.log.close()
 
     def _finish(self, request: FakeRequest, reason, ops: list[Op]) -> list[int]:
-        """Free the blocks of a finished sequence, to the head of the free queue."""
+        """Free the blocks of a finished sequence at the head of the free queue."""
         blocks, request.blocks = request.blocks, []
         for block in reversed(blocks):
             ops.append(Free(seq_id=request.seq_id, block_id=block, to="front"))
@@ -248,7 +248,7 @@ class FakeEngine:
 
 
 class FakeModel:
-    """Fake of `ServedModel`; its engines sleep `step_seconds` a step and fail once at step `fail_at`."""
+    """Fake of `ServedModel`. Its engines sleep `step_seconds` per step, and fail once at step `fail_at`."""
 
     facts, tokenizer_facts, kv_bytes_per_token = FACTS, TOKENIZER, KV_BYTES
 

@@ -1,4 +1,4 @@
-"""Server in a process of its own, in any environment, that can be killed."""
+"""Server in a separate process that can be killed, in any environment."""
 
 import os
 import re
@@ -35,12 +35,12 @@ threading.Event().wait()
 
 
 class Process:
-    """Server over the fake model in a process of its own."""
+    """Server over the fake model in a separate process."""
 
     def __init__(
         self, data: Path, within: Sequence[str] = (), errors: Path = Path(os.devnull), **environment: str
     ) -> None:
-        """`within`: a command that runs it. `errors`: destination of its standard error."""
+        """Start the server. `within`: prefix of the command. `errors`: destination of its standard error."""
         with errors.open("wb") as file:
             self.process = subprocess.Popen(
                 [*within, sys.executable, "-c", SERVE, str(data)], cwd=ROOT, stdout=subprocess.PIPE, stderr=file,

@@ -1,4 +1,4 @@
-"""Redis of the test that can be stopped and restarted; skips where redis-server is not installed."""
+"""Redis server that tests can stop and restart. Skips the test if redis-server is not installed."""
 
 import shutil
 import socket
@@ -31,7 +31,7 @@ class RedisServer:
         return self._process.pid
 
     def database(self, number: int) -> str:
-        """Return the address of another of its databases."""
+        """Return the URL of a database by its number."""
         return f"redis://127.0.0.1:{self.port}/{number}"
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""`kvtheater proxy` as a process."""
+"""`kvtheater proxy` in a separate process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 
 
 class Running:
-    """The proxy as a process."""
+    """Process of the proxy."""
 
     def __init__(self, upstream: str, output: Path, *more: str) -> None:
         command = [
@@ -40,7 +40,7 @@ class Running:
         return [json.loads(line) for line in self.output.read_text().splitlines()]
 
     def stop(self) -> str:
-        """Return what it printed."""
+        """Stop the proxy and return its output."""
         self.process.send_signal(signal.SIGINT)
         output, _ = self.process.communicate(timeout=20)
         assert self.process.returncode == 0, output

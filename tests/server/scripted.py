@@ -1,4 +1,4 @@
-"""The API on a model that calls a tool after a user's message, and answers after the tool's."""
+"""API on a model that calls a tool after a user message, and answers after a tool message."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -342,7 +342,7 @@ def test_a_worker_of_another_version_is_sent_away(
     monkeypatch.setattr("app.relay.link.__version__", "0.0.1")
     worker = Worker(redis_server.url)
     wait_for(lambda: worker.refused)
-    assert "install the same on both" in worker.refused[0] and not worker.link.is_linked
+    assert "install the same version" in worker.refused[0] and not worker.link.is_linked
     worker.close()
 
 

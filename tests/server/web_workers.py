@@ -1,4 +1,4 @@
-"""Server with web workers: as applications in this process, or `kvtheater worker` as a process."""
+"""Web workers of a server: applications in the test process, or `kvtheater worker` in separate processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Worker:
 
 
 class WorkerProcess:
-    """`kvtheater worker` in a process of its own that can be killed."""
+    """Process of `kvtheater worker`, which can be killed."""
 
     def __init__(self, queue: str, *options: str) -> None:
         self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Fixture of a run to record: the fake engine's, with real records in a real log."""
+"""Fixtures of recordings: a library, and a run of the fake engine with real records."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ def library(folder: Path) -> Iterator[Library]:
 
 @pytest.fixture
 def run() -> Iterator[Run]:
-    """Yield a submission and two steps of eight."""
+    """Yield a run after a submission and two of its eight steps."""
     engine = FakeModel().build(EngineConfig(block_size=4, num_blocks=16), None)
     engine.submit([SubmittedPrompt(text="moonlight")], SamplingParams(max_tokens=8))
     run = Run(0, engine)
@@ -42,7 +42,7 @@ def steps(run: Run, count: int) -> None:
 
 @pytest.fixture
 def make_trace(tmp_path: Path) -> Callable[[Path], Path]:
-    """Write a finished trace to a file."""
+    """Return a function that writes a complete trace to a file."""
 
     def make(path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)

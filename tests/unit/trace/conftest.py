@@ -13,7 +13,7 @@ BYTES_PER_TOKEN = 64
 
 @pytest.fixture
 def header() -> Header:
-    """4 blocks of 2 slots; 2 layers x 2 KV heads x 4 dims x 4 bytes x (K and V) = 128, halved here by float16 = 64."""
+    """Header with 4 blocks of 2 slots. A token takes 2 layers x 2 KV heads x 4 dims x 2 bytes x 2 (K, V) = 64 bytes."""
     model = ModelFacts(
         name="tiny",
         architecture="LlamaForCausalLM",
@@ -45,7 +45,8 @@ def header() -> Header:
 def records(header: Header) -> list[StepRecord]:
     """Prompt of 3 tokens in blocks 0 and 1; one decode step fills block 1; then the request finishes.
 
-    Freed tail first: 1 (hashless until then) goes to the front, 0 (hashed) to the back: queue 1, 2, 3, 0.
+    Blocks are freed tail first: block 1, without a hash, goes to the front of the free queue, and block 0, with a hash,
+    to the back. The queue is then 1, 2, 3, 0.
     """
     ops: list[list[Op]] = [
         [
