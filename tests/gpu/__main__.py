@@ -1,4 +1,4 @@
-"""Check and measure on a GPU everything that only a GPU can tell, within a few minutes.
+"""Run all checks and measurements that require a GPU, within a few minutes.
 
     python -m tests.gpu [--minutes 8] [--device cuda|cpu] [--tiny] [--out FOLDER] [--parts right,fast,trained,shown]
                         [--wheels FOLDER] [--packed FILE]
@@ -8,20 +8,20 @@
     trained   the bundled model, by training/, on tokens that were packed before
     shown     a served page on a model of 0.6 B parameters: from step to painted
 
-Each part is a child process with a limit of its own. Results are lines of FOLDER/results.jsonl, written as they come;
-records of `fast` are benchmark records in FOLDER/records. The exit status is 1 where a result is wrong.
+Each part is a child process with its own time limit. Results are appended to FOLDER/results.jsonl as they occur, and
+benchmark records of `fast` are written to FOLDER/records. The exit status is 1 if a result is wrong.
 
-A borrowed machine without a network gets the repository with two folders prepared here:
+A borrowed machine without a network needs the repository with two artifacts, prepared on another machine:
 
     python -m tests.gpu.carry artifacts/gpu/wheels
     python -m training.pack --corpus CORPUS --config training/bundled.toml --out artifacts/gpu/packed.safetensors
 
-and there one command, of which OUT comes back:
+Then run one command on the borrowed machine, and copy OUT back:
 
     python -m tests.gpu --minutes 8 --wheels artifacts/gpu/wheels --packed artifacts/gpu/packed.safetensors --out "$OUT"
 
-Afterwards `python -m training.verdict --model OUT/trained/model ...` says whether the trained model is better.
-`--device cpu --tiny` runs all of it at a small size. This module imports only the standard library.
+Afterwards `python -m training.verdict --model OUT/trained/model ...` tells whether the trained model is better.
+`--device cpu --tiny` runs everything at a small size. This module imports only the standard library.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from pathlib import Path
 from tests.gpu.results import Run, read, table
 
 ROOT = Path(__file__).parents[2]
-SHARES = {"right": 0.26, "fast": 0.36, "trained": 0.32, "shown": 0.06}  # of the minutes
-ENDING = 5  # seconds that a child gets to end after its limit
+SHARES = {"right": 0.26, "fast": 0.36, "trained": 0.32, "shown": 0.06}  # of the total time
+ENDING = 5  # seconds that a child may use to end after its limit
 
 
 def environment(wheels: Path | None, unpacked: Path, device: str) -> dict[str, str]:
@@ -60,7 +60,7 @@ def environment(wheels: Path | None, unpacked: Path, device: str) -> dict[str, s
 
 
 def run_part(run: Run, environ: dict[str, str]) -> None:
-    """Run a part in a child process, and stop it and what it started at its limit."""
+    """Run a part in a child process; stop the process and its descendants at the time limit."""
     command = [sys.executable, "-m", "tests.gpu.part", run.part, run.device, str(int(run.tiny))]
     command += [f"{run.seconds:.0f}", str(run.out), *(f"{name}={value}" for name, value in run.options.items())]
     child = subprocess.Popen(command, cwd=ROOT, env=environ, start_new_session=True)
@@ -102,7 +102,7 @@ def main() -> int:
         options = {} if args.packed is None else {"packed": str(args.packed.resolve())}
         for index, part in enumerate(parts):
             began = time.monotonic()
-            # what an earlier part left of its share goes to those that follow
+            # unused time of earlier parts is available to later parts
             seconds = (end - began) * SHARES[part] / sum(SHARES[one] for one in parts[index:])
             run_part(Run(part, args.device, args.tiny, seconds, args.out.resolve(), options, began), environ)
     results = read(args.out)[before:]

@@ -1,6 +1,6 @@
 """Download the wheels that a borrowed machine lacks: `python -m tests.gpu.carry FOLDER`.
 
-They are for Python 3.12 on Linux x86-64, in the versions of constraints.txt.
+The wheels are for Python 3.12 on Linux x86-64, in the versions of constraints.txt.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 MAX_BYTES = 24 << 20  # leaves room for packed tokens in the 64 MiB that can be carried
-# the program's own and the server's, without those that come with an image for torch; no plotly: it is a quarter of it
+# dependencies of the program and the server, without those in a container image for torch, and without plotly for size
 PACKAGES = (
     "msgspec", "zlib-ng", "flask", "werkzeug", "jinja2", "markupsafe", "click", "itsdangerous", "blinker",
     "flask-socketio", "python-socketio", "python-engineio", "simple-websocket", "bidict", "wsproto", "h11", "gevent",

@@ -1,7 +1,7 @@
 """Measure decoding on the device: benchmark records of two models' shapes, and profiles of a few steps.
 
-Each record is the scenario `gpu-decode` at another shape, context and set of variants; what one compares is run in
-turns, as always. Records lie in OUT/records and are read as any other (`kvtheater bench report`, the page /bench).
+Each record is the scenario `gpu-decode` at another shape, context and set of variants, which are interleaved as in all
+scenarios. Records are written to OUT/records, in the usual format (`kvtheater bench report`, page /bench).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tests.gpu.variants import BESIDE, GRAPHS, overrides
 
 PEERS = ("dynamic", "continuous")
 BLOCK = 16
-OUTPUT = 24  # tokens of each request; the median step is taken over all but the first
-PREFILL_TOKENS = 8192  # a step
-LAST_SECONDS = 15.0  # of the part: a record that would end later is stopped between two rounds
+OUTPUT = 24  # tokens per request; the first step is not part of the median
+PREFILL_TOKENS = 8192  # per step
+LAST_SECONDS = 15.0  # a record that is not complete so long before the time limit is stopped between two rounds
 PROFILED_STEPS = 5
 
 
@@ -60,7 +60,7 @@ class Piece:
 
 
 OURS = ("all of them", "continuous")
-# in order of worth; 256 x 4,096 keys of the 0.6 B shape take 120 GB
+# most important first; 256 x 4,096 keys of the 0.6 B shape take 120 GB
 PIECES = [
     Piece(QWEN, 512, (64, 1, 16), (), 3),
     Piece(QWEN, 4096, (16, 1, 64), OURS, 1),
@@ -75,7 +75,7 @@ TINY_PIECES = [Piece(TINY, 32, (1, 2), ("eager", "all of them", *PEERS), 1)]
 
 
 def run(run: Run) -> None:
-    """Take steps and profiles of the first shape, then records until the time is used up."""
+    """Measure steps and profiles of the first shape, then make records until the time is used up."""
     pieces = TINY_PIECES if run.tiny else PIECES
     device = torch.device(run.device)
     roof = measure_roofs(device, getattr(torch, dtype_of(run))).bytes_per_second
@@ -92,7 +92,7 @@ def run(run: Run) -> None:
     reported: set[str] = set()
     for index, piece in enumerate(pieces):
         if index == 1 or run.tiny:
-            others = Models()  # whose pass is not compiled
+            others = Models()  # without compiled forward pass
             steps(run, others, pieces[0], roof)
             others.close()
         if run.seconds_left < LAST_SECONDS:
@@ -117,7 +117,7 @@ def run(run: Run) -> None:
                 run.add(piece.id, "skipped", str(error))
                 continue
             write_record(record, run.out / "records" / f"{piece.id}.json")
-            tell(run, record)
+            add_results(run, record)
     models.close()
 
 
@@ -182,7 +182,7 @@ def scenario_of(run: Run, piece: Piece, reported: set[str]) -> Scenario:
             reported.add(name)
             run.add(f"variant {name}", "skipped", missing)
     output = 4 if run.tiny else OUTPUT
-    prompt = piece.keys - output  # the last step sees so many keys
+    prompt = piece.keys - output  # so that the last step attends to piece.keys keys
     cases, longest = list[Case](), 0
     for batch in piece.batches:
         made = output + prefill_steps(batch, prompt)
@@ -218,11 +218,11 @@ def scenario_of(run: Run, piece: Piece, reported: set[str]) -> Scenario:
             "itl_p50",
             "decode_forward_seconds",
             "own_share",
-        ],  # without what a run does once, as capturing graphs
+        ],  # excludes one-time work such as capturing graphs
     )
 
 
-def tell(run: Run, record: Record) -> None:
+def add_results(run: Run, record: Record) -> None:
     """Add a result for each variant at each batch size."""
     for point in record.points:
         name = f"{record.scenario.id.removeprefix('gpu-decode-')}, batch {point.at}, {point.variant}"
@@ -258,7 +258,7 @@ def decoding(
     capture: CaptureRequest | None = None,
     **settings: Any,
 ) -> Engine:
-    """Return an engine that has computed all prompts; each of the next `output` - 1 steps decodes `batch` tokens."""
+    """Return an engine that has computed all prompts. The next `output` - 1 steps each decode `batch` tokens."""
     model = models.engine_model(piece.model, dtype_of(run))
     output += prefill_steps(batch, piece.keys)
     blocks = batch * (-(-(piece.keys + output) // BLOCK) + 1)
@@ -276,12 +276,12 @@ def decoding(
 
 
 def prefill_steps(batch: int, prompt: int) -> int:
-    """Return the number of steps until all prompts are computed, by which outputs are lengthened."""
+    """Return the number of steps until all prompts are computed, by which outputs must be longer."""
     return -(-batch * prompt // PREFILL_TOKENS)
 
 
 def stepped(run: Run, models: Models, piece: Piece, batch: int, roof: float, **settings: Any) -> str:
-    """Return the median decode step: whole, its forward pass on the device, and the share of a copy's bandwidth."""
+    """Return medians over decode steps: step time, device time of the forward pass, share of the copy bandwidth."""
     taken: list[tuple[float, StepRecord]] = []
     with decoding(run, models, piece, batch, **settings) as engine:
         for _ in range(OUTPUT - 4):
@@ -302,7 +302,7 @@ def stepped(run: Run, models: Models, piece: Piece, batch: int, roof: float, **s
 
 
 def watched(run: Run, models: Models, piece: Piece, batch: int) -> str:
-    """Measure decode steps that record one layer's arrays and weights, alternating with steps that record nothing."""
+    """Measure decode steps that capture one layer's arrays and weights, alternating with steps that capture nothing."""
     layer = CaptureRequest(layers=[1], only=True, outputs=True)
     with decoding(run, models, piece, batch) as plain, decoding(run, models, piece, batch, capture=layer) as recording:
         times: list[list[float]] = [[], []]
@@ -316,7 +316,7 @@ def watched(run: Run, models: Models, piece: Piece, batch: int) -> str:
 
 
 def profiled(run: Run, models: Models, piece: Piece, batch: int, **settings: Any) -> str:
-    """Profile a few decode steps; the table of the 20 operations that take longest goes to OUT."""
+    """Profile a few decode steps; write a table of the 20 longest operations to OUT."""
     on_gpu = run.device != "cpu"
     with decoding(run, models, piece, batch, PROFILED_STEPS + 4, **settings) as engine:
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Part of a run in a process of its own: `python -m tests.gpu.part PART DEVICE TINY SECONDS OUT [NAME=VALUE]`."""
+"""Part of a run in a separate process: `python -m tests.gpu.part PART DEVICE TINY SECONDS OUT [NAME=VALUE]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of a run, one line of JSON each, written as they come; a part that is stopped loses none."""
+"""Results of a run, a line of JSON each, appended as they occur, so that a stopped part loses none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Status = Literal["right", "wrong", "measured", "skipped", "stopped"]
 
 
 class Skipped(Exception):
-    """The device or its software lacks something; the message says what."""
+    """The device or its software lacks a requirement, which the message names."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,7 @@ class Run:
 
     @contextmanager
     def trying(self, name: str) -> Iterator[None]:
-        """Try a piece of the part: a missing requirement is reported as skipped, an error as a wrong result, and the
-        part continues.
-        """
+        """Run a check as context: report a missing requirement as skipped and an exception as a wrong result."""
         try:
             yield
         except Skipped as error:
@@ -55,7 +53,7 @@ class Run:
             self.add(name, "wrong", f"{type(error).__name__}: {' '.join(str(error).split())}"[:400])
 
     def mismatch(self, name: str, tensors: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-        """Write the inputs and outputs of a wrong result as safetensors and JSON, to be read without the device."""
+        """Write the inputs and outputs of a wrong result as safetensors and JSON, for analysis without the device."""
         from safetensors.torch import save_file
 
         folder = self.out / "mismatches"
@@ -67,7 +65,7 @@ class Run:
 
 
 def read(out: Path) -> list[dict[str, Any]]:
-    """Return every result in a folder, without a truncated line."""
+    """Return all results in a folder, ignoring a truncated last line."""
     file = out / FILE
     found = []
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
@@ -79,7 +77,7 @@ def read(out: Path) -> list[dict[str, Any]]:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """All results, one line each, and their counts by status."""
+    """Format all results, a line each, and their counts by status."""
     lines = [f"{one['part']:8} {one['name']:58} {one['status']:9} {one['text']}"[:160].rstrip() for one in results]
     statuses = [one["status"] for one in results]
     counts = ", ".join(f"{statuses.count(name)} {name}" for name in dict.fromkeys(statuses))

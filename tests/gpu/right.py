@@ -1,7 +1,7 @@
-"""Check that everything computed on the device is right.
+"""Check the correctness of everything computed on the device.
 
-Attention is compared with the plain formula in float32 on the CPU over the very numbers that the device's store holds;
-whole models with transformers' own forward pass of the same module, and the engine's tokens with `generate`.
+Attention is compared with the formula in float32 on the CPU over the content of the device's KV store, whole models
+with transformers' forward pass of the same module, and the engine's tokens with `generate`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tests.parity.harness import Blocks
 
 # largest |difference| / (1 + |expected|): sums are added in another order, and in half precision outputs are rounded
 TOLERANCES = {torch.float32: 2e-5, torch.bfloat16: 3e-2, torch.float16: 4e-3}
-# (first position, tokens) of each sequence of a step
+# (first position, number of tokens) per sequence of a step
 STEPS = {
     "decode": [(9, 1), (0, 1), (22, 1)],
     "mixed": [(9, 1), (6, 5), (0, 3), (17, 1)],
     "prefill": [(0, 37), (0, 2)],
-    "long": [(4095, 1), (39, 1), (1099, 1)],  # of several splits
+    "long": [(4095, 1), (39, 1), (1099, 1)],  # reduced over several splits
 }
-NUM_BLOCKS = 340  # the longest step fills 328
-# of a layer, with its query heads a KV head: as real models have them, then widths that no tile divides
+NUM_BLOCKS = 340  # the longest step needs 328
+# layer shapes of production models, followed by head sizes that are no multiple of a tile
 SHAPES = {
     "llama": (LayerShape(8, 128, 128), 4),
     "qwen": (LayerShape(8, 128, 128), 2),
@@ -60,15 +60,15 @@ Check = tuple[str, Callable[[], str]]
 
 
 def dtypes(run: Run) -> list[torch.dtype]:
-    """Return the dtypes to compute in; float16 is as good as unsupported on many CPUs."""
+    """Return the dtypes to test. float16 is not tested on CPUs, many of which barely support it."""
     return [torch.float32, torch.bfloat16] if run.device == "cpu" else list(TOLERANCES)
 
 
 def backend_of(name: str, device: torch.device, shape: LayerShape, heads: int, dtype: torch.dtype) -> AttentionBackend:
-    """Return the backend of that name.
+    """Return a backend by name.
 
     Raises:
-        Skipped: this device or installation does not have it.
+        Skipped: the backend is unavailable on this device or installation.
     """
     if name == "gather":
         return GatherAttention()
@@ -95,7 +95,7 @@ def backend_of(name: str, device: torch.device, shape: LayerShape, heads: int, d
 
 
 def attention(run: Run) -> Iterator[Check]:
-    """Check each backend on each kind of step, in the model's own dtypes."""
+    """Check each backend on each kind of step, with unquantized stores."""
     backends = ("triton", "varlen", "gather", "native")
     shapes = ["odd"] if run.tiny else list(SHAPES)
     steps = {"mixed": STEPS["mixed"]} if run.tiny else STEPS
@@ -105,7 +105,7 @@ def attention(run: Run) -> Iterator[Check]:
 
 
 def stores(run: Run) -> Iterator[Check]:
-    """Yield checks of reading a store of fewer bits, against the formula over its rounded numbers."""
+    """Check attention over quantized stores against the formula over the dequantized content."""
     dtype = torch.float32 if run.device == "cpu" else torch.bfloat16
     steps = {"mixed": STEPS["mixed"]}
     for kind, name in itertools.product(KINDS, ("triton", "gather")):
@@ -123,10 +123,10 @@ def _steps(
     steps: dict[str, list[tuple[int, int]]],
     label: str,
 ) -> str:
-    """Compare on each step, with and without the weights; return the worst difference as text.
+    """Compare on each step, with and without returned weights; return the largest difference as text.
 
     Raises:
-        AssertionError: a difference over the tolerance, which is written with its inputs.
+        AssertionError: a difference exceeds the tolerance; inputs and outputs were written.
     """
     device = torch.device(run.device)
     (shape, group), (window, softcap, has_sinks) = SHAPES[shape_name], CALLS[call_name]

@@ -30,7 +30,7 @@ PROMPTS = [
     "Once upon a time, there was",
     "Who has seen the wind?\n",
 ]
-HYBRID = ("qwen3_5_text", "bamba", "lfm2")  # a delta rule, a scan, a convolution
+HYBRID = ("qwen3_5_text", "bamba", "lfm2")  # gated delta rule, selective scan, short convolution
 GREEDY = SamplingParams(max_tokens=24, ignore_eos=True)
 Outputs = list[list[int]]
 
@@ -108,7 +108,7 @@ def _variant(model: LoadedModel, expected: Outputs, name: str) -> str:
 
 
 def _hybrid(run: Run, kind: str) -> str:
-    """Compare a small model whose layers keep states on the device and on the CPU."""
+    """Compare a small hybrid model on the device with the same model on the CPU."""
     found = []
     for device in ("cpu", run.device):
         try:
@@ -116,7 +116,7 @@ def _hybrid(run: Run, kind: str) -> str:
         except ModelError as error:
             if device == run.device != "cpu":
                 raise
-            raise Skipped(str(error)) from error  # this version of transformers keeps states in another way
+            raise Skipped(str(error)) from error  # this version of transformers stores states differently
         config = EngineConfig(num_blocks=64, max_num_batched_tokens=16, num_logprobs=0, enforce_eager=True)
         with Engine(model, config, keep_log=False) as engine:
             prompts = [[3 + (7 * index + 5 * at) % (VOCAB_SIZE - 3) for at in range(23)] for index in range(3)]
@@ -128,7 +128,7 @@ def _hybrid(run: Run, kind: str) -> str:
 
 
 def _tiers(model: LoadedModel, expected: Outputs) -> str:
-    """Run two engines one after the other: the second must find the first one's blocks."""
+    """Run two engines in sequence: the second must hit the blocks that the first offloaded."""
     config = EngineConfig(num_blocks=128, block_size=4, enforce_eager=True)
     tiers = Tiers(64 << 20, None)
     try:
@@ -152,7 +152,7 @@ def _pool_by_memory(model: LoadedModel, expected: Outputs) -> str:
 
 
 def _too_large(model: LoadedModel) -> str:
-    """Check that a pool that is too large gives one sentence, and that the next engine works."""
+    """Check that a pool that is too large is refused with one sentence, and that the next engine works."""
     if not ALLOCATOR.has_own_memory(model.device):
         raise Skipped("a CPU hands out memory that it does not have")
     try:
@@ -166,7 +166,7 @@ def _too_large(model: LoadedModel) -> str:
 
 
 def _round_trip(model: LoadedModel) -> str:
-    """Check that `take` and `put` of every kind of cache preserve each bit."""
+    """Check that `take` and `put` of each kind of cache are lossless."""
     from engine.cache.block_tiers import BlockTiers
     from engine.cache.kv_store import KVStore
     from engine.model.loaded import DTYPES

@@ -70,7 +70,7 @@ SERVED = {
 
 
 def checks(run: Run) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Yield every check; tiny: one of each kind."""
+    """Yield all checks; with `tiny`, one of each kind."""
     names = list(SERVED)[:: 6 if run.tiny else 1]
     for name in names:
         yield name, lambda of=SERVED[name]: _as_on_cpu(run.device, of)  # type: ignore[misc]
@@ -134,7 +134,7 @@ def _instances(device: str) -> str:
 
 
 def _recomputed(device: str) -> str:
-    """Check the page's panel of one layer: its arrays, and the residual stream."""
+    """Check the recomputed arrays and residual stream of one layer, as the page shows them."""
     token_ids = random_prompt(40, 8000, 1)
     one, other = (
         recompute_sequence(_model("bundled", where), 0, token_ids, 2, None, residual=1) for where in (device, "cpu")
@@ -149,7 +149,7 @@ def _recomputed(device: str) -> str:
 
 
 def _quantized(device: str, form: str) -> str:
-    """Compare a checkpoint of fewer bits, read onto the device, with the weights that it represents."""
+    """Compare a quantized checkpoint, loaded on the device, with its dequantized weights."""
     from engine.model.errors import ModelError
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Checks of whole models on the device over pages, in each dtype: eager, compiled, and with captures."""
+"""Checks of whole models with a paged cache on the device, in each dtype: eager, compiled, and with captures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.tiny_models import VOCAB_SIZE, tiny_model
 FAMILIES = ["llama", "gemma2", "gpt_oss", "qwen3", "deepseek_v3"]
 ROUTED = ("gpt_oss", "deepseek_v3")  # experts
 SEQUENCES = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
-ROUNDED = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.05}  # of the logits' spread, as TOLERANCES has it
+ROUNDED = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.05}  # relative to the spread of the logits
 
 
 def checks(run: Run) -> Iterator[tuple[str, Callable[[], str]]]:
@@ -53,7 +53,7 @@ def _driven(model: LoadedModel, capture: CaptureRequest | None = None) -> tuple[
 
 def _logits(run: Run, family: str, dtype: torch.dtype, label: str) -> str:
     """Compare mixed steps over scattered blocks with transformers in float32 on the CPU."""
-    plain = tiny_model(family, dtype=dtype).float()  # the same rounded weights
+    plain = tiny_model(family, dtype=dtype).float()  # same weights, rounded to dtype
     expected = {seq: eager_forward(plain, tokens).logits[0] for seq, tokens in SEQUENCES.items()}
     driver, _ = _driven(_on_device(run, family, dtype))
     keys = sorted(driver.logits)
@@ -75,7 +75,7 @@ def _kinds(run: Run, family: str, dtype: torch.dtype) -> str:
 
 
 def _capture(run: Run, family: str, dtype: torch.dtype) -> str:
-    """Check that capturing changes no bit of the logits, and captures the same as on the CPU."""
+    """Check that capturing does not change the logits, and that captures equal those on the CPU."""
     request = CaptureRequest(dtype="float32", outputs=True)
     model = _on_device(run, family, dtype)
     (plain, _), (watched, kept) = _driven(model), _driven(model, request)
@@ -90,7 +90,7 @@ def _capture(run: Run, family: str, dtype: torch.dtype) -> str:
             pairs = [(getattr(one, name), getattr(its, name)) for name in ("q", "k", "v", "out")]
             pairs += [(row.weights, reference.weights) for row, reference in zip(one.rows, its.rows, strict=True)]
             worst = max(worst, *(float(np.abs(a - b).max()) for a, b in pairs if a.size))
-    # arrays near 1 after three layers of rounding; behind a router's near tie they have nothing in common
+    # arrays have magnitude 1 and rounding of three layers; after a near tie in a router they may differ arbitrarily
     allowed = 1e-4 if dtype == torch.float32 else 0.5
     if not worst <= allowed:
         raise AssertionError(f"captured arrays differ by {worst:.2g}, allowed {allowed:g}")

@@ -1,6 +1,4 @@
-"""Latency of a served page on a model of 0.6 B parameters: from step to painted in Chromium, or to received by a
-socket.
-"""
+"""Latency of a step of a served model with 0.6 B parameters until it is painted in Chromium or received by a socket.
 
 from __future__ import annotations
 
@@ -22,12 +20,12 @@ from tests.gpu.results import Run, Skipped
 from tests.load.client import Viewer
 
 STEPS = 12
-CREATED, SUBMITTED, STEPPED = 2, 3, 4  # numbers under which a client's events are acknowledged
+CREATED, SUBMITTED, STEPPED = 2, 3, 4  # numbers of a client's acknowledgements
 NEEDED = ("flask", "flask_socketio", "gevent", "wsproto", "segno", "sqlalchemy", "simpy", "prometheus_client")
 
 
 def run(run: Run) -> None:
-    """Start a server on a free port, step, and end it."""
+    """Start a server on a free port, run steps, and stop the server."""
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise Skipped(f"the server needs {', '.join(missing)}: carry wheels (tests.gpu.carry)")
     models = Models()
@@ -61,11 +59,11 @@ def run(run: Run) -> None:
 
 
 class Stepping(Viewer):
-    """Client that creates a session and takes one step after the other was received."""
+    """Client that creates a session and requests each step after it received the previous one."""
 
     def __init__(self, port: int, selector: selectors.BaseSelector) -> None:
         super().__init__(port, "", selector, self._took)
-        self.seconds: list[float] = []  # from asking for each step until its record was here
+        self.seconds: list[float] = []  # per step, from the request until the record was received
         self._asked = 0.0
 
     def came(self) -> None:
@@ -90,7 +88,7 @@ class Stepping(Viewer):
 
 
 def received(port: int) -> str:
-    """Return the median milliseconds from a step until its record with arrays is received over a socket."""
+    """Return the median milliseconds from the request of a step until a socket received its record with arrays."""
     with selectors.DefaultSelector() as selector:
         client = Stepping(port, selector)
         client.connect()
@@ -105,14 +103,14 @@ def received(port: int) -> str:
 
 
 def device_said(port: int) -> str:
-    """Return the server's report of its device, as the page shows it."""
+    """Return the server's description of its device, as shown on the page."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/models") as answer:
         found = json.load(answer)["device"]
     return ", ".join(f"{name} {value}" for name, value in {**found["facts"], **found}.items() if name != "facts")
 
 
 def painted(url: str, screenshot: Path) -> str:
-    """Return the same until the page has drawn it, if there is a Chromium."""
+    """Return the median milliseconds from the request of a step until the page painted it, if Chromium exists."""
     if find_spec("playwright") is None:
         raise Skipped("playwright is not installed")
     from tests.browser.bench_click import clicks

@@ -1,4 +1,4 @@
-"""Dry run of the script for a borrowed GPU on the CPU, so that a mistake in it costs no device time."""
+"""Dry run of `tests.gpu` on the CPU, so that bugs in it cost no time on a borrowed GPU."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_part_is_stopped_at_its_limit_and_its_results_stay(tmp_path: Path) -> 
 def test_a_wrong_result_is_a_status_and_is_kept_with_its_inputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tested backend leaves out the last key."""
+    """Test with a backend that ignores the last key."""
     import torch
     from safetensors.torch import load_file
 

@@ -1,4 +1,4 @@
-"""Training of the bundled model by the project's script within the available time; its checkpoint stays in OUT."""
+"""Training of the bundled model by training/ within the available time. The checkpoint is written to OUT."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training.packed import packed_rows, write_packed
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "training" / "bundled.toml"
 TOKENIZER = ROOT / "engine" / "model" / "bundled"
-AROUND = 45.0  # seconds before and after the training itself: imports, two compilations, the export
+AROUND = 45.0  # seconds for imports, two compilations and the export, besides training
 
 
 def run(run: Run) -> None:

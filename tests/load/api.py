@@ -1,16 +1,15 @@
-"""Load test of the API under many streaming clients, beside the bare engine at the same batch: both in turns, in one
-run.
+"""Load test of the API with many streaming clients, alternating with the bare engine at the same batch size.
 
 Usage: python -m tests.load.api [--clients 64] [--seconds 20] [--rounds 3] [--compiled] [--leaves 0] [-- OPTION ...]
-       ... [--bare-seconds 60], where turns of the server are long
-On the standard output one line of JSON a turn, then one of everything. Options after `--` are the server's.
+       ... [--bare-seconds 60]: duration of the bare engine's turns
+It prints a line of JSON per turn, and a last line for all turns. Options after `--` are passed to the server.
 
-A turn of the server computes on the same cores as its clients, and shares them with other programs. So besides tokens a
-second there is the processor time of a token, for server, clients and bare engine apart, and for each turn how many
-cores were busy (`cores`) and how many of them for none of these (`others`).
+Server, clients and other programs share the cores. So the results include, besides tokens per second, the processor
+time per token of server, clients and bare engine, and for each turn the number of busy cores (`cores`) and how many of
+them other programs used (`others`).
 
-At the end the clients' counts, the log's and those of /metrics are added up and compared (`api_sums.py`): `python -m
-tests.load.api --leaves 0.33 --rounds 1` proves that leaving clients lose nothing. Exit status 1 where they differ, or a
+At the end the counts of the clients, the log and /metrics are compared (`api_sums.py`): `python -m tests.load.api
+--leaves 0.33 --rounds 1` checks that disconnecting clients lose nothing. The exit status is 1 if the counts differ or a
 client met an error.
 """
 
@@ -31,11 +30,11 @@ from tests.load.api_sums import Clients, differences
 
 WARM_SECONDS = 5.0
 IDLE_SECONDS = 30.0
-BLOCKS_EACH = 8  # of 16 tokens: a prompt of the load and its answer
+BLOCKS_EACH = 8  # blocks of 16 tokens per request, prompt and output
 
 
 class Bare(Running):
-    """Bare engine in its own process."""
+    """Bare engine in a separate process."""
 
     def __init__(self, clients: int, num_blocks: int, compiled: bool) -> None:
         what = ["tests.load.api_bare", str(clients), str(num_blocks), *(["compiled"] if compiled else [])]
@@ -52,11 +51,11 @@ class Bare(Running):
 
 
 def _sums(server: Server, folder: Path) -> list[str]:
-    """Return the figures in which clients, log and metrics differ once no request is in flight."""
+    """Wait until no request is in flight; return the differences between clients, log and metrics."""
     end = time.monotonic() + IDLE_SECONDS
     while not server.is_idle():
         if time.monotonic() > end:
-            return [f"something was under way still after {IDLE_SECONDS:g} seconds without a client"]
+            return [f"requests were still in flight {IDLE_SECONDS:g} seconds after the last client ended"]
         time.sleep(0.1)
     server.save_log(folder / "api.kvtrace")
     seen = Clients(

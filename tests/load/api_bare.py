@@ -1,11 +1,10 @@
-"""The same work without a server: an engine that writes no log, always with as many requests under way.
+"""Load of `tests.load.api` on an engine without server and log, with a constant number of running requests.
 
-They end one after the other, as those of clients do: the first ones are of all lengths. If all began and ended
-together, their prompts would be computed in one large step each time, which is a few percent less work than the
-server's.
+The first requests have different lengths, so that requests end at different times, as with real clients. If all began
+and ended together, their prompts would be computed in one large step, a few percent less work than the server's.
 
 Usage: python -m tests.load.api_bare CLIENTS BLOCKS [compiled]
-Reads lines "SECONDS" and answers each with one line of JSON.
+It reads lines "SECONDS" and prints a line of JSON for each.
 """
 
 import json

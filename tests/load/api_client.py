@@ -1,7 +1,7 @@
-"""Streaming clients of the API in one process; its own cost is low, and reported.
+"""Streaming clients of the API in one process, whose processor time is reported.
 
-Usage: python -m tests.load.api_client PORT CLIENTS SECONDS [share of clients that leave early] [seed]
-On the standard output one line of JSON.
+Usage: python -m tests.load.api_client PORT CLIENTS SECONDS [share of clients that disconnect early] [seed]
+It prints a line of JSON.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ class Seen:
     """Counts of the clients."""
 
     requests: int = 0
-    left: int = 0  # by their clients, before the end
-    tokens: int = 0  # of answers that were complete, as their usage says
+    left: int = 0  # responses aborted by their client
+    tokens: int = 0  # of complete responses, from their `usage`
     events: int = 0
     errors: list[str] = field(default_factory=list)
     ttft: list[float] = field(default_factory=list)  # seconds

@@ -1,8 +1,8 @@
 """Fuzz the API with bodies generated from OpenAI's own schema, valid and invalid: none may cause a 5xx.
 
 Usage: python -m tests.load.api_schema URL CASES [SEED]
-The schema is the one that llm-comply brings; Schemathesis makes bodies of it and looks for a 5xx. (It knows no streams
-of completions, so the types of answers are left to the tests with OpenAI's client.)
+Schemathesis generates bodies from the schema shipped with llm-comply, and looks for 5xx responses. It does not support
+streamed completions, so tests with OpenAI's client check the types of responses.
 """
 
 import copy
@@ -35,7 +35,7 @@ MESSAGE = {
 
 
 def restricted(schema: dict[str, Any], model: str, only_implemented: bool) -> dict[str, Any]:
-    """Return the schema of these endpoints for one model, with the implemented fields only, or with all."""
+    """Return the schema of the tested endpoints for one model, with all fields or only the implemented ones."""
     schema = copy.deepcopy(schema)
     paths = {path: {method: schema["paths"][path][method] for method in ENDPOINTS[path]} for path in ENDPOINTS}
     bodies = schema["components"]["schemas"]
@@ -51,7 +51,7 @@ def restricted(schema: dict[str, Any], model: str, only_implemented: bool) -> di
         if only_implemented:
             known = {field.name for field in fields(kind)}
             properties = {key: value for key, value in properties.items() if key in known}
-            if "prompt" in properties:  # OpenAI's own says no bounds of ids: nearly all would be refused
+            if "prompt" in properties:  # OpenAI's schema has no bounds for token ids, so nearly all would be refused
                 properties["prompt"] = PROMPT
             if "messages" in properties:
                 properties["messages"] = {"type": "array", "minItems": 1, "items": MESSAGE}

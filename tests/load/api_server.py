@@ -1,4 +1,4 @@
-"""Processes under load, including the server of the API, and their resource use."""
+"""Processes under load, among them the API server, and their resource use."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import psutil
 
 
 def busy_seconds() -> float:
-    """Return the CPU seconds of the whole machine so far that were not idle."""
-    times = psutil.cpu_times()  # guests count as users
+    """Return the non-idle CPU seconds of the machine so far."""
+    times = psutil.cpu_times()  # `user` includes guests
     return sum(times[:3]) + sum(times[5:8])
 
 
@@ -28,7 +28,7 @@ class Turn:
         self._began, self._busy, self._cpu = time.monotonic(), busy_seconds(), running.cpu_seconds
 
     def over(self, tokens: int, others_cpu: float = 0.0) -> dict[str, float]:
-        """Return the shares. `others_cpu`: CPU seconds of other processes of the measurement."""
+        """Return the CPU use so far. `others_cpu`: CPU seconds of the measurement's other processes."""
         seconds, cpu = time.monotonic() - self._began, self._running.cpu_seconds - self._cpu
         return {
             "cpu_ms_per_token": cpu / tokens * 1e3,
@@ -38,7 +38,7 @@ class Turn:
 
 
 class Running:
-    """A process under measurement."""
+    """Process whose resource use is measured."""
 
     def __init__(self, module: list[str], **options: Any) -> None:
         command = [sys.executable, "-m", *module]
@@ -68,7 +68,7 @@ class Server(Running):
 
     def __init__(self, clients: int, num_blocks: int, compiled: bool, data: str, options: list[str]) -> None:
         self._clients = clients
-        self.told: list[dict[str, Any]] = []  # of each turn, by its clients
+        self.told: list[dict[str, Any]] = []  # the clients' report of each turn
         what = ["app", "serve", "--api", "--port", "0", "--data-dir", data, "--num-logprobs", "0"]
         what += ["--max-num-seqs", str(clients), "--num-blocks", str(num_blocks)]
         super().__init__([*what, "--no-enforce-eager" if compiled else "--enforce-eager", *options])
@@ -116,10 +116,10 @@ class Server(Running):
         return not status["unfinished"] and not status["api"]["active"]
 
     def save_log(self, path: Path) -> None:
-        """Save the log of the API's session, from its first run on.
+        """Save the log of the API's session, which must be complete.
 
         Raises:
-            SystemExit: another run has begun since, because the log had become long.
+            SystemExit: the session has begun another run, because the log had become long.
         """
         found = self._api()
         if found["status"]["epoch"] != 0:

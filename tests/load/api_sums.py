@@ -1,4 +1,4 @@
-"""Consistency of a load's sums: the clients' counts, the log's, and those of /metrics."""
+"""Consistency of the counts of clients, log and /metrics after a load."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.load.api_client import MAX_TOKENS
 
 
 class Clients(Struct, frozen=True, kw_only=True):
-    """`requests` were sent; of these `left` by their clients in the middle; `tokens` are those of the whole answers."""
+    """Counts of clients. `left`: responses aborted by their client; `tokens`: tokens of complete responses."""
 
     requests: int
     left: int
@@ -21,7 +21,7 @@ class Clients(Struct, frozen=True, kw_only=True):
 
 
 def differences(seen: Clients, log: Path, metrics: str) -> list[str]:
-    """Return the mismatches, a line each; empty if the sums agree. For finished requests with one sequence each."""
+    """Return the mismatches, a line each. All requests must have finished and have one sequence each."""
     found = [f"the log: {problem}" for problem in check(log)]
     logged = _of_log(log)
     shown = _of_metrics(metrics)
@@ -43,7 +43,7 @@ def differences(seen: Clients, log: Path, metrics: str) -> list[str]:
 
 
 def _of_log(path: Path) -> dict[str, float]:
-    """Return the sums of a log by name, including the contents of the pool at the end."""
+    """Return the counts of a log by name, and those of the pool after the last record."""
     found: dict[str, float] = defaultdict(float)
     admitted: set[int] = set()
     answered: set[int] = set()
@@ -79,7 +79,7 @@ def _of_log(path: Path) -> dict[str, float]:
 
 
 def _of_metrics(text: str) -> dict[str, float]:
-    """Return the same figures; gauges are zero when every request is over."""
+    """Return the counts of /metrics by name. Gauges are 0 when no request is in flight."""
     names = {
         "vllm:prefix_cache_queries_total": "tokens asked of the prefix cache",
         "vllm:prefix_cache_hits_total": "tokens that hit",

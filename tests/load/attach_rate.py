@@ -1,11 +1,11 @@
-"""`kvtheater attach` beside a server that says 10,000 events a second: what is lost, how late it is, what it costs.
+"""Load test of `kvtheater attach` with 10,000 KV events per second: lost events, delay and cost.
 
     python -m tests.load.attach_rate [--rate 10000] [--seconds 60]
 
-A process of its own publishes as vLLM does: requests with shared beginnings, in a pool that is full, so that for each
-block that is stored another one is removed. The recorded log must have every event and end with the contents that the
-publisher has. A message is late by how much longer it took to the log than the fastest did. Bars are for a quiet
-machine; the load that there was is in the record.
+A separate process publishes like vLLM: requests with shared prefixes in a full pool, so that a block is removed for
+each block stored. The recorded log must have every event and end with the publisher's cached contents. The delay of a
+message is the time until it is in the log, minus that of the fastest message. Limits are for a quiet machine; the
+record contains the actual load.
 """
 
 import argparse
@@ -39,7 +39,7 @@ SETTLE = 60.0  # seconds in which the last message must arrive
 
 
 def events() -> Iterator[dict[str, Any]]:
-    """Yield events without end: blocks stored for requests, and the removals, oldest first, that make room for them."""
+    """Yield endless events: blocks stored for requests, and removals of the oldest blocks that make room for them."""
     draw, numbers = random.Random(0), count()
     cached: dict[bytes, None] = {}
 
@@ -87,13 +87,13 @@ def publish(rate: int, seconds: float) -> None:
                     "messages": number + 1,
                     "events": num_events,
                     "events_per_second": round(num_events / took),
-                    "behind_ms": round(1000 * behind, 1),  # of its own clock, at most
+                    "behind_ms": round(1000 * behind, 1),  # maximum, by the publisher's clock
                     "cached": checksum(cached),
                 }
             ),
             flush=True,
         )
-        sys.stdin.readline()  # it answers replays until then
+        sys.stdin.readline()  # serve replays until the end
 
 
 def checksum(hashes: Iterable[bytes]) -> int:
@@ -102,7 +102,7 @@ def checksum(hashes: Iterable[bytes]) -> int:
 
 
 def read(path: Path, published: dict[str, Any]) -> dict[str, Any]:
-    """Return what the recorded log has of the publisher's messages."""
+    """Return the figures of the publisher's messages in the recorded log."""
     places: dict[int, bytes] = {}
     took, num_messages, num_replayed, num_gaps = [], 0, 0, 0
     with TraceReader(path) as log:
@@ -182,7 +182,7 @@ def measured(rate: int, seconds: float, folder: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure; exit status 1 if a bar is missed."""
+    """Measure; return exit status 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=int, default=10_000, help="events a second")
     parser.add_argument("--seconds", type=float, default=60.0)

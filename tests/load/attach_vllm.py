@@ -1,10 +1,10 @@
 """Load test of monitoring vLLM: `python -m tests.load.attach_vllm --python ENV/bin/python`, where vLLM is installed.
 
 A server of the bundled model with a small pool answers 10,000 requests with shared prefixes, so that blocks are evicted
-all the time. Four watchers monitor it: one from its beginning, one whose connection is cut for a while, one whose
-connection is cut for longer than the server's replay buffer, and one that starts late. In between the server restarts.
-An independent decoder (`Witness`: msgpack and sets, nothing of ours) computes the cached set after every message; the
-log of each watcher must agree with it, and be sound by `trace check`.
+continuously. The server restarts once. Four watchers monitor it: the first from the start, the second with a short
+interruption of its connection, the third with an interruption longer than the server's replay buffer, and the last
+starts late. An independent decoder (`Witness`: msgpack and sets) computes the cached set after every message. The log
+of each watcher must agree with it and pass `trace check`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from tests.load.record import Measuring
 
 MODEL = Path(__file__).resolve().parents[2] / "engine" / "model" / "bundled"
 BLOCK_SIZE, NUM_BLOCKS = 32, 512
-REMEMBERED = 120  # messages in the server's replay buffer
+REMEMBERED = 120  # capacity of the server's replay buffer, in messages
 PREFIXES, PREFIX_TOKENS = 40, 96
 Key = tuple[str, str, int, bytes]  # medium, store, group, hash
-Contents = Counter[Key]  # blocks that have it
+Contents = Counter[Key]  # number of blocks per key
 
 
 class Server:
@@ -87,7 +87,7 @@ class Server:
             return str(json.load(answer)["version"])
 
     def ask(self, number: int) -> None:
-        """Send a request: a shared prefix, an own suffix, two tokens."""
+        """Send a request for two tokens with a shared prefix and a unique suffix."""
         prefix = random.Random(number * 7919 % PREFIXES)
         own = random.Random(number)
         prompt = [prefix.randrange(5, 8000) for _ in range(PREFIX_TOKENS)]
@@ -113,7 +113,7 @@ class Server:
 
 
 class Witness:
-    """Every message of one server lifetime, and the cached contents after it, by an independent decoder."""
+    """Messages of one server lifetime, and the cached contents after each, by an independent decoder."""
 
     def __init__(self, events: int) -> None:
         self.payloads: list[bytes] = []
@@ -224,7 +224,7 @@ class Wire:
 
 
 class Watcher:
-    """Attachment over such connections."""
+    """Attached monitor whose connections go through a `Wire`."""
 
     def __init__(self, name: str, ports: list[int], folder: Path) -> None:
         self.name, self.path = name, folder / f"{name}.kvtrace"
@@ -246,7 +246,7 @@ class Watcher:
 
 
 def compare(path: Path, lives: list[Witness]) -> dict[str, Any]:
-    """Compare a log with the witness after every message that it has. Returns a summary."""
+    """Compare a log with the witness after each message in the log. Returns a summary."""
     found: dict[str, Any] = {"compared": 0, "replayed": 0, "unmatched": 0, "breaks": []}
     cached: Contents = Counter()
     places: dict[tuple[bool, int], Key] = {}

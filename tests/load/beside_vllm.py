@@ -1,9 +1,8 @@
-"""Comparison with vLLM: `python -m tests.load.beside_vllm --python ENV/bin/python [--into FILE]`, where it is
-installed.
+"""Comparison of scheduling with vLLM: `python -m tests.load.beside_vllm --python ENV/bin/python [--into FILE]`.
 
-The same requests, all submitted at the beginning, with equal settings: compared step by step are the scheduled requests
-and tokens, prefix-cache hits, preemptions, and the output tokens. Time plays no part. If the two diverge, the first
-such step is reported.
+ENV is an environment with vLLM. Both engines get the same settings and requests, all submitted at the beginning.
+Scheduled requests and tokens, prefix-cache hits, preemptions and output tokens are compared step by step, without
+times. If the engines diverge, the first differing step is reported.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from tests.load.record import Measuring
 
 MODEL = Path(__file__).resolve().parents[2] / "engine" / "model" / "bundled"
 THEIRS = Path(__file__).with_name("vllm_schedule.py")
-BLOCK_SIZE = 32  # the smallest that vLLM has on a CPU
-# what differs from room for all: the pool (their block 0 is never used, so ours has one less), places, the budget
+BLOCK_SIZE = 32  # the smallest of vLLM on a CPU
+# settings that limit scheduling: pool (a block less than vLLM's, whose block 0 is never used), sequences, token budget
 CASES: dict[str, dict[str, Any]] = {
     "room for all": {},
     "evictions": {"blocks": 48, "max_num_seqs": 4},
@@ -53,7 +52,7 @@ Step = dict[str, Any]
 
 
 def requests(number: int, seed: int) -> list[dict[str, Any]]:
-    """Return prompts of 72 to 164 tokens that begin in one of four ways, with answers of 4 to 59."""
+    """Return prompts of 72 to 164 tokens with one of four prefixes, and output lengths of 4 to 59 tokens."""
     draw = random.Random(seed)
     beginnings = [[draw.randrange(5, 8000) for _ in range(64)] for _ in range(4)]
     return [
@@ -92,7 +91,7 @@ def theirs(python: str, settings: dict[str, Any], requests: list[dict[str, Any]]
 
 
 def ours(settings: dict[str, Any], requests: list[dict[str, Any]]) -> tuple[list[Step], Step]:
-    """Return the steps and results of an engine of this package."""
+    """Return the steps and final results of this project's engine."""
     given = {name: value for name, value in settings.items() if name != "blocks"}
     config = EngineConfig(
         block_size=BLOCK_SIZE,
@@ -126,7 +125,7 @@ def ours(settings: dict[str, Any], requests: list[dict[str, Any]]) -> tuple[list
 
 
 def plain(step: Step) -> Step:
-    """Return a record without differences of names: vLLM appends a random suffix to a request's number."""
+    """Return a record with comparable request ids: vLLM appends a random suffix to each."""
     named = {
         what: {name.split("-")[0]: value for name, value in step[what].items()} for what in ("scheduled", "computed")
     }
@@ -134,7 +133,7 @@ def plain(step: Step) -> Step:
 
 
 def compared(python: str, name: str, number: int, seed: int, keep: Path | None) -> dict[str, Any]:
-    """Compare one case. `keep`: a folder for vLLM's steps, as the fixture of
+    """Compare one case. `keep`: folder to write vLLM's steps to, as fixture of
     `tests/unit/scheduling/test_beside_vllm.py`.
     """
     settings, wanted = DEFAULTS | CASES[name], requests(number, seed)

@@ -1,7 +1,7 @@
-"""Milliseconds a token beside programs that compute: `python -m tests.load.busy [--model NAME] [--programs 0 1 2]`.
+"""Milliseconds per token while other programs compute: `python -m tests.load.busy [--model NAME] [--programs 0 1 2]`.
 
-Each program runs in a session of its own, as a user's other programs do: Linux shares the cores between sessions. Every
-run has a new engine, which finds out how many threads to use; the mean includes that, the median does not.
+Each program runs in a separate session, like other programs of a user, since Linux shares cores between sessions. Every
+run has a new engine, which first determines its number of threads; this affects the mean, but not the median.
 """
 
 from __future__ import annotations

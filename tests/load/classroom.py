@@ -1,17 +1,18 @@
-"""Load test of a class of five hundred: latency of records to followers, their cost to the run, lost answers.
+"""Load test of a class with five hundred followers: latency of records, slowdown of the run, lost answers.
 
     python -m tests.load.classroom --followers 500 --rounds 3 [--keep]
     python -m tests.load.classroom --followers 1000 --workers 2 [--keep]
     python -m tests.load.classroom --followers 200 --polling [--keep]
 
-A server in a process of its own steps the bundled model with captures; followers in this one are real sockets with a
-pass each. A round has three parts: nobody is there; everybody is; everybody is, and some are dropped again and again.
-While they are there the presenter casts a view at each step, and asks questions that each answers with a number of its
-own. Fails when a follower ends without exactly the log's records, or an answer is missing, there twice, or another's.
+A server in a separate process steps the bundled model with captures. Followers are sockets of this process, each with
+its own pass. A round has three parts: without followers, with all followers, and with all followers of which some are
+repeatedly disconnected. With followers, the presenter casts a view at each step and asks questions, which each follower
+answers with its own number. The test fails if a follower does not end with exactly the log's records, or if an answer
+is missing, duplicated or another follower's.
 
-With web workers the followers are evenly on these, a Redis of their own between them and the server.
+With web workers, the followers are distributed evenly over the workers, which connect to the server through Redis.
 
-Server, workers and followers share the processors of this machine: what each takes is measured and part of the record.
+Server, workers and followers share the processors of this machine; the record contains the processor time of each.
 """
 
 from __future__ import annotations
@@ -47,29 +48,29 @@ TOKEN = "load"
 OWNER = {"Authorization": f"Bearer {TOKEN}"}
 RESULTS = ROOT / "engine" / "bench" / "results"
 ENTERED, ANSWERED = 2, 3  # numbers of a follower's acknowledgements
-THINK = 3.0  # seconds within which a question is answered
-ASK_EVERY = 8.0  # seconds
+THINK = 3.0  # maximum seconds until a follower answers
+ASK_EVERY = 8.0  # seconds between questions
 
 
 class Follower(Viewer):
-    """Phone that enters with its pass, follows the view, and answers each question with its own number."""
+    """Client that enters with its pass, follows the view, and answers each question with its own number."""
 
     def __init__(self, port: int, cookie: str, mine: int, later: list[tuple[float, Follower]], **rest: Any) -> None:
         super().__init__(port, "", **rest)
         self.headers = f"Cookie: {cookie}\r\n"
         self.mine = mine
-        self.views = 0  # casts that it received
-        self.latencies: list[float] = []  # of records appended while it was there
+        self.views = 0  # received casts
+        self.latencies: list[float] = []  # of records appended while connected
         self._later = later
-        self._poll: tuple[int, int] | None = None  # that is open: number and round
-        self._repeat: Callable[[], None] | None = None  # what the server was busy for, to be asked again
-        self._given: set[int] = set()  # questions of which the server has said that it has the answer
+        self._poll: tuple[int, int] | None = None  # number and round of the open poll
+        self._repeat: Callable[[], None] | None = None  # request to repeat because the server was busy
+        self._given: set[int] = set()  # questions whose answers the server acknowledged
 
     def came(self) -> None:
         self.ask(ENTERED, "class_enter", {"language": "en"})
 
     def answered(self, number: int, ack: dict[str, Any], now: float) -> None:
-        if number in (ENTERED, JOINED) and not ack["ok"]:  # all of them come from one address
+        if number in (ENTERED, JOINED) and not ack["ok"]:  # all connect from one address
             assert ack["error"]["code"] == "busy", ack
             self._repeat = self.came if number == ENTERED else self.join
             self._later.append((now + random.uniform(1.0, 2.0), self))
@@ -81,7 +82,7 @@ class Follower(Viewer):
         elif number == ANSWERED:
             if ack["ok"]:
                 self._given = {one["poll"] for one in ack["answers"]}
-            elif ack["error"]["code"] == "busy":  # as a page does
+            elif ack["error"]["code"] == "busy":  # retry, as the page does
                 self._later.append((now + random.uniform(1.0, 2.0), self))
         else:
             super().answered(number, ack, now)
@@ -112,14 +113,14 @@ class Follower(Viewer):
 
 
 class PolledFollower(Polled, Follower):
-    """Phone in a network without WebSockets."""
+    """Follower that polls, as in a network without WebSockets."""
 
 
 class ClassCrowd(Crowd):
-    """The followers of one class."""
+    """Followers of a class."""
 
     def __init__(self, server: Server, ports: list[int], cookies: list[str], is_polling: bool = False) -> None:
-        """`ports`: those of their sockets, one for each."""
+        """Set up the followers. `ports`: server port for each follower."""
         self._ports, self._cookies = ports, cookies
         self._kind = PolledFollower if is_polling else Follower
         self._thinking: list[tuple[float, Follower]] = []
@@ -159,7 +160,7 @@ class ClassCrowd(Crowd):
 
 
 class Workers:
-    """The web workers, and the Redis between them and the server."""
+    """Web workers, and the Redis that connects them to the server."""
 
     def __init__(self, redis: RedisServer | None, count: int) -> None:
         self._redis = redis
@@ -173,7 +174,7 @@ class Workers:
             self.ports.append(int(worker.first_line().rstrip("/\n").rpartition(":")[2]))
 
     def come(self, path: str) -> None:
-        """Wait until each has found the server."""
+        """Wait until all workers are linked to the server."""
         for port in self.ports:
             while requests.get(f"http://127.0.0.1:{port}{path}", allow_redirects=False, timeout=60).status_code != 303:
                 time.sleep(0.1)
@@ -183,7 +184,7 @@ class Workers:
         return sum(one.processor_seconds() for one in self._all())
 
     def memory(self) -> list[int]:
-        """Return the MiB of each worker, and of Redis at the end."""
+        """Return the MiB of each worker, followed by that of Redis."""
         return [one.facts()["rss"] for one in self._all()]
 
     def stop(self) -> None:
@@ -209,7 +210,7 @@ class Presenter:
         self.secret, self.id = opened["secret"], opened["presenting"]["state"]["id"]
         self.join = opened["presenting"]["join"]
         self.theater = self.ask("create")["theater"]
-        self.ask("leave", theater=self.theater)  # it only gives orders
+        self.ask("leave", theater=self.theater)  # the presenter does not view the session
         self.ask("submit", theater=self.theater, prompts=[{"text": PROMPT}] * 64, sampling=SAMPLING)
         self._cast_at = -1
         self.casts = self.polls = 0
@@ -253,7 +254,7 @@ class Presenter:
 
 
 class Lesson:
-    """The parts of the measurement, and their samples."""
+    """Measurement in parts, with its samples."""
 
     def __init__(
         self, server: Server, workers: Workers, presenter: Presenter, crowd: ClassCrowd, given: argparse.Namespace
@@ -268,10 +269,10 @@ class Lesson:
         self.processor: dict[str, list[float]] = {"alone": [], "steady": [], "drops": []}  # cores of the server
         self.workers_processor: dict[str, list[float]] = {"alone": [], "steady": [], "drops": []}  # with Redis
         self.own: dict[str, list[float]] = {"alone": [], "steady": [], "drops": []}  # cores of the followers
-        self.all_answered: list[float] = []  # seconds from asking until all have
+        self.all_answered: list[float] = []  # seconds from a question until all answered
 
     def round(self) -> None:
-        """Run three parts: without followers, with all, with all and drops."""
+        """Run the three parts of a round: without followers, with all, with all and disconnections."""
         self._crowd.away()
         time.sleep(1)
         self._part("alone", self._given.alone, lambda end: time.sleep(max(0.0, end - time.monotonic())))
@@ -296,7 +297,7 @@ class Lesson:
         self.own[name].append((time.process_time() - own) / (now - began))
 
     def _attend(self, end: float, drops: bool) -> None:
-        """Take turns until the end of the part, and wait for an open question."""
+        """Process events until the end of the part, and wait for answers to an open question."""
         next_poll = time.monotonic() + 1.0
         next_drop = time.monotonic() + self._given.drop_every
         opened_at: float | None = None
@@ -323,7 +324,7 @@ class Lesson:
                 self.threads = max(self.threads, facts["threads"])
 
     def finish(self) -> tuple[int, list[bytes]]:
-        """Pause, wait for all followers; return their records and the log."""
+        """Pause the run and wait until all followers are up to date; return their records and the log."""
         count = self._presenter.ask("pause", theater=self._presenter.theater)["status"]["num_records"]
         end = time.monotonic() + SETTLE
         while any(viewer.num_records < count for viewer in self._crowd.viewers) and time.monotonic() < end:
@@ -338,7 +339,7 @@ class Lesson:
                 return count, [reader.record_bytes(i) for i in range(len(reader))]
 
     def _step_times(self, reader: TraceReader) -> dict[str, list[float]]:
-        """Return the milliseconds of each step, by the part in which it ended."""
+        """Return the milliseconds of each step by the part in which it ended."""
         found: dict[str, list[float]] = {name: [] for name in self.windows}
         for i in range(len(reader)):
             record = reader.record(i)
@@ -372,7 +373,7 @@ def figures(values: list[float], scale: float = 1000.0) -> dict[str, float]:
 
 
 def cookies(server: Server, path: str, count: int) -> list[str]:
-    """Return that many browsers' passes from the entry page."""
+    """Return `count` passes from the entry page."""
     door = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     found: list[str] = []
     while len(found) < count:
@@ -382,12 +383,12 @@ def cookies(server: Server, path: str, count: int) -> list[str]:
         if answer.status == 303:
             found.append(str(answer.headers["Set-Cookie"]).partition(";")[0])
         else:
-            time.sleep(1)  # so many from one address: the door lets in ten a second
+            time.sleep(1)  # the server admits ten per second from one address
     return found
 
 
 def wrong_answers(rows: list[dict[str, str]], followers: int, polls: int) -> list[str]:
-    """Return the wrong answers: each question must have each follower's own number once."""
+    """Return the deviations: each question must have each follower's number exactly once."""
     found: list[str] = []
     for poll in range(1, polls + 1):
         given = sorted(int(row["Answer"]) for row in rows if row["Question"] == str(poll) and row["Answer"])
@@ -414,7 +415,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     given = arguments()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a socket for each follower
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # one socket per follower
     with tempfile.TemporaryDirectory() as folder:
         redis = RedisServer(Path(folder)) if given.workers else None
         server = Server(TOKEN, *([redis.url] if redis else []))
@@ -427,7 +428,7 @@ def main() -> int:
 
 
 def measure(server: Server, workers: Workers, given: argparse.Namespace) -> int:
-    """Print the figures; exit status 0 if every follower has the log and every answer is there once."""
+    """Print the figures; return exit status 0 if every follower has the log and every answer is recorded once."""
     presenter = Presenter(server, given.speed)
     workers.come(presenter.join)
     crowd = ClassCrowd(

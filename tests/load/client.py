@@ -1,4 +1,4 @@
-"""Viewers as raw web sockets in one thread; the tests' usual client would need a core for each fifty."""
+"""Viewers as raw web sockets in one thread. The usual client of tests would need a core per fifty viewers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import msgpack
 
 CONNECT, EVENT, ACK = 0, 2, 3  # Socket.IO packets
-JOINED = 1  # the number under which a join is acknowledged
+JOINED = 1  # number of a join's acknowledgement
 HANDSHAKE = (
     "GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
     "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n{more}\r\n"
@@ -19,7 +19,7 @@ HANDSHAKE = (
 
 
 def frame(payload: bytes, opcode: int = 2) -> bytes:
-    """Return a client's message as a frame; the mask is zero, which changes nothing and is allowed."""
+    """Return a client's message as a frame. The mask is zero, which is allowed and leaves the payload unchanged."""
     size = len(payload)
     if size < 126:
         head = bytes((0x80 | opcode, 0x80 | size))
@@ -31,20 +31,20 @@ def frame(payload: bytes, opcode: int = 2) -> bytes:
 
 
 class Viewer:
-    """Viewer's connection, and what it has of a session's log over all its connections."""
+    """Connection of a viewer, and the position in a session's log that it resumes from."""
 
-    headers = ""  # further ones of its handshake, each with its end of line
+    headers = ""  # further headers of the handshake, each with CRLF
 
     def __init__(self, port: int, theater: str, selector: selectors.BaseSelector, keep: Keep) -> None:
         self._port, self._theater, self._selector, self._keep = port, theater, selector, keep
         self.num_records = 0
-        self.joined_at: float | None = None  # CLOCK_MONOTONIC; None while it is away
+        self.joined_at: float | None = None  # CLOCK_MONOTONIC; None while disconnected
         self.socket: socket.socket | None = None
         self._buffer = bytearray()
         self._opened = False
 
     def connect(self) -> None:
-        """Start connecting; data are read by `read`."""
+        """Start to connect. Call `read` when data is available."""
         self.socket = socket.create_connection(("127.0.0.1", self._port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.sendall(HANDSHAKE.format(port=self._port, more=self.headers).encode())
@@ -90,7 +90,7 @@ class Viewer:
         del self._buffer[:at]
 
     def _next(self, at: int) -> tuple[int, int, int] | None:
-        """Return opcode, first byte and end of the frame at `at`, once it is complete."""
+        """Return opcode, first byte and end of the frame at `at`; None if it is incomplete."""
         have = len(self._buffer) - at
         if have < 2:
             return None
@@ -137,7 +137,7 @@ class Viewer:
         self.join()
 
     def join(self) -> None:
-        """Continue with the records from the last position."""
+        """Join the session and continue with the records after the last position."""
         self.ask(JOINED, "join", {"theater": self._theater, "from": self.num_records, "epoch": 0})
 
     def answered(self, number: int, ack: dict[str, Any], now: float) -> None:
@@ -151,11 +151,11 @@ class Viewer:
         """Handle a message other than records."""
 
     def ask(self, number: int, event: str, body: dict[str, Any]) -> None:
-        """Send an event; its acknowledgement has that number."""
+        """Send an event that is acknowledged with a number."""
         self.send({"type": EVENT, "nsp": "/", "id": number, "data": [event, body]})
 
     def send(self, packet: dict[str, Any]) -> None:
-        """Queue a packet; one that does not fit the socket's buffer ends the test."""
+        """Send a packet. A packet that does not fit into the socket's buffer fails the test."""
         self._write(frame(msgpack.packb(packet)))
 
     def _write(self, data: bytes) -> None:
@@ -166,4 +166,4 @@ class Viewer:
             self.drop()
 
 
-Keep = Callable[[int, bytes, float, float], None]  # index, record, when it came, when its viewer had joined
+Keep = Callable[[int, bytes, float, float], None]  # index, record, time of receipt, time at which the viewer joined

@@ -1,8 +1,8 @@
-"""Compute the hits of a trace with an independent implementation: Dynamo's simulator of vLLM, one request at a time.
+"""Compute the prefix hits of a trace, request by request, with an independent implementation: Dynamo's vLLM simulator.
 
     python -m tests.load.dynamo_hits        with ai-dynamo and ai-dynamo-runtime installed (1.6.1; nothing else of it)
 
-It writes `tests/unit/simulate/dynamo_hits.json`, which a test holds our own cache to.
+It writes `tests/unit/simulate/dynamo_hits.json`, with which a test compares this project's cache.
 """
 
 import importlib.metadata
@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 TRACE = ROOT / "engine" / "bench" / "traces" / "mooncake-conversation.jsonl"
 TARGET = ROOT / "tests" / "unit" / "simulate" / "dynamo_hits.json"
 BLOCK_SIZE = 512  # of the trace's hashes
-NUM_BLOCKS = [8000, 300]  # all of the trace; little more than its longest request
-MAX_TOKENS = 200_000  # of a step: every prompt is computed in one
+NUM_BLOCKS = [8000, 300]  # room for the whole trace, and for little more than its longest request
+MAX_TOKENS = 200_000  # token budget: every prompt is computed in one step
 
 
 def reused_tokens(num_blocks: int) -> list[int]:

@@ -1,11 +1,11 @@
-"""Logs as large as a production run's, by the project's own scheduler and block manager, without a model.
+"""Generate logs as large as in production, with the project's scheduler and block manager, without a model.
 
     python -m tests.load.large_log FILE                                100,000 blocks, 10,000 requests, 300,000 steps
     python -m tests.load.large_log FILE --requests 500 --blocks 4000   a smaller one of the same kind, 15,000 steps
 
-Requests come at a steady pace, most of them behind one of a few shared prefixes; now and then many long ones come at
-once, so that blocks are evicted, requests wait, and some are preempted. The same seed gives the same log. Step times
-are given, not measured: the header says so.
+Requests arrive at a steady rate, most with one of a few shared prefixes. Occasional bursts of long requests cause
+evictions, waiting requests and preemptions. The same seed gives the same log. Step times are synthetic, as stated in
+the header.
 """
 
 import argparse
@@ -46,8 +46,8 @@ class Shape(NamedTuple):
 
     blocks: int = 100_000
     requests: int = 10_000
-    steps: int = 300_000  # roughly: the requests' pace and outputs are chosen for so many
-    bursts: int = 3  # times at which many long requests come at once
+    steps: int = 300_000  # approximate target for arrival rate and output lengths
+    bursts: int = 3  # number of bursts of long requests
     seed: int = 0
 
 
@@ -55,9 +55,9 @@ def requests(shape: Shape) -> list[SimulatedRequest]:
     """Return all requests, in order of arrival."""
     draw = np.random.default_rng(shape.seed)
     prefixes = [draw.integers(300, VOCABULARY, int(n)).tolist() for n in draw.integers(200, 2000, 24)]
-    burst = min(shape.requests // 8, max(1, 26 * shape.blocks // 10_000))  # requests; together they want the whole pool
+    burst = min(shape.requests // 8, max(1, 26 * shape.blocks // 10_000))  # requests, which together exceed the pool
     steady = shape.requests - shape.bursts * burst
-    together = 5  # requests at work at a time
+    together = 5  # requests that run at a time
     output = max(4, shape.steps * together // steady)
     step = COST.of_tokens(together) + COST.seq_seconds * together
     seconds = shape.steps * step
@@ -79,7 +79,7 @@ def requests(shape: Shape) -> list[SimulatedRequest]:
 
 
 def write(path: Path, shape: Shape) -> None:
-    """Write the log of such a run."""
+    """Write the log of a run of this size."""
     config = EngineConfig(
         num_blocks=shape.blocks,
         block_size=16,
@@ -97,7 +97,7 @@ def write(path: Path, shape: Shape) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write a log, and print its size. `arguments`: of the command line."""
+    """Write a log, and print its size. `arguments`: command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     usual = Shape()
@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.add_argument(f"--{name}", type=int, default=None if name == "steps" else value)
     given = vars(parser.parse_args(arguments))
     path: Path = given.pop("file")
-    if given["steps"] is None:  # fewer requests over as many steps would each want more tokens than a model has
+    if given["steps"] is None:  # fewer requests over as many steps would be longer than a model's context
         given["steps"] = usual.steps * given["requests"] // usual.requests
     began = time.monotonic()
     write(path, Shape(**given))

@@ -3,9 +3,9 @@
     python -m tests.load.large_log run.kvtrace
     python -m tests.load.large_page run.kvtrace [--keep]      --keep writes tests/load/large_page.json
 
-The first visit is to an unknown log: its time to paint, and how much was read by then. Then the log is indexed to its
-end, once for each log; the record has the duration. Then the server is restarted: the second visit is to a known log.
-Bars are for a quiet machine; the actual load is in the record.
+The first visit is to a log without index: measured are the time to paint, the records indexed by then, and the time
+until the index is complete. Then the server is restarted, and the second visit is to an indexed log. Limits are for a
+quiet machine; the record contains the actual load.
 """
 
 import argparse
@@ -73,18 +73,18 @@ class LogServer(NamedTuple):
     pid: int
 
     def log_index(self) -> dict[str, Any]:
-        """Return the page's log index; empty if it has none yet."""
+        """Return the progress of indexing; empty if there is none yet."""
         base = self.url.split("/?")[0]
         answer = requests.get(f"{base}/api/theaters/{self.recording}/survey", timeout=60)
         found: dict[str, Any] = answer.json() if answer.ok else {}
         return found
 
     def cpu_seconds(self) -> float:
-        """Return the CPU seconds of its process."""
+        """Return the CPU seconds of the server's process."""
         return sum(psutil.Process(self.pid).cpu_times()[:2])
 
     def rss_mb(self) -> float:
-        """Return the resident memory of its process, in MB."""
+        """Return the resident memory of the server's process, in MB."""
         return psutil.Process(self.pid).memory_info().rss / 1e6
 
 
@@ -143,7 +143,7 @@ def fresh(browser: Browser) -> tuple[BrowserContext, Page]:
 
 
 def painted(page: Page, server: LogServer) -> float:
-    """Open the page; return the seconds until the strip and the blocks of a record are shown."""
+    """Open the page; return the seconds until the token row and the blocks of a record are painted."""
     began = time.monotonic()
     page.goto(server.url)
     page.wait_for_selector("#large-pool", timeout=120_000)
@@ -152,12 +152,12 @@ def painted(page: Page, server: LogServer) -> float:
 
 
 def visited(page: Page, server: LogServer, num_records: int) -> dict[str, Any]:
-    """Measure a visit: opening, seeking, walking."""
+    """Measure a visit: open the page, seek, and step through records."""
     paint = painted(page, server)
     after_opening = server.rss_mb()
     draw = random.Random(0)
     session = page.context.new_cdp_session(page)
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})  # what it worked, whatever else the machine does
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})  # CPU time, independent of other load
     before = _task_seconds(session), server.cpu_seconds()
     seeks = [page.evaluate(SEEK, draw.randrange(num_records)) for _ in range(SEEKS)]
     worked = _task_seconds(session) - before[0], server.cpu_seconds() - before[1]
@@ -188,13 +188,13 @@ def visited(page: Page, server: LogServer, num_records: int) -> dict[str, Any]:
 
 
 def _task_seconds(session: Any) -> float:
-    """Return the seconds that the page's main thread has worked so far."""
+    """Return the CPU seconds of the page's main thread so far."""
     metrics = session.send("Performance.getMetrics")["metrics"]
     return float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
 
 
 def main() -> int:
-    """Measure; exit status 1 if a bar is missed."""
+    """Measure; return exit status 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log", type=Path)
     parser.add_argument("--keep", action="store_true", help=f"write {RECORD.name}")

@@ -1,4 +1,4 @@
-"""Viewers without WebSockets: Engine.IO's long polling over raw sockets, in one thread like `client`'s."""
+"""Viewers without WebSockets: Engine.IO's long polling over raw sockets, in one thread like `tests.load.client`."""
 
 import base64
 import json
@@ -15,11 +15,11 @@ from tests.load.client import CONNECT, Viewer
 
 BETWEEN = b"\x1e"  # packets of a payload
 PATH = "/socket.io/?EIO=4&transport=polling"
-PACKETS = 15  # of a request; the server takes 16
+PACKETS = 15  # per request; the server accepts 16
 
 
 class Exchange:
-    """Connection with one request at a time; `answered` is called with the body of each answer, or None."""
+    """Connection with one request at a time. `answered` is called with the body of each response, or None."""
 
     def __init__(self, port: int, selector: selectors.BaseSelector, answered: Callable[[bytes | None], None]) -> None:
         self._port, self._selector, self._answered = port, selector, answered
@@ -65,7 +65,7 @@ class Exchange:
 
 
 class Polled(Viewer):
-    """Viewer that receives packets as answers and sends them as requests."""
+    """Viewer that receives packets in responses and sends packets in requests."""
 
     _getting: Exchange
     _posting: Exchange

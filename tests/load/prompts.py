@@ -1,8 +1,9 @@
-"""Measure `kvtheater prompts` on an agent's day: 1,000 requests of 100,000 tokens each, by default.
+"""Measure `kvtheater prompts` on a day of an agent: by default 1,000 requests of 100,000 tokens each.
 
 Usage: python -m tests.load.prompts [--requests 1000] [--tokens 100000] [--sessions 10] [--keep FILE]
-The day is played part by part, and as a chat template renders it. Sessions take turns; each request repeats the history
-of the one before it. Texts are slices of Python's standard library. A tenth of the turns has a break.
+The requests are analysed by parts, and as rendered by a chat template. Sessions are interleaved; each request repeats
+the history of the session's previous request. Texts are slices of Python's standard library. A tenth of the turns
+breaks the cached prefix.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from typing import Any
 from engine.model.shipped import SHIPPED
 from engine.prompts.tokens import open_encoder
 
-# of the shape that most published templates have: it appends, and trims texts
+# like most published templates, it appends messages and trims texts
 TEMPLATE = (
     "{%- if tools %}{{ '<|im_start|>tools\n' }}{%- for tool in tools %}{{ tool | tojson }}{{ '\n' }}{%- endfor %}"
     "{{ '<|im_end|>\n' }}{%- endif %}"
@@ -31,19 +32,19 @@ TEMPLATE = (
     "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{%- endif %}"
 )
 NUM_TOOLS = 20
-FIRST = 0.5  # of the tokens of a session's mean prompt that its first one has
-BREAKS = 0.1  # of the turns
+FIRST = 0.5  # length of a session's first prompt / mean length of its prompts
+BREAKS = 0.1  # share of turns
 
 
 class Texts:
-    """Slices of source code with about that many tokens."""
+    """Slices of source code with about a given number of tokens."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         folder = Path(sysconfig.get_paths()["stdlib"])
         self._source = "".join(path.read_text("utf-8", "replace") for path in sorted(folder.glob("*.py")))
         encode = open_encoder()
-        self.characters = 100_000 / len(encode(self._source[:100_000]))  # of a token
+        self.characters = 100_000 / len(encode(self._source[:100_000]))  # characters per token
 
     def slice(self, num_tokens: float) -> str:
         length = int(num_tokens * self.characters)
@@ -52,7 +53,7 @@ class Texts:
 
 
 def sessions_of(num_requests: int, num_tokens: int, num_sessions: int) -> Iterator[dict[str, Any]]:
-    """Yield bodies of chat completions, sessions in turns."""
+    """Yield bodies of chat completions, with sessions interleaved."""
     texts, chance = Texts(0), random.Random(1)
     tools = [
         {
@@ -67,7 +68,7 @@ def sessions_of(num_requests: int, num_tokens: int, num_sessions: int) -> Iterat
     ]
     num_turns = num_requests // num_sessions
     fixed = NUM_TOOLS * num_tokens / 1000
-    grows = 2 * (1 - FIRST) * num_tokens / num_turns  # tokens of a turn
+    grows = 2 * (1 - FIRST) * num_tokens / num_turns  # tokens per turn
     histories: list[list[dict[str, Any]]] = [
         [
             {"role": "system", "content": texts.slice(FIRST * num_tokens - fixed)},

@@ -1,8 +1,8 @@
-"""Measure the time that `kvtheater proxy` adds until an answer's first and last byte.
+"""Measure the time that `kvtheater proxy` adds to the first and last byte of a response.
 
 Usage: python -m tests.load.proxy [--requests 400] [--follow]
-Requests for one token go to a server directly and through the proxy in turns, on one kept connection each, streamed.
-With --follow another server makes the report about the proxy's file all the while, as the page /prompts/traffic asks.
+Streamed requests for one token go alternately to a server directly and through the proxy, on a persistent connection
+each. With --follow, another server continuously computes the report on the proxy's file, as for /prompts/traffic.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def measure(api: Api, through: str, count: int) -> None:
     for number in range(count + 10):
         for way in list(ways)[:: 1 if number % 2 else -1]:
             taken = timed(sessions[way], ways[way])
-            if number >= 10:  # those before are for warmth
+            if number >= 10:  # the first ten are a warm-up
                 found[way].append(taken)
     for place, what in enumerate(("first byte", "last byte")):
         parts = []
@@ -57,7 +57,7 @@ def measure(api: Api, through: str, count: int) -> None:
 
 @contextlib.contextmanager
 def followed(file: Path) -> Iterator[list[float]]:
-    """Request the report about a file each second, and append the seconds of each answer to the list."""
+    """Request the report on a file every second, and append the duration of each request to the list."""
     taken, is_over = list[float](), threading.Event()
     with own_server("--traffic", str(file)) as url:
 

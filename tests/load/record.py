@@ -1,4 +1,4 @@
-"""Record of a load test: time, machine and versions, followed by the results."""
+"""Record of a load test: date, machine, versions and results."""
 
 import json
 import os
@@ -16,15 +16,13 @@ from engine.setup.machine import machine_facts
 
 
 class Measuring:
-    """Measurement of a load, from before it starts until its record is written."""
+    """Measurement of a load test. Create it before the load starts."""
 
     def __init__(self) -> None:
         self._load, self._before = os.getloadavg()[0], cpu_times()
 
     def record(self, found: dict[str, Any], into: Path | None, **versions: str) -> None:
-        """Print the results with their header. `into`: file to write them to; `versions`: of other programs
-        involved.
-        """
+        """Print the record, and write it to `into` if given. `versions`: versions of other programs involved."""
         whole = {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             **sources()._asdict(),
@@ -32,7 +30,7 @@ class Measuring:
                 "processor": machine_facts(torch.device("cpu")).processor,
                 "cpus": os.cpu_count(),
                 "load_before": round(self._load, 1),  # processes
-                "busy_cpus": busy_cpus(self._before, cpu_times()),  # that others used meanwhile
+                "busy_cpus": busy_cpus(self._before, cpu_times()),  # used by other programs
             },
             "versions": {
                 "kvtheater": __version__,

@@ -1,11 +1,12 @@
-"""Random combinations of everything that moves blocks: transfers between instances, tiers, chunks, forks, beams,
-preemption, failed steps, aborts, killed instances.
+"""Stress test of random combinations of all features that move blocks.
+
+They are transfers between instances, tiers, chunks, forks, beams, preemption, failed steps, aborts and killed
+instances.
 
     python -m tests.load.seams --seconds 600
 
-Each round has a seed; `--seed` repeats it. After a round every log must keep
-its rules, nothing may be held, and what came of a greedy request or of beams must be what a plain engine says; of one
-that was given up, the beginning.
+Each round has a seed, and `--seed` repeats it. After a round every log must be valid and no block may be held. Outputs
+of greedy requests and beams must equal those of a single engine, or be a prefix if the request was aborted.
 """
 
 import argparse
@@ -45,7 +46,7 @@ WINDOWS: list[dict[str, Any]] = [
 SHARED = [5, 9, 11, 3, 7, 8, 2, 4, 6, 10, 12, 13, 21, 22, 23, 24]
 KINDS: dict[str, dict[str, Any]] = {
     "greedy": {},
-    "scored": {"prompt_logprobs": 1},  # its prompt is computed on the decode instance
+    "scored": {"prompt_logprobs": 1},  # the prompt is computed on the decode instance
     "samples": {"n": 3, "temperature": 1.0, "seed": 7},
     "beams": {"use_beam_search": True, "beam_width": 2, "n": 2},
 }
@@ -82,7 +83,7 @@ def spec_of(rng: random.Random, number: int) -> RequestSpec:
 
 @cache
 def expected(prompt: tuple[int, ...], beams: bool, max_tokens: int, window: tuple[tuple[str, int], ...]) -> list[Any]:
-    """Return the tokens of each output of a plain engine."""
+    """Return the tokens of each output of a single engine."""
     sampling = SamplingParams(max_tokens=max_tokens, ignore_eos=True, **KINDS["beams" if beams else "greedy"])
     config = replace(EngineConfig(block_size=4, num_blocks=99, enable_prefix_caching=False), **dict(window))
     with Engine(tiny_llama(), config, keep_log=False) as engine:
@@ -93,8 +94,9 @@ def expected(prompt: tuple[int, ...], beams: bool, max_tokens: int, window: tupl
 
 
 def fail_once(engine: Engine, where: str, is_beside: bool = False) -> None:
-    """Make the engine fail the next time that it does `where`; with `is_beside` perhaps later, in a step during which a
-    sequence receives blocks that follow blocks of the step.
+    """Make the engine fail at its next call of `where`.
+
+    `is_beside`: fail in a step during which a sequence receives blocks that follow blocks of the step.
     """
     owners: dict[str, Any] = {
         "move_blocks": engine._runner,
@@ -105,7 +107,7 @@ def fail_once(engine: Engine, where: str, is_beside: bool = False) -> None:
     }
     owner = owners[where]
     if where in vars(owner):
-        return  # it is to fail already
+        return  # a failure is pending already
     does, cache, receiving = getattr(owner, where), engine._cache, engine._scheduler.transfers.receiving
 
     def fail(*arguments: Any) -> Any:
@@ -119,12 +121,12 @@ def fail_once(engine: Engine, where: str, is_beside: bool = False) -> None:
 
 
 class Round:
-    """Requests and random events. `act` performs one event, `go_on` advances some requests."""
+    """Requests and random events. `act` performs an event, `go_on` advances some requests."""
 
     def __init__(self, rng: random.Random, folder: Path) -> None:
         self.rng, self.folder = rng, folder
         self.config = config_of(rng)
-        self.left = rng.randint(3, 12)  # requests to come
+        self.left = rng.randint(3, 12)  # requests not yet submitted
         self.specs: dict[str, RequestSpec] = {}
         self.counts: Counter[str] = Counter()
 
@@ -163,7 +165,7 @@ class Round:
         self.counts["requests"] += 1
 
     def compare(self, sequences: Sequence[Replayed]) -> None:
-        """Compare the results of every request with a plain engine's."""
+        """Compare the results of every request with those of a single engine."""
         window = tuple((name, getattr(self.config, name)) for name in WINDOWS[-1] | WINDOWS[-2])
         set_by_config = tuple((name, value) for name, value in window if value)
         for request_id, spec in self.specs.items():
@@ -190,7 +192,7 @@ class Round:
                 self.counts["chunks"] += sum(entry.phase == "prefill" and not entry.samples for entry in record.batch)
                 self.counts.update(map(_name, record.ops))
 
-    # what a kind of round does in its way
+    # overridden by kinds of rounds
 
     is_busy = False
 
@@ -225,7 +227,7 @@ class Instances(Round):
         )
         self.stage = StagedCluster(tiny_llama(), config, log_path=folder / "run.kvtrace", lease=rng.choice(LEASES))
         self.kills = rng.choice([0, 0, 1, 2])
-        self.slow = rng.randrange(len(self.stage))  # whose turns are rare
+        self.slow = rng.randrange(len(self.stage))  # instance that takes few turns
 
     @property
     def is_busy(self) -> bool:  # type: ignore[override]
@@ -281,7 +283,7 @@ class Instances(Round):
 
 
 class Outside(Round):
-    """Two engines over the same tiers, one after the other or concurrently."""
+    """Two engines over the same tiers, in sequence or concurrently."""
 
     def __init__(self, rng: random.Random, folder: Path) -> None:
         super().__init__(rng, folder)
@@ -334,10 +336,10 @@ class Outside(Round):
 
 
 def run_round(seed: int) -> Counter[str]:
-    """Run one round and return the count of each event in it.
+    """Run one round and return the number of events by kind.
 
     Raises:
-        Violation, or whatever a program with a fault raises.
+        Violation: an invariant is violated; a bug may also raise other exceptions.
     """
     rng = random.Random(seed)
     kind = rng.choice([Instances, Instances, Outside])

@@ -1,4 +1,4 @@
-"""Server under load: the bundled model in a process of its own that prints when records are appended."""
+"""Server for load tests: the bundled model in a separate process that prints when records are appended."""
 
 import os
 import signal
@@ -19,10 +19,9 @@ from engine.trace.records import StepRecord
 
 
 def main() -> None:
-    """Serve until SIGTERM, asking for the token that is the first argument, if there is one; with web workers on the
-    message queue that is the second.
+    """Serve until SIGTERM. Optional arguments: the required token, and the message queue of web workers.
 
-    On the standard output: `port N`, then a line `index seconds` (CLOCK_MONOTONIC) a record.
+    Prints `port N`, followed by a line `index seconds` (CLOCK_MONOTONIC) per record.
     """
     token, queue = [*sys.argv[1:], None, None][:2]
     config = EngineConfig(block_size=16, max_num_seqs=2, enforce_eager=True)

@@ -1,10 +1,10 @@
-"""Time until the page of `kvtheater serve` answers, its model is loaded, and the compiled pass serves.
+"""Time until the page of `kvtheater serve` responds, its model is loaded, and the compiled forward pass is in use.
 
-    python -m tests.load.starts                     three first starts, each with further ones, on a quiet machine
-    python -m tests.load.starts --keep              and the record beside this file
+    python -m tests.load.starts                     three first starts with further ones each; use a quiet machine
+    python -m tests.load.starts --keep              also write the record beside this file
     python -m tests.load.starts --rounds 1 FOLDER   another model
 
-A first start has an empty compile cache: its folder is new. Further ones use its content.
+A first start has an empty compile cache. Further starts use its content.
 """
 
 import argparse
@@ -26,12 +26,12 @@ from tests.load.record import Measuring
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_suffix(".json")
 FURTHER = 3  # starts after a first one
-BARS = {"first": 15.0, "further": 3.0}  # seconds until the compiled pass serves, of the bundled model
+BARS = {"first": 15.0, "further": 3.0}  # maximum seconds until the compiled pass is in use, for the bundled model
 EVERY, LONGEST = 0.02, 600.0  # seconds
 
 
 class Start(NamedTuple):
-    """Seconds from the command."""
+    """Seconds since the start of the command."""
 
     answers: float
     ready: float
@@ -39,7 +39,7 @@ class Start(NamedTuple):
 
 
 def start(model: str, cache: Path) -> Start:
-    """Time the start of a server, and stop it."""
+    """Measure the start of a server, and stop it."""
     with tempfile.TemporaryDirectory() as data:
         began = time.perf_counter()
         server = subprocess.Popen(
@@ -74,7 +74,7 @@ def _followed(address: str, began: float) -> Start:
 
 
 def main() -> int:
-    """Measure; exit status 1 if a bar is missed."""
+    """Measure; return exit status 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", default="bundled")
     parser.add_argument("--rounds", type=int, default=3)

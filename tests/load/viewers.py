@@ -1,4 +1,4 @@
-"""Viewers of a server in a process of its own, some of them dropped at random again and again."""
+"""Viewers of a server in a separate process, some of which are repeatedly disconnected at random."""
 
 import heapq
 import random
@@ -19,7 +19,7 @@ SETTLE = 30.0  # seconds in which the last records must arrive
 
 
 class Figures:
-    """Figures of a process from the system."""
+    """Figures of a process, from the operating system."""
 
     def __init__(self, pid: int) -> None:
         self._system = psutil.Process(pid)
@@ -45,7 +45,7 @@ class Process(Figures):
         return self._process.stdout.readline()
 
     def stop(self) -> float:
-        """Return the seconds until the process has ended after SIGTERM."""
+        """Terminate the process; return the seconds until it has ended."""
         began = time.monotonic()
         self._process.terminate()
         self._process.wait(60)
@@ -56,7 +56,7 @@ class Server(Process):
     """Server process, and the times of its records."""
 
     def __init__(self, *arguments: str) -> None:
-        """`arguments`: of tests.load.served."""
+        """Start the server. `arguments`: arguments of tests.load.served."""
         super().__init__([sys.executable, "-m", "tests.load.served", *arguments])
         self.port = int(self.first_line().split()[1])
         self.url = f"http://127.0.0.1:{self.port}"
@@ -71,17 +71,17 @@ class Server(Process):
 
 
 class Crowd:
-    """The viewers, their latencies and their drops."""
+    """Viewers, with their latencies and disconnections."""
 
     def __init__(self, server: Server, theater: str, count: int) -> None:
         self._server = server
         self._selector = selectors.DefaultSelector()
         self.viewers: Sequence[Viewer] = self._gather(theater, count)
-        self._later: list[tuple[float, int]] = []  # when a viewer that is away comes back
-        self.records: list[bytes] = []  # as the first viewer that had each got it
-        self.latencies: list[float] = []  # of records appended while their viewer was there
-        self.caught_up: list[float] = []  # of the others
-        self.since: float | None = None  # records appended from then on are measured
+        self._later: list[tuple[float, int]] = []  # time of reconnection, index of the viewer
+        self.records: list[bytes] = []  # each as received by the first viewer that had it
+        self.latencies: list[float] = []  # of records appended while their viewer was connected
+        self.caught_up: list[float] = []  # of records that a viewer received after reconnecting
+        self.since: float | None = None  # records appended from this time on are measured
         self.drops = 0
 
     def _gather(self, theater: str, count: int) -> Sequence[Viewer]:
@@ -92,11 +92,11 @@ class Crowd:
             self.records.append(record)
         assert record == self.records[index], f"record {index} differs between viewers"
         if self.since is not None:
-            while index >= len(self._server.appended):  # its line is still in the pipe
+            while index >= len(self._server.appended):  # the server's line is still in the pipe
                 time.sleep(0.0005)
             appended = self._server.appended[index]
             if appended < self.since:
-                return  # of what there was before it came
+                return  # appended before the viewer joined
             (self.latencies if appended >= joined_at else self.caught_up).append(now - appended)
 
     def come(self, within: float) -> None:
@@ -105,7 +105,7 @@ class Crowd:
         self._later = [(now + within * i / len(self.viewers), i) for i in range(len(self.viewers))]
 
     def drop(self, share: float) -> None:
-        """Disconnect a share of them at once; each reconnects as the page does."""
+        """Disconnect a share of the viewers simultaneously; each reconnects as the page does."""
         for i in random.sample(range(len(self.viewers)), int(share * len(self.viewers))):
             self.viewers[i].drop()
         self.drops += 1

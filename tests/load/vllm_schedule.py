@@ -1,10 +1,10 @@
-"""vLLM's side of `beside_vllm`: an offline `LLM` whose scheduler records its decisions. Runs where vLLM does.
+"""vLLM's side of `beside_vllm`: an offline `LLM` whose scheduler records its decisions. Requires vLLM.
 
     python tests/load/vllm_schedule.py ASKED.json FOUND.jsonl
 
-`scheduler_cls` is vLLM's own extension point for a scheduler; this one is vLLM's, with recording. A line of FOUND for
-each step: {"scheduled": {request: tokens}, "computed": {request: tokens before the step}, "blocks": {request: ids},
-"preempted": [request, ...], "free": number of free blocks}; a last one with the outputs.
+`scheduler_cls` is vLLM's extension point for schedulers; here it is vLLM's scheduler with recording. FOUND has a line
+per step: {"scheduled": {request: tokens}, "computed": {request: tokens before the step}, "blocks": {request: ids},
+"preempted": [request, ...], "free": number of free blocks}; the last line has the outputs.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the scheduler is to be in this process
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the scheduler must run in this process
 
 from vllm import LLM, SamplingParams, __version__
 from vllm.v1.core.sched.scheduler import Scheduler
 
 
 def telling(base: type, steps: list[dict[str, Any]]) -> type:
-    """Return a subclass of the scheduler `base` (vLLM's own, or one made from it) that records its output."""
+    """Return a subclass of the scheduler `base` (vLLM's, or a subclass of it) that records its output."""
 
     class Telling(base):  # type: ignore[misc]  # what it is, is known where vLLM is
-        """Recorder that reads only vLLM's `SchedulerOutput`, its requests and its manager's answers."""
+        """Scheduler that records from vLLM's `SchedulerOutput`, requests and KV cache manager only."""
 
         def schedule(self, *arguments: Any, **options: Any) -> Any:
             before = {name: one.num_preemptions for name, one in self.requests.items()}

@@ -1,10 +1,10 @@
-"""Trace of a recorded vLLM beside its scheduler's output: where vLLM is installed, with this tree on the path.
+"""Record vLLM with `vllm_recorder` and, independently, its scheduler's output. Requires vLLM and this tree on the path.
 
     PYTHONPATH=. ENV/bin/python -m tests.load.watch_vllm JOB.json RAW.jsonl
 
-JOB as `engine.observe.vllm_recorder.offline` reads it. A line of RAW for each step, from vLLM's `SchedulerOutput` and
-its manager's own result, without the recorder: {"scheduled": {request: tokens}, "computed": {request: tokens before},
-"blocks": {request: ids}, "preempted": [request, ...], "free": number of free blocks}; a last one with the answer of
+JOB has the format of `engine.observe.vllm_recorder.offline`. RAW has a line per step, from vLLM's `SchedulerOutput` and
+KV cache manager, not from the recorder: {"scheduled": {request: tokens}, "computed": {request: tokens before},
+"blocks": {request: ids}, "preempted": [request, ...], "free": number of free blocks}; the last line has the result of
 `serve`.
 """
 
