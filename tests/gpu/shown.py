@@ -1,4 +1,4 @@
-"""Latency of a step of a served model with 0.6 B parameters until it is painted in Chromium or received by a socket.
+"""Latency of a step of a served model with 0.6 B parameters until it is painted in Chromium or received by a socket."""
 
 from __future__ import annotations
 
