@@ -1,9 +1,9 @@
-"""An n-gram model to compare with: interpolated, modified Kneser-Ney (Chen and Goodman, 1998) over the same tokens.
+"""Baseline n-gram model: interpolated, modified Kneser-Ney smoothing (Chen and Goodman, 1998) over the same tokens.
 
-The highest order uses counts, the lower ones use continuation counts (how many different tokens stand before an
-n-gram); three discounts an order follow from the counts of counts. What is left of an order's probability goes to the
-order below it, and that of the lowest to all tokens alike. A document begins after `order - 1` end-of-text tokens, so
-no context reaches into the document before it.
+The highest order uses counts, lower orders use continuation counts (the number of different tokens before an n-gram).
+Three discounts per order follow from the counts of counts. The discounted probability mass of an order goes to the next
+lower order, and that of the lowest order is shared equally by all tokens. A document begins after `order - 1`
+end-of-text tokens, so no context reaches into the previous document.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """The n-grams of one length. A key is `context's number · vocabulary + token`; a context is one token shorter."""
+    """N-grams of one length. A key is `number of the context · vocabulary + token`; a context is one token shorter."""
 
     keys: Ints  # [G] sorted; the index of a key is the n-gram's number
     counts: Ints  # [G] counts, or continuation counts below the highest order
     totals: Ints  # [C] by context: the sum of its n-grams' counts
-    left: Floats  # [C] by context: the discounted mass, which the order below shares out
+    left: Floats  # [C] by context: the discounted mass, which goes to the next lower order
     discounts: Floats  # [4] taken from a count of 0, 1, 2 and more
 
 
 class NGram:
-    """The model; it is fitted when it is made."""
+    """N-gram model, fitted on construction."""
 
     def __init__(self, documents: list[Tokens], vocabulary: int, end: int, order: int = 5) -> None:
-        """`documents`: token ids, each with its end token. `end`: the id that stands before a document's first."""
+        """Fit the model. `documents`: token ids, each with its end token. `end`: id that precedes a document."""
         self._vocabulary, self._end, self._order = vocabulary, end, order
         tokens, real = self._padded(documents)
         numbers = [tokens]  # of the k-gram that ends at each position, k = 1, 2, …
@@ -48,7 +48,7 @@ class NGram:
         counts = np.bincount(numbers[-1][real], minlength=len(self._keys[-1]))
         orders = [self._fit(order, counts)]
         for k in range(order - 1, 0, -1):
-            # One position of each (k+1)-gram that was counted: its suffix gets one continuation for it.
+            # one position of each counted (k+1)-gram, which adds a continuation to its suffix
             where = np.full(len(self._keys[k]), -1)
             where[numbers[k][real]] = np.flatnonzero(real)
             where = where[where >= 0]
@@ -56,7 +56,7 @@ class NGram:
         self._orders = orders[::-1]
 
     def bits(self, documents: list[Tokens]) -> float:
-        """The summed negative log-likelihood, in bits, of every token but each document's first."""
+        """Return the summed negative log-likelihood of all tokens except each document's first, in bits."""
         tokens, real = self._padded(documents)
         first = np.zeros_like(real)
         first[1:] = real[1:] & ~real[:-1]
@@ -81,7 +81,7 @@ class NGram:
         return float(-np.log2(chance).sum())
 
     def _padded(self, documents: list[Tokens]) -> tuple[Ints, NDArray[np.bool_]]:
-        """All documents behind each other, and which tokens are theirs."""
+        """Return the concatenated, padded documents, and which tokens belong to documents."""
         pad = [self._end] * (self._order - 1)
         tokens = np.fromiter((t for document in documents for t in (*pad, *document)), np.int64)
         real = np.fromiter(
@@ -96,7 +96,9 @@ class NGram:
         ones, twos, threes, fours = (int((counts == n).sum()) or 1 for n in (1, 2, 3, 4))
         y = ones / (ones + 2 * twos)
         discounts = np.array([0.0, 1 - 2 * y * twos / ones, 2 - 3 * y * threes / twos, 3 - 4 * y * fours / threes])
-        discounts = np.clip(discounts, [0.0, 0.1, 0.1, 0.1], [0.0, 1.0, 2.0, 3.0])  # what was never seen keeps a chance
+        discounts = np.clip(
+            discounts, [0.0, 0.1, 0.1, 0.1], [0.0, 1.0, 2.0, 3.0]
+        )  # unseen tokens keep some probability
         taken = np.minimum(discounts[np.minimum(counts, 3)], counts)
         totals = np.bincount(contexts, counts, number).astype(np.int64)
         left = np.bincount(contexts, taken, number).astype(np.float64)

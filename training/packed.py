@@ -1,4 +1,4 @@
-"""Rows of token ids that were packed before a run, for where the data path would be slower than the GPU.
+"""Rows of token ids that are packed before a run, because the data path would be slower than the GPU.
 
 LENGTH.ids     [N, LENGTH] uint16
 LENGTH.starts  [N, LENGTH / 8] uint8, a bit for each token: whether a document, or the padding, begins there
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from training.data import IGNORED, Batch, Tokens
 
-BYTES_PER_TOKEN = 2 + 1 / 8  # of a packed row
+BYTES_PER_TOKEN = 2 + 1 / 8  # in a packed row
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,15 @@ class PackedRows:
     ends: Tensor  # [N] int32
 
     def to(self, device: torch.device) -> PackedRows:
-        """The same rows there."""
+        """Return the rows on a device."""
         return replace(self, ids=self.ids.to(device), starts=self.starts.to(device), ends=self.ends.to(device))
 
     def batch(self, rows: Tensor) -> Batch:
-        """The batch of these rows [B], laid out as `training.data.collate` does it."""
+        """Return the batch of the rows with indices `rows` [B], in the layout of `training.data.collate`."""
         ids, starts = self.ids.view(torch.int16)[rows].long() & 0xFFFF, self.starts[rows]
         length, device = ids.shape[1], ids.device
         places = torch.arange(length, device=device)
-        owner = starts.cumsum(1)  # [B, T] which document of the row a token belongs to
+        owner = starts.cumsum(1)  # [B, T] index of the document in the row
         positions = places - torch.where(starts, places, 0).cummax(1).values
         is_padding = places >= self.ends[rows, None]
         is_last = torch.ones_like(starts)
@@ -50,9 +50,9 @@ class PackedRows:
         return Batch(ids, targets, positions, (same & causal)[:, None])
 
     def batches(self, count: int, seed: int, skip: int, device: torch.device) -> Iterator[Batch]:
-        """Endless batches of `count` rows, without the first `skip`; each pass has an order of its own."""
+        """Yield endless batches of `count` rows, without the first `skip`. Each pass has another order."""
         total = self.ids.shape[0]
-        each = max(1, total // count)  # batches of a pass
+        each = max(1, total // count)  # batches per pass
         number = skip
         while True:
             generator = torch.Generator().manual_seed(seed + number // each)
@@ -66,7 +66,7 @@ class PackedRows:
 
 
 def packed_rows(rows: Sequence[list[Tokens]], length: int, pad: int) -> dict[str, Tensor]:
-    """Tensors of rows of documents for `write_packed`."""
+    """Return the tensors of rows of documents, for `write_packed`."""
     ids = np.full((len(rows), length), pad, dtype=np.uint16)
     starts = np.zeros((len(rows), length), dtype=bool)
     ends = np.zeros(len(rows), dtype=np.int32)
@@ -93,7 +93,7 @@ def write_packed(tensors: dict[str, Tensor], path: Path) -> None:
 
 
 def read_packed(path: Path) -> dict[int, PackedRows]:
-    """Read a file of `write_packed`, by row length."""
+    """Read a file of `write_packed`; return row length -> rows."""
     found = load_file(path)
     lengths = sorted({int(name.split(".")[0]) for name in found})
     return {

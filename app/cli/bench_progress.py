@@ -1,4 +1,4 @@
-"""Progress of a benchmark on standard error, and stopping it without losing its measurements."""
+"""Progress of a benchmark on standard error, and interruption without loss of measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class BenchProgress:
-    """A bar with the time left on a terminal, else a line a round. Ctrl-C and SIGTERM stop it between two steps."""
+    """Progress bar with the time left on a terminal, otherwise a line per round.
+
+    Ctrl-C and SIGTERM stop the benchmark between two steps.
+    """
 
     def __init__(self) -> None:
         self._bar: Any = None
@@ -54,7 +57,7 @@ class BenchProgress:
         return self._stop
 
     def _interrupt(self, *_: object) -> None:
-        if self._stop:  # twice: now
+        if self._stop:  # the second signal stops immediately
             raise KeyboardInterrupt
         self._stop = True
 

@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the facts. The home folder is shown as ~, and its name nowhere."""
+    """Print the facts. The home folder is replaced by ~, and its name is removed from other paths."""
     if sys.stderr.isatty():
         say("inspecting this machine; importing torch and loading the bundled model takes seconds", to=sys.stderr)
     found = {name: _gathered(gather) for name, gather in PARTS.items()}
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _gathered(gather: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the facts, or the error while gathering them, which a bug report needs too."""
+    """Return the facts, or the error on gathering them, which belongs in a bug report too."""
     try:
         return gather()
     except Exception as error:  # a broken torch may raise anything

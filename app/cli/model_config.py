@@ -1,4 +1,4 @@
-"""`--model-config FILE`: engine settings of single models, where a server has several."""
+"""`--model-config FILE`: engine settings per model, for servers with several models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.options.toml_text import toml_tables
 
 
 def add_model_config_option(group: Any) -> None:
-    """`--model-config`."""
+    """Add the option `--model-config`."""
     group.add_argument(
         "--model-config",
         type=Path,
@@ -29,11 +29,12 @@ def add_model_config_option(group: Any) -> None:
 
 
 def model_configs(arguments: argparse.Namespace, names: Sequence[str], base: EngineConfig) -> dict[str, EngineConfig]:
-    """Return the settings of models that have their own, by name. `names`: of the server's models.
+    """Return model name -> settings, for models with settings of their own. `names`: the server's models.
+
+    The settings are checked against the model only when the model is opened.
 
     Raises:
-        UserError: a file that cannot be read, a model that the server does not have, an option that there is not or
-            whose value cannot be. Whether they work with the model is seen when it is opened.
+        UserError: the file cannot be read, or has an unknown model, an unknown option or an invalid value.
     """
     path: Path | None = arguments.model_config
     if path is None:
@@ -59,7 +60,7 @@ def model_configs(arguments: argparse.Namespace, names: Sequence[str], base: Eng
 
 
 def _config(table: Mapping[str, Any], base: EngineConfig) -> EngineConfig:
-    """`base` with what the table says. Raises ValueError: one sentence, without its subject."""
+    """Return `base` with the options of a table. Raises ValueError, whose message is a sentence without subject."""
     rows = table_of(EngineConfig)
     for option in table:
         if option not in rows or not rows[option].option.flag:

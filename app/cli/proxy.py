@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from app.proxy.exchange import Mode
 
 
-# Seconds after which the thread that writes a request down must hand over the interpreter to the loop that passes the
-# next one on. Python's own 5 ms would be most of what the proxy adds.
+# Seconds after which the thread that records requests must release the GIL to the event loop. Python's default of 5 ms
+# would account for most of the proxy's latency.
 SWITCH_INTERVAL = 0.0005
 
 
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Forward requests until Ctrl-C or SIGTERM."""
     upstream = urlsplit(arguments.upstream)
     if upstream.scheme not in ("http", "https") or not upstream.hostname or upstream.query or upstream.fragment:
-        raise UserError(f"--upstream {arguments.upstream} is no address: https://HOST/PATH is one")
+        raise UserError(f"--upstream {arguments.upstream} is not a URL of the form https://HOST/PATH")
     if importlib.util.find_spec("aiohttp") is None:
         raise UserError("the proxy needs aiohttp: pip install 'kvtheater[proxy]'")
     forbid_dumps()

@@ -68,8 +68,8 @@ class Viewer:
         self.knows_large = False  # it was sent the `large` event
         self.begun = False  # the acknowledgement of its join is queued, so records may follow
         self.sent = 0  # bytes of records and captures
-        self.requested = 0  # of them, up to the last requested acknowledgement
-        self.acknowledged = 0  # of them
+        self.requested = 0  # bytes sent up to the last requested acknowledgement
+        self.acknowledged = 0  # bytes acknowledged
         self.sent_at = 0.0
         self.status: Status | None = None  # as last sent
 

@@ -17,10 +17,10 @@ MAX_HEADER = 100_000_000  # bytes; safetensors' own limit
 
 
 def check_weight_file(path: Path, name: str) -> None:
-    """Check that a safetensors or GGUF file is as long as its header states. `name`: of the file, for the error.
+    """Check that a safetensors or GGUF file is as long as its header states. `name`: file name for error messages.
 
     Raises:
-        ModelError: it is incomplete, or another kind of file, or the package that reads it is missing.
+        ModelError: the file is incomplete or of another kind, or the package that reads it is missing.
     """
     check_pointer(path, name)
     if is_gguf := path.suffix == SUFFIX:
@@ -37,7 +37,7 @@ def check_weight_file(path: Path, name: str) -> None:
             expected = gguf_header(file).num_bytes if is_gguf else _safetensors_bytes(file)
         except struct.error as error:
             raise ModelError(sentence("file.header", file=name, num_bytes=num_bytes)) from error
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:  # of other bytes
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:  # another kind of file
             raise ModelError(sentence("file.other", file=name, form=form, begin=str(begin[:8])[1:])) from error
     if num_bytes < expected or (num_bytes > expected and not is_gguf):
         raise ModelError(sentence("file.length", file=name, num_bytes=num_bytes, expected=expected))
@@ -55,7 +55,7 @@ def _safetensors_bytes(file: BinaryIO) -> int:
 
     Raises:
         struct.error: the file ends within its header.
-        ValueError, LookupError, TypeError, AttributeError: it is no such file.
+        ValueError, LookupError, TypeError, AttributeError: the file is not a safetensors file.
     """
     length: int = struct.unpack("<Q", file.read(8))[0]
     if length > MAX_HEADER:

@@ -17,14 +17,14 @@ from msgspec import Struct
 
 from engine.prompts.segments import PROMPTS, Segment, is_hashed, segments_of
 
-MAX_LINE_BYTES = 1 << 26  # of a line
-# errors of an entry that does not have the shape that it seems to have
+MAX_LINE_BYTES = 1 << 26
 MAX_COUNT = 1 << 53  # tokens; exact in every JSON reader
+# exceptions on reading an entry that matches a shape but is malformed
 FAULTS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 
 
 class PromptError(ValueError):
-    """The file cannot be read; one sentence."""
+    """The file cannot be read. The message is one sentence."""
 
 
 class Sent(NamedTuple):
@@ -49,7 +49,7 @@ class Keyspace(NamedTuple):
 class Rendered(Struct, frozen=True):
     """Prompt rendered by a chat template, cut into segments, with the tokens of each.
 
-    `of`: for each the index of the corresponding, or the following, segment of the request.
+    `of`: for each segment, the index of the corresponding segment of the request, or of the one after it.
     """
 
     segments: list[Segment]
@@ -66,15 +66,15 @@ class PromptRequest(Struct, frozen=True):
     time: float | None = None
     session: str = ""
     reported_tokens: int | None = None  # of the prompt
-    reported_cached: int | None = None  # of these, read from the cache
+    reported_cached: int | None = None  # prompt tokens read from the cache
     retention: str = ""  # `prompt_cache_retention`
     reported_output: int | None = None  # tokens of the answer, including reasoning
-    reported_reasoning: int | None = None  # of these, reasoning
+    reported_reasoning: int | None = None  # output tokens of reasoning
     answer: list[Segment] = []  # see `engine/prompts/answers.py`
     followed_by: int | None = None  # the request that contains the answer
     body: Mapping[str, Any] = {}
     rendered: Rendered | None = None  # see `engine/prompts/rendering.py`
-    held: Rendered | None = None  # the same with the computed part of the answer
+    held: Rendered | None = None  # `rendered`, extended by the computed part of the answer
     adapter: str = ""
     cache_salt: str = ""
     instance: str = ""  # instance that answered

@@ -95,7 +95,7 @@ def test_without_motion_it_waits_at_whole_pictures(open_page: OpenPage) -> None:
     assert page.locator("#opening-time").input_value() == before
 
 
-def test_skipped_it_leads_to_the_first_look_and_does_not_come_again(open_page: OpenPage) -> None:
+def test_a_skipped_opening_leads_to_the_intro_and_is_not_shown_again(open_page: OpenPage) -> None:
     page = open_page(opening=True)
     page.keyboard.press("Escape")
     expect(page.locator("#intro")).to_have_attribute("data-records", "2")  # read at once: there is a picture

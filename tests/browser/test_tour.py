@@ -37,7 +37,7 @@ def covers(page: Page, selector: str) -> bool:
     return covered
 
 
-def test_the_learner_does_each_stop_and_it_never_comes_again(open_page: OpenPage) -> None:
+def test_a_completed_tour_is_not_shown_again(open_page: OpenPage) -> None:
     page = open_page(tour=True, motion=True)
     at(page, "ask", False)
     assert not covers(page, ".token-row") and not covers(page, "#btn-step")

@@ -48,7 +48,7 @@ def test_both_readers_drop_the_same_finished_sequences(path: Path, kept: int, tm
 
 
 @pytest.mark.parametrize("name", ["preempting", "swapping"])
-def test_a_run_that_forgets_is_one_that_readers_take(name: str, tmp_path: Path) -> None:
+def test_readers_accept_a_log_that_drops_finished_sequences(name: str, tmp_path: Path) -> None:
     run(name, tmp_path / "whole.kvtrace").close()
     path = forgetting(tmp_path / "whole.kvtrace", tmp_path / "run.kvtrace", 1)
     same_states(path)

@@ -12,8 +12,8 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-# beginnings of stories and poems, some with common prefixes
 MAX_TOKENS = 64
+# beginnings of stories and poems, some with common prefixes
 PROMPTS = [
     f"{beginning} {rest}"
     for beginning in ("Once upon a time there was a king", "春江潮水连海平，海上明月共潮生。", "The little house stood")
@@ -34,7 +34,7 @@ class Seen:
 
 
 async def client(port: int, number: int, end: float, leaves: float, rng: random.Random, seen: Seen) -> None:
-    """Send one request after the other on one connection, until `end`."""
+    """Send requests in sequence over one connection, until `end`."""
     reader = writer = None
     while time.monotonic() < end:
         if writer is None:

@@ -21,7 +21,7 @@ from app.openai.keys import digest
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.transport import access_log
-from app.transport.access_log import AccessLog, tell
+from app.transport.access_log import AccessLog, add_fields
 from tests.server.conftest import Client, wait_for
 from tests.server.fake import FakeModel
 
@@ -41,8 +41,8 @@ class Logged:
         def note() -> str:
             from flask import request
 
-            tell(request.environ, client="grader", request_id="cmpl-1", prompt_tokens=3, model="x" * 500)
-            tell(request.environ, api_key="sk-secret", prompt="the text", cached_tokens=True, theater=None)
+            add_fields(request.environ, client="grader", request_id="cmpl-1", prompt_tokens=3, model="x" * 500)
+            add_fields(request.environ, api_key="sk-secret", prompt="the text", cached_tokens=True, theater=None)
             return "done"
 
         self.listener = Listener(app, bind("127.0.0.1", 0))

@@ -9,7 +9,7 @@ import requests
 import app.log_index.questions
 from app.ground.errors import AppError
 from app.log_index.derived_files import LogTables
-from app.log_index.questions import LogQuestions, kept
+from app.log_index.questions import LogQuestions, saved_questions
 from app.session.run import OpenLog
 from engine.trace.log import TraceReader
 from tests.browser.recording import GOLDEN
@@ -24,7 +24,7 @@ def ask(server, sql: str, theater: str = "rec-moon") -> requests.Response:
 
 def test_every_kept_question_is_answered_of_a_recording(server):
     found = requests.get(f"{server.url}/api/questions", timeout=20).json()["questions"]
-    assert [one["id"] for one in found] == [one["id"] for one in kept()["questions"]] and len(found) >= 8
+    assert [one["id"] for one in found] == [one["id"] for one in saved_questions()["questions"]] and len(found) >= 8
     for one in found:
         if one["observed"]:
             continue

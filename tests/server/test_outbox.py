@@ -86,7 +86,7 @@ def test_unread_bytes_count_over_all_connections_of_a_guest() -> None:
     assert "4 events" in (intake.take(first, 10) or "")
 
 
-def test_a_guest_that_comes_back_does_not_wait_for_what_its_lost_connection_left(
+def test_a_returning_guest_is_not_limited_by_its_abandoned_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A polling client ends without notice: its connection is dropped once it has not polled for a while."""

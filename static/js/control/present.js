@@ -1,4 +1,4 @@
-// Present mode for presenting: only stage, pool and sentence, controlled scene by scene with a remote.
+// Present mode: only stage, pool and sentence are shown, controlled scene by scene with a remote.
 
 import { viewSub } from "../state/playhead.js";
 import { openView, settings } from "../state/settings.js";
@@ -22,7 +22,7 @@ export function toScene(direction) {
 
 /**
  * Handle a remote's "next": take a step; at the end of a scene in the present view, play the next scene. At a lesson's
- * question, in its free part and at its end, the lesson goes on.
+ * question, in its free part and at its end, continue the lesson.
  */
 export async function next() {
   if (isPresenting() && following.peek() && sceneEnd.peek() !== null) return toScene(1);

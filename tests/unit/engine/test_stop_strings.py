@@ -1,4 +1,4 @@
-"""Stop strings are found as by searching all of the text, and for as little as its new characters cost."""
+"""Incremental search for stop strings equals a full search, at a cost per new character only."""
 
 import time
 
@@ -30,7 +30,7 @@ def test_incremental_stop_search_equals_a_full_search(stops: list[str], pieces: 
 
 
 def test_a_character_costs_the_same_however_long_a_stop_string_is() -> None:
-    """Processor time of 20,000 characters that are the beginning of a string again and again."""
+    """Compare the processor time of 20,000 characters that match a stop string except for its end."""
 
     def seconds(length: int) -> float:
         searched, began = StopStrings(["a" * length + "b"]), time.process_time()

@@ -1,4 +1,4 @@
-"""A run computed again from its log has equal records; then one thing is changed."""
+"""A rerun from a log reproduces its records; a fork changes one input."""
 
 from pathlib import Path
 
@@ -62,20 +62,20 @@ def tokens_of(engine: Engine, seq_id: int) -> list[int]:
     return log_of(engine).state_now().sequences[seq_id].token_ids
 
 
-# the same again
+# reruns without a change
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_record_comes_again(name: str) -> None:
-    """Greedy, seeded samples, beams, prefix hits, chunks, preemption by recompute and swap, an abort: in these runs.
+def test_a_rerun_reproduces_every_record(name: str) -> None:
+    """The runs include greedy and seeded requests, beams, prefix hits, chunks, both kinds of preemption, and an abort.
 
-    The original captures every layer and the re-run none: what is observed changes nothing.
+    The original captures every layer and the rerun none, since capturing must not change the records.
     """
     with run(name) as original, rerun(log_of(original)) as again:
         assert same(timeless(log_of(again)), timeless(log_of(original)))
 
 
-def test_a_fork_in_every_place_has_the_same_beginning() -> None:
+def test_a_fork_at_any_record_has_the_earlier_records() -> None:
     with run("preempting") as original:
         log = log_of(original)
         for at in range(0, len(log) + 1, 5):
@@ -84,13 +84,13 @@ def test_a_fork_in_every_place_has_the_same_beginning() -> None:
                 assert len(log_of(fork)) == at + 1 and log_of(fork).record(at).kind == "submit"
 
 
-def test_without_a_change_the_later_inputs_come_in_again_at_their_steps() -> None:
+def test_a_fork_without_a_change_repeats_the_later_inputs_at_their_steps() -> None:
     """A fork without a change equals the original."""
     with run("swapping") as original, rerun(log_of(original), 0, None) as again:
         assert same(timeless(log_of(again)), timeless(log_of(original)))
 
 
-def test_a_run_with_a_fault_comes_again_fault_and_all() -> None:
+def test_a_rerun_reproduces_an_injected_fault() -> None:
     config = EngineConfig(block_size=4, num_blocks=32, fault="slot_off_by_one")
     with fresh(config) as original:
         original.add_request(PROMPTS[0], GREEDY)
@@ -100,7 +100,7 @@ def test_a_run_with_a_fault_comes_again_fault_and_all() -> None:
             assert same(timeless(log_of(again)), timeless(log_of(original)))
 
 
-def test_a_fork_of_a_fork_comes_again() -> None:
+def test_a_rerun_reproduces_a_fork_of_a_fork() -> None:
     """Changes are in the log, so the log still determines the run."""
     colder = SamplingChange(request_id="b", sampling={"temperature": 0.0})
     with (
@@ -141,11 +141,11 @@ def test_a_rerun_uses_the_logged_forward_pass(monkeypatch: pytest.MonkeyPatch, t
     assert seen == [True, False, True, False]
 
 
-# a log that is not what happened
+# tampered logs
 
 
 def tampered(log: TraceReader, path: Path, index: int, record: StepRecord) -> TraceReader:
-    """Return a copy with sound frames and another record `index`, written without the check of the state."""
+    """Return a copy with valid frames in which `record` replaces record `index`, without a check of the state."""
     with open(path, "wb") as file:
         file.write(codec.MAGIC + codec.frame("header", log.header_bytes))
         for i in range(len(log)):
@@ -153,7 +153,7 @@ def tampered(log: TraceReader, path: Path, index: int, record: StepRecord) -> Tr
     return TraceReader(path)
 
 
-def test_a_changed_operation_is_found_where_it_is(tmp_path: Path) -> None:
+def test_a_changed_operation_is_located(tmp_path: Path) -> None:
     with run("preempting") as original:
         log = log_of(original)
         index, place = next(
@@ -193,12 +193,12 @@ def test_every_part_of_a_record_is_compared(part: str, tmp_path: Path) -> None:
         with tampered(log, tmp_path / "t", 3, changed) as bad, pytest.raises(RerunMismatch, match="record 3") as found:
             rerun(bad)
         assert found.value.part == part
-        # what comes after the fork is not checked: there the future is another one
+        # records after the fork are not compared, since they may differ
         with tampered(log, tmp_path / "t", 3, changed) as bad:
             rerun(bad, 3, TokenChange(seq_id=0, token_id=9), follow=False).close()
 
 
-def test_an_input_that_is_refused_now_is_a_difference(tmp_path: Path) -> None:
+def test_a_logged_input_that_is_refused_is_a_mismatch(tmp_path: Path) -> None:
     with two_sampled() as original:
         log = log_of(original)
         submit = log.record(0).ops[0]
@@ -235,7 +235,7 @@ def test_other_weights_under_the_same_name_are_detected() -> None:
 
 
 @pytest.mark.parametrize("where", ["execute", "sample"])
-def test_a_step_that_failed_cannot_come_again(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rerun_refuses_a_log_with_a_failed_step(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with fresh(ALL["roomy"]) as original:
         original.add_request(PROMPTS[0], GREEDY)
         original.step()
@@ -290,7 +290,7 @@ def test_a_chosen_token_changes_the_future_and_is_in_the_log() -> None:
             assert instead.logprob == instead.top[1].logprob, "one figure, computed once"
             ours, theirs = tokens_of(fork, 0), tokens_of(original, 0)
             assert ours[:position] == theirs[:position] and ours[position] == other.token_id
-            # what follows is what the model says after these tokens, as a run of its own shows
+            # the following tokens equal those of a separate run with this prefix as prompt
             with fresh(ALL["roomy"]) as alone:
                 request = alone.add_request(
                     ours[: position + 1],
@@ -303,7 +303,7 @@ def test_a_chosen_token_changes_the_future_and_is_in_the_log() -> None:
             assert tokens_of(fork, 1) == tokens_of(original, 1)
 
 
-def test_after_a_chosen_token_the_draws_are_what_they_were() -> None:
+def test_a_chosen_token_does_not_shift_later_random_draws() -> None:
     """The sampler draws for the position anyway, so choosing the sampled token changes no later token."""
     with two_sampled() as original:
         log = log_of(original)
@@ -314,7 +314,7 @@ def test_after_a_chosen_token_the_draws_are_what_they_were() -> None:
             assert [op.sampled_token_id for op in samples] == [None]
 
 
-def test_a_chosen_end_of_sequence_ends_it() -> None:
+def test_a_chosen_end_token_finishes_the_sequence() -> None:
     eos = tiny_llama().tokenizer_facts.eos_token_ids[0]  # type: ignore[union-attr]
     with fresh(ALL["roomy"]) as original:
         original.add_request(PROMPTS[0], SamplingParams(max_tokens=12, min_tokens=8))
@@ -378,8 +378,8 @@ def test_another_seed_restarts_the_draws() -> None:
             assert tokens_of(fork, 1) == tokens_of(original, 1)
 
 
-def test_a_whole_run_under_other_settings() -> None:
-    """The same inputs at the same steps: greedy tokens do not depend on blocks, so only the books differ."""
+def test_a_rerun_under_other_settings_gives_equal_greedy_tokens() -> None:
+    """Inputs are submitted at the same steps. Greedy tokens do not depend on blocks, so only the blocks differ."""
     with run("roomy") as original:
         log = log_of(original)
         for name in ("one slot a block", "preempting", "no prefix caching"):
@@ -392,7 +392,7 @@ def test_a_whole_run_under_other_settings() -> None:
                 assert not ours.running and not ours.waiting
 
 
-def test_a_future_as_long_as_the_log_when_the_log_is_not_at_its_end() -> None:
+def test_a_fork_of_an_unfinished_run_is_as_long_as_its_log() -> None:
     with fresh(ALL["roomy"]) as original:
         original.add_request(PROMPTS[0], GREEDY)
         for _ in range(6):
@@ -403,7 +403,7 @@ def test_a_future_as_long_as_the_log_when_the_log_is_not_at_its_end() -> None:
             assert fork.num_steps == 2
 
 
-def test_later_inputs_come_in_again_and_those_without_a_place_are_named() -> None:
+def test_a_fork_repeats_later_inputs_and_lists_impossible_ones() -> None:
     """The original chooses a token of b at record 6 and aborts a at record 8; the fork has aborted b at record 4."""
     with fresh(ALL["roomy"]) as original:
         original.add_requests([RequestSpec(PROMPTS[0], SAMPLED, "a"), RequestSpec(PROMPTS[2], SAMPLED, "b")])
@@ -432,10 +432,10 @@ def test_progress_is_counted() -> None:
         assert again.num_done == len(log_of(engine)) == again.num_expected
 
 
-# what the engine refuses
+# refused changes
 
 
-def test_choices_that_make_no_sense_are_refused() -> None:
+def test_invalid_choices_and_adjustments_are_refused() -> None:
     with fresh(ALL["roomy"]) as engine:
         engine.add_request(PROMPTS[2], GREEDY, "a")
         engine.add_request(PROMPTS[2], SamplingParams(use_beam_search=True, beam_width=2, max_tokens=4), "beams")

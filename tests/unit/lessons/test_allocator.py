@@ -101,7 +101,7 @@ def test_valid_alternatives_differ_from_illegal_moves() -> None:
     assert (needless.verdicts[-1].grade, needless.verdicts[-1].why) == ("other", "needless")
 
 
-def test_after_another_choice_the_engines_policy_is_what_is_right() -> None:
+def test_after_another_choice_moves_are_graded_by_the_engines_policy() -> None:
     """Two blocks are needed: the second-best one first, then the current head of the queue."""
     wanted = [BlockMove(kind="allocate", block=block, seq=seq) for block, seq in ((2, 0), (3, 1))]
     found = Exercise(tasks=[], done=[Done(move=move, record=0, op=0) for move in wanted])
@@ -112,7 +112,7 @@ def test_after_another_choice_the_engines_policy_is_what_is_right() -> None:
     assert [(v.grade, v.why) for v in verdicts] == [("other", "not_head"), ("right", None)]
 
 
-def test_a_block_that_the_engine_gave_a_hash_meanwhile_goes_to_the_back_of_the_queue() -> None:
+def test_a_block_hashed_during_the_exercise_is_freed_to_the_back_of_the_queue() -> None:
     done: list[Done | Hashed] = [Hashed(block=5, tokens=[9, 9, 9, 9]), Done(move=FREE, record=1, op=0)]
     take = Done(move=BlockMove(kind="allocate", block=2, seq=0), record=1, op=1)
     found = Exercise(tasks=[Task(kind="leave", step=1, seq=3)], done=[*done, take])

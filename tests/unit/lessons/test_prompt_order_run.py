@@ -89,7 +89,7 @@ WRONG = Mending(moves=[Move(part="Time")])
 RIGHT = Mending(moves=[Move(part="Note"), Move(part="Time"), Move(part="Read", before="Write")])
 
 
-# `at`: restart, the first prompt, its steps, a later prompt's; with one try before also in the run of the right session
+# `at` selects the restart, the first prompt, its steps, or those of a later prompt; after one try, also the second run
 @pytest.mark.parametrize(("tries", "at"), [*((0, at) for at in (0, 1, 2, 7, 12)), *((1, at) for at in (0, 1, 7, 30))])
 def test_a_failed_order_leaves_the_lesson_unchanged(
     course: tuple[Course, FaultyLessonEngine], at: int, tries: int

@@ -109,10 +109,10 @@ def test_a_recorded_lesson_equals_the_live_one(recorded: Recorded, builder: Call
     lesson = read_lesson(path)
     stops = [item.index for item in recorded.transcript.items if item.__class__.__name__ in ("AskItem", "DoItem")]
     for answers in answers_of(recorded):
-        for index, done in recorded.transcript.works.items():  # the live one grades by rules, and takes two lists
+        for index, done in recorded.transcript.works.items():  # the live lesson grades by rules, and accepts two lists
             if answers and answers[index] != [None]:
                 answers[index] = [[one.move for one in done]]
-        for index, mended in recorded.transcript.mended.items():  # the live one runs two
+        for index, mended in recorded.transcript.mended.items():  # the live lesson runs two sessions
             if answers and answers[index] != [None]:
                 answers[index] = [Mending(moves=mended.run.moves)]
         for at in (*stops[::3], 10_000):
@@ -127,7 +127,7 @@ def test_a_recorded_lesson_equals_the_live_one(recorded: Recorded, builder: Call
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_a_session_that_is_not_run_is_graded_as_its_run_is(
+def test_offline_grading_of_a_mended_session_equals_grading_by_its_run(
     language: str, builder: Callable[[str], BuildEngine]
 ) -> None:
     lesson = read_lesson(shipped_folder() / "16-why-did-it-miss.md")
@@ -160,7 +160,7 @@ def test_a_session_that_is_not_run_is_graded_as_its_run_is(
         assert told_again is not None and told_again.right == live.right, moves
         verdicts.append(live.right)
         engine.close()
-    assert verdicts[:3] == [True] * 3, "and none of them is the recorded one"
+    assert verdicts[:3] == [True] * 3, "right answers that differ from the recorded one"
     assert verdicts.count(False) > 3
 
 
@@ -209,7 +209,7 @@ def test_no_answer_is_sent_before_its_question(recorded: Recorded) -> None:
     sent = msgspec.json.encode(shown)
     assert b'"right":null' in sent and b'"evidence":null' in sent
     done = [item.moment for item in recorded.transcript.items[: int(first)] if isinstance(item, DoItem)]
-    assert shown.moment == (done[-1] if done else Moment(run=0, records=0)), "and no record of what comes"
+    assert shown.moment == (done[-1] if done else Moment(run=0, records=0)), "no record after the question"
 
 
 def test_invalid_recorded_lessons_are_refused(tmp_path: Path) -> None:

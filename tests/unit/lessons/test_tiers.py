@@ -25,15 +25,15 @@ def test_a_restart_keeps_the_folder_and_nothing_else() -> None:
     first = lesson.restart(sizes).tiers
     assert first is not None and first.store(KEY, b"x" * 4096) == ["cpu", "disk"]
     second = lesson.restart(sizes).tiers
-    assert second is not None and second.lookup([KEY]) == ["disk"], "CPU memory went with the first"
-    assert first.lookup([KEY]) == [], "it is closed"
+    assert second is not None and second.lookup([KEY]) == ["disk"], "the restart clears CPU memory"
+    assert first.lookup([KEY]) == [], "the restart closes the earlier tiers"
     assert lesson.restart(TierSizes()).tiers is None
     third = lesson.restart(TierSizes(disk=1 << 20)).tiers
-    assert third is not None and third.lookup([KEY]) == ["disk"], "the folder was there all the time"
+    assert third is not None and third.lookup([KEY]) == ["disk"], "the folder is kept while no tier uses it"
     lesson.close()
     fresh = LessonTiers()
     other = fresh.restart(sizes).tiers
-    assert other is not None and other.lookup([KEY]) == [], "another way through the lesson has its own"
+    assert other is not None and other.lookup([KEY]) == [], "each lesson session has its own folder"
     fresh.close()
 
 
