@@ -96,9 +96,8 @@ class NGram:
         ones, twos, threes, fours = (int((counts == n).sum()) or 1 for n in (1, 2, 3, 4))
         y = ones / (ones + 2 * twos)
         discounts = np.array([0.0, 1 - 2 * y * twos / ones, 2 - 3 * y * threes / twos, 3 - 4 * y * fours / threes])
-        discounts = np.clip(
-            discounts, [0.0, 0.1, 0.1, 0.1], [0.0, 1.0, 2.0, 3.0]
-        )  # unseen tokens keep some probability
+        # the minimum of 0.1 leaves some probability to unseen tokens
+        discounts = np.clip(discounts, [0.0, 0.1, 0.1, 0.1], [0.0, 1.0, 2.0, 3.0])
         taken = np.minimum(discounts[np.minimum(counts, 3)], counts)
         totals = np.bincount(contexts, counts, number).astype(np.int64)
         left = np.bincount(contexts, taken, number).astype(np.float64)
