@@ -33,7 +33,7 @@ export function Choose({ section, id, held, choices }) {
 }
 
 /**
- * Number field with the server's bounds. `param`: query parameter, by default `id`. `unit`: the field shows value / unit.
+ * Number field with the server's bounds. `param`: query parameter, by default `id`. `unit`: the field shows value/unit.
  * @param {{section: string, id: string, held: Held, param?: string, unit?: number}} props
  */
 export function Count({ section, id, held, param = id, unit = 1 }) {

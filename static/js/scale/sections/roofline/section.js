@@ -83,7 +83,8 @@ export function Section() {
   return html`<div class="scale-controls">
       ${choice("r_model", lists?.models ?? [])} ${choice("r_gpu", lists?.gpus ?? [])}
       ${lists?.dtypes.length ? html`<${Dtype} dtypes=${lists.dtypes} chosen=${lists.dtype} />` : null}
-      <${Slider} section="roofline" id="r_batch" param="batch" held=${values.r_batch} least=${1} most=${256} step=${1} />
+      <${Slider} section="roofline" id="r_batch" param="batch" held=${values.r_batch} least=${1} most=${256}
+        step=${1} />
       <${Slider} section="roofline" id="r_context" param="context" held=${values.r_context} least=${1}
         most=${MAX_CONTEXT} step=${1} />
       <${List} section="roofline" id="r_batches" held=${values.r_batches}
