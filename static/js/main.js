@@ -13,13 +13,14 @@ import { t } from "./i18n/words.js";
 import { rove } from "./kit/focus.js";
 import { startMotion } from "./kit/frame.js";
 import { html } from "./kit/html.js";
+import { isPhone } from "./kit/measure.js";
 import { followTheme, localStorageOrNull } from "./kit/preferences.js";
 import { take } from "./net/library.js";
 import { session } from "./net/session.js";
 import { followLanguage } from "./net/words.js";
 import { App } from "./page/app.js";
 import { followPrinting } from "./page/print.js";
-import { startOpen } from "./state/classroom.js";
+import { enters, presents, startOpen } from "./state/classroom.js";
 import { followSelection } from "./state/selection.js";
 import { connectSettings, parseAddress, settings } from "./state/settings.js";
 import { hasLesson, isSite } from "./state/without_server.js";
@@ -27,6 +28,8 @@ import { hasLesson, isSite } from "./state/without_server.js";
 const address = parseAddress(location);
 connectSettings(location, history, localStorageOrNull());
 if (hasLesson && !address.viewMode) settings.viewMode.value = "lesson";
+// a link made on a wide window names no region of a phone
+if (isPhone() && address.detail && !address.region) settings.region.value = "detail";
 offerOpening(localStorageOrNull(), address);
 
 followTheme();
@@ -72,6 +75,11 @@ function followLearning() {
 /** Load the code of classes with the first class. */
 function followClasses() {
   if (settings.teach.peek() && !settings.class.peek()) startOpen.value = true;
+  // the teacher view is the presenter's: its address may be opened by a follower, or without a class
+  effect(() => {
+    if (settings.viewMode.value === "teacher" && !presents.value && !enters.value)
+      settings.viewMode.value = "workspace";
+  });
   const wait = effect(() => {
     if (!settings.class.value) return;
     import("./control/classroom.js").then((found) => found.followClass());

@@ -316,6 +316,17 @@ def test_the_class_stands_beside_the_page_and_covers_nothing_of_it(
     assert bar and side["y"] + side["height"] <= bar["y"] + 1
 
 
+def test_the_address_of_the_teacher_view_shows_the_run_to_all_but_the_presenter(
+    wall: Page, follow: Follow, open_page: OpenPage
+) -> None:
+    expect(open_page("/?distance=desk").locator("#region-stage")).to_be_visible()
+    desk, follower = open_desk(wall), follow()
+    follower.goto(desk.url)
+    expect(follower.locator("#class-bar")).to_be_visible()
+    expect(follower.locator("#region-stage")).to_be_visible()
+    expect(desk.locator("#class-teacher")).to_be_visible()
+
+
 def test_the_teachers_first_page_is_the_start_of_a_class(open_page: OpenPage) -> None:
     """The first page offers the class that `serve --class --help` describes, in a browser without any stored state."""
     page = open_page("/?teach=1", opening=True, until="#class-start, #opening")

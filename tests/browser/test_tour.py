@@ -127,11 +127,17 @@ def test_a_visit_by_link_starts_no_tour(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("link", "shown"),
-    [("museum&exhibit=missing_causal_mask", "#exhibit-missing_causal_mask"), ("library", "#btn-record")],
+    ("link", "shown", "width"),
+    [
+        ("detail=museum&exhibit=missing_causal_mask", "#exhibit-missing_causal_mask", 1280),
+        ("detail=library", "#btn-record", 390),
+        ("region=memory", "#region-memory", 390),
+    ],
 )
-def test_a_link_to_an_exhibit_or_a_panel_is_not_covered_by_the_tour(open_page: OpenPage, link: str, shown: str) -> None:
-    page = open_page(f"/?detail={link}", tour=True)
+def test_a_link_to_an_exhibit_or_a_panel_is_not_covered_by_the_tour(
+    open_page: OpenPage, link: str, shown: str, width: int
+) -> None:
+    page = open_page(f"/?{link}", tour=True, width=width)
     expect(page.locator(shown)).to_be_visible()
     page.wait_for_timeout(500)
     expect(page.locator("#tour")).to_have_count(0)

@@ -153,7 +153,7 @@ const view = () =>
 function wanted(given) {
   const values = parseQuery(String(new URLSearchParams(given)), CAST);
   const viewMode = values.viewMode ?? TABLE.viewMode.initial;
-  if (settings.viewMode.peek() === "teacher") return { ...values, viewMode: "teacher" };
+  if (!attends.peek() && settings.viewMode.peek() === "teacher") return { ...values, viewMode: "teacher" };
   if (!attends.peek() || viewMode === "lesson") return values;
   return { ...values, viewMode: viewMode === "intro" || innerWidth < NARROW ? "present" : viewMode };
 }

@@ -123,7 +123,8 @@ export function offerTour(memory) {
   tourState.value = wayOf(stored);
   const isRequested = settings.lesson.value === LESSON;
   if (isRequested) toBench();
-  const isPanel = settings.detail.value !== TABLE.detail.initial;
+  const { detail, region } = settings;
+  const isPanel = detail.value !== TABLE.detail.initial || region.value !== TABLE.region.initial;
   const invited = settings.teach.value || isPanel || PLACES.some((name) => settings[name].value !== null);
   if (!isRequested && (stored === "done" || stored?.startsWith(LEFT) || (stored === null && invited))) return;
   const wait = effect(() => {
