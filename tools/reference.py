@@ -35,7 +35,7 @@ from engine.prompts.policies import Policy, policies
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 INTRO = {
-    "Options": """\
+    "options.md": """\
 # Options
 
 Every option of the engine and of a request. The command line has a flag of the same name with dashes, the page a
@@ -43,27 +43,27 @@ control, `kvtheater.EngineConfig` and `kvtheater.SamplingParams` a field. Names 
 option.
 
 """,
-    "Command line": """\
+    "command-line.md": """\
 # Command line
 
 Exit status: 0 on success, 1 when a command reports a finding (a damaged trace, a difference), 2 for a wrong argument.
 `kvtheater COMMAND --help` prints the same text.
 
 """,
-    "Socket events": """\
+    "socket-events.md": """\
 # Socket events
 
 The messages that a client may send, with the type and default of each field. Unknown fields are refused. The
 [protocol](protocol.md) explains what each event does, what it is acknowledged with, and what the server sends.
 
 """,
-    "OpenAI API": """\
+    "openai-api.md": """\
 # OpenAI API
 
 Served by `kvtheater serve --api`. [How to use it](../how-to/openai-api.md) explains keys, streams and headers.
 
 """,
-    "Metrics": """\
+    "metrics.md": """\
 # Metrics
 
 `GET /metrics` in the formats of Prometheus and OpenMetrics. `vllm:` metrics have the names, meanings and buckets of
@@ -71,14 +71,14 @@ vLLM 0.32. Every series has the labels `model_name` and `engine`. The names of c
 [How to monitor a server](../how-to/monitor.md) explains how they are counted.
 
 """,
-    "Cache policies": """\
+    "cache-policies.md": """\
 # Cache policies
 
 Rules of the caches that [`kvtheater prompts`](../how-to/prompts.md) simulates, each with its source. Undocumented rules
 are left out.
 
 """,
-    "Python interface": """\
+    "python.md": """\
 # Python interface
 
 The stable names of `kvtheater`. Each is imported on first use, because torch takes seconds to load; opening a trace
@@ -113,9 +113,7 @@ def sentence(text: str) -> str:
 
 def options() -> str:
     """Return the table of engine and sampling options."""
-    parts = [
-        INTRO["Options"],
-    ]
+    parts = []
     for title, settings in (("Engine", EngineConfig), ("Sampling", SamplingParams)):
         rows = [_option(row, words_in("en")[name]) for name, row in table_of(settings).items()]
         parts += [f"## {title}\n\n", table(("option", "type", "default", "allowed", "meaning"), rows)]
@@ -145,12 +143,7 @@ def _option(row: OptionRow, words: OptionWords) -> tuple[str, ...]:
 
 def command_line() -> str:
     """Return every command with its arguments, as its --help has them."""
-    parser = build_parser()
-    parts = [
-        INTRO["Command line"],
-        *(_command(name, inner) for name, inner in _commands(parser)),
-    ]
-    return "".join(parts)
+    return "".join(_command(name, inner) for name, inner in _commands(build_parser()))
 
 
 def _commands(parser: argparse.ArgumentParser) -> list[tuple[str, argparse.ArgumentParser]]:
@@ -245,9 +238,7 @@ def fields_of(kind: type[Struct]) -> list[tuple[str, ...]]:
 
 def socket_events() -> str:
     """Return the messages that a client may send."""
-    parts = [
-        INTRO["Socket events"],
-    ]
+    parts = []
     for name, event in ALL_EVENTS.items():
         assert issubclass(event.message, Message)
         rows = fields_of(event.message)
@@ -268,7 +259,6 @@ def openai_api() -> str:
         route for route in endpoints.ROUTES if "<path:rest>" not in route.rule and not route.rule.endswith("models/")
     ]
     parts = [
-        INTRO["OpenAI API"],
         "## Endpoints\n\n",
         table(("method", "path"), [(route.method, code(route.rule)) for route in shown]),
     ]
@@ -300,9 +290,7 @@ def openai_api() -> str:
 
 def metrics() -> str:
     """Return the metrics by kind."""
-    parts = [
-        INTRO["Metrics"],
-    ]
+    parts = []
     config = names.Metric(names.CACHE_CONFIG, "gauge", names.CACHE_CONFIG_HELP)
     for kind in ("gauge", "counter", "histogram"):
         found = [metric for metric in (*names.METRICS, config) if metric.kind == kind]
@@ -323,7 +311,7 @@ def metrics() -> str:
 
 def cache_policies() -> str:
     """Return the page of the policies and their sources."""
-    return INTRO["Cache policies"] + "\n\n".join(map(_policy, policies().values()))
+    return "\n\n".join(map(_policy, policies().values()))
 
 
 def _policy(policy: Policy) -> str:
@@ -372,11 +360,7 @@ def _further(policy: Policy) -> list[str]:
 
 def python() -> str:
     """Return the public names of `kvtheater`."""
-    parts = [
-        INTRO["Python interface"],
-        *(_public(name, getattr(kvtheater, name)) for name in kvtheater.__all__),
-    ]
-    return "".join(parts)
+    return "".join(_public(name, getattr(kvtheater, name)) for name in kvtheater.__all__)
 
 
 def _public(name: str, found: Any) -> str:
@@ -449,7 +433,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 def written(name: str) -> str:
     """Return the text of a page of `PAGES`."""
-    title, _, rest = PAGES[name]().partition("\n\n")
+    title, _, rest = (INTRO[name] + PAGES[name]()).partition("\n\n")
     return f"{title}\n\n{MARK}{rest.rstrip()}\n"
 
 

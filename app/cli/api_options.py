@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from app.cli.options import UserError
+from app.cli.options import UserError, user_errors
 from app.ground.settings import ANONYMOUS, ApiSettings, Policy
 from app.openai.keys import digest, read_keys
 
@@ -86,10 +86,8 @@ def api_settings(arguments: argparse.Namespace) -> ApiSettings | None:
     )
     keys: dict[str, Policy] = {}
     if arguments.api_keys is not None:
-        try:
+        with user_errors(ValueError, of="--api-keys"):
             keys = read_keys(arguments.api_keys, default)
-        except ValueError as error:
-            raise UserError(f"--api-keys: {error}") from error
         if not keys:
             raise UserError(f"--api-keys: {arguments.api_keys} has no key")
     if key := os.environ.get(KEY_VARIABLE):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.listening import add_server_options, bound_socket, serve_until_stopped, server_settings
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, file_errors, user_errors
 from app.ground.settings import MIB
 
 
@@ -73,12 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
         from app.models.registry import Models
         from app.server.application import create_app
 
-        try:
+        with user_errors(AttachError, MissingError), file_errors("write", arguments.record):
             attachment = Attachment(options, arguments.record)
-        except (AttachError, MissingError) as error:
-            raise UserError(str(error)) from error
-        except OSError as error:
-            raise UserError(f"--record {arguments.record}: {error.strerror or error}") from error
         app = create_app(Models(ModelEntry(None)), settings, attachment=attachment)
         attachment.start()
         serve_until_stopped(app, bound, settings, f"attached to {options.events}", arguments.open, recording="attached")

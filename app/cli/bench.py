@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli.bench_progress import BenchProgress
-from app.cli.options import UserError, add_command, file_errors
+from app.cli.options import UserError, add_command, file_errors, user_errors
 from app.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -180,14 +180,12 @@ def _readings(scenario: Scenario) -> list[str]:
     from engine.bench.workload import TRACES, Trace
 
     own = {(one.path, one.format) for one in workloads_of(scenario) if isinstance(one, Trace)}
-    try:
+    with user_errors(BenchError):
         return [
             f"requests of {path.name}: {read_requests(path, format, lambda text: list(text.encode())).reading}"
             for path, format in sorted(own, key=str)
             if path.parent != TRACES
         ]
-    except BenchError as error:
-        raise UserError(str(error)) from error
 
 
 def _tell_problems(record: Record) -> bool:
@@ -212,11 +210,9 @@ def run_compare(arguments: argparse.Namespace) -> int:
     from engine.bench.record import read_records
 
     threshold = THRESHOLD if arguments.threshold is None else arguments.threshold
-    try:
+    with user_errors(BenchError):
         before = {record.scenario.id: record for record in read_records(arguments.before)}
         after = {record.scenario.id: record for record in read_records(arguments.after)}
-    except BenchError as error:
-        raise UserError(str(error)) from error
     common = [name for name in before if name in after]
     if not common:
         raise UserError(f"{arguments.before} and {arguments.after} have no scenario in common")
@@ -247,10 +243,8 @@ def run_report(arguments: argparse.Namespace) -> int:
     from engine.bench.record import RESULTS, read_records
     from engine.bench.report import END, START, details, insert, summary
 
-    try:
+    with user_errors(BenchError):
         records = read_records(arguments.path or RESULTS)
-    except BenchError as error:
-        raise UserError(str(error)) from error
     if arguments.into is None:
         parts = [summary(records, arguments.lang)]
         if not arguments.summary:
@@ -277,7 +271,7 @@ def _scenarios(arguments: argparse.Namespace) -> list[Scenario]:
         raise UserError("name the scenarios to run (kvtheater bench list), or --all")
     if arguments.rounds is not None and arguments.rounds < 1:
         raise UserError(f"--rounds must be at least 1, not {arguments.rounds}")
-    try:
+    with user_errors(BenchError):
         found = [find_scenario(name) for name in (scenario_ids() if arguments.all else arguments.names)]
         if arguments.only is None:
             return found
@@ -296,8 +290,6 @@ def _scenarios(arguments: argparse.Namespace) -> list[Scenario]:
             check(adjusted)
             chosen.append(adjusted)
         return chosen
-    except BenchError as error:
-        raise UserError(str(error)) from error
 
 
 def _default_out(arguments: argparse.Namespace) -> Path:

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from app.cli.terminal import say
+from app.cli.terminal import progress_bar, say
 
 if TYPE_CHECKING:
     from engine.bench.runner import Progress
@@ -25,8 +25,7 @@ class BenchProgress:
         self._last: tuple[str, int] = ("", -1)
         self._handlers: dict[int, Any] = {}
         if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
             columns = (
                 TextColumn("{task.description}"),
@@ -34,7 +33,7 @@ class BenchProgress:
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[left]}"),
             )
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar = progress_bar(*columns)
             self._task = self._bar.add_task("", total=None, left="")
 
     def __enter__(self) -> BenchProgress:

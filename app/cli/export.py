@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from app.cli.options import UserError, add_command, file_errors, write_whole
+from app.cli.options import UserError, add_command, file_errors, user_errors, write_whole
 from app.cli.reading import damage_status, open_trace
 from app.cli.terminal import say
 
@@ -43,11 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     output: Path = arguments.output or path.with_suffix(".html")
     if output.exists() and not arguments.force:
         raise UserError(f"{output} exists already; choose another name, or --force to overwrite it")
-    try:
-        with open_trace(path) as log:
-            page, damage = export_page(log), log.damage
-    except TooLarge as error:
-        raise UserError(f"{path}: {error}") from error
+    with user_errors(TooLarge, of=path), open_trace(path) as log:
+        page, damage = export_page(log), log.damage
     write_whole(output, page)
     say(f"{output}: {len(page):,} bytes")
     return damage_status(path, damage)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ from app.cli.options import (
     add_model_options,
     add_sampling_options,
     engine_config,
+    file_errors,
     sampling_params,
+    user_errors,
 )
-from app.cli.terminal import say
+from app.cli.terminal import progress_bar, say
 from app.ground.settings import ServerSettings
 from app.models.engine_face import EngineLike
 from app.session.messages import SubmittedPrompt
@@ -55,19 +59,13 @@ def run(arguments: argparse.Namespace) -> int:
     if engine_config(arguments).num_instances:
         raise UserError("kvtheater generate runs one engine; several are for kvtheater serve")
     model = load(arguments.model, arguments.dtype, arguments.device, ServerSettings())
-    try:
+    with user_errors(ValueError), file_errors("write", record):  # ConfigError
         engine = model.build(engine_config(arguments), record)
-    except OSError as error:
-        raise UserError(f"cannot write {record}: {error.strerror or error}") from error
-    except ValueError as error:  # ConfigError
-        raise UserError(str(error)) from error
     try:
         if record is None:
             engine.stop_captures()  # no reader would ever see them
-        try:
+        with user_errors(ValueError):  # RequestError
             (request,) = engine.submit([SubmittedPrompt(text=model.normalize(arguments.prompt))], sampling)
-        except ValueError as error:  # RequestError
-            raise UserError(str(error)) from error
         max_tokens = sampling.max_tokens or _most(engine, request.num_prompt_tokens)
         try:
             _generate(engine, max_tokens, sampling.num_sequences)
@@ -95,7 +93,7 @@ def _generate(engine: EngineLike, max_tokens: int, num_sequences: int) -> None:
     started = time.perf_counter()
     tokens = 0
     texts = Texts()
-    with _Progress(max_tokens * num_sequences) as progress:
+    with _progress(max_tokens * num_sequences) as progress:
         while engine.num_unfinished():
             try:
                 record = engine.step()
@@ -108,7 +106,7 @@ def _generate(engine: EngineLike, max_tokens: int, num_sequences: int) -> None:
             if num_sequences == 1:
                 sys.stdout.write("".join(output.text for output in record.outputs))
                 sys.stdout.flush()
-            progress.show(tokens)
+            progress(tokens)
     if num_sequences == 1:
         sys.stdout.write("\n")
     for place, (score, text) in enumerate(texts.best(), 1):
@@ -148,28 +146,15 @@ class Texts:
         return [(score, self._texts[seq_id]) for score, seq_id in list(ranked)[: self._rank.num_returned]]
 
 
-class _Progress:
-    """A bar with the time left. Silent when the text itself is running over the same terminal."""
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Yield a function that updates a bar with the time left, if the text is not running over the same terminal."""
+    if not sys.stderr.isatty() or sys.stdout.isatty():
+        yield lambda done: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-    def __init__(self, total: int) -> None:
-        self._bar: Any = None
-        if sys.stderr.isatty() and not sys.stdout.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task("tokens", total=total)
-
-    def __enter__(self) -> _Progress:
-        if self._bar:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
-
-    def show(self, done: int) -> None:
-        if self._bar:
-            self._bar.update(self._task, completed=done)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with progress_bar(*columns) as bar:
+        task = bar.add_task("tokens", total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from app.cli.options import UserError
+from app.cli.options import UserError, user_errors
 from app.cli.terminal import say
 from engine.connector.tiers.settings import SettingError, parse_disk, parse_size
 
@@ -40,18 +40,14 @@ def kv_offload(arguments: argparse.Namespace) -> Iterator[Tiers | None]:
         return
     if disk is not None and arguments.api_private:
         raise UserError("--kv-offload-disk keeps what prompts left in the cache on disk, and --api-private nothing")
-    try:
+    with user_errors(SettingError, of="--kv-offload"):
         cpu_bytes = None if cpu is None else parse_size(cpu)
         disk_setting = None if disk is None else parse_disk(disk)
-    except SettingError as error:
-        raise UserError(f"--kv-offload: {error}") from error
     from engine.connector.tiers.shared_folder import FolderError
     from engine.connector.tiers.tiers import Tiers
 
-    try:
+    with user_errors(FolderError, of="--kv-offload-disk"):
         tiers = Tiers(cpu_bytes, disk_setting)
-    except FolderError as error:
-        raise UserError(f"--kv-offload-disk: {error}") from error
     try:
         yield tiers
     finally:

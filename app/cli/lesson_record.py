@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.options import UserError, file_errors, write_whole
+from app.cli.options import UserError, file_errors, user_errors, write_whole
 from app.cli.terminal import say
 from app.lessons.catalogue import Catalogue, lesson_files
 from app.lessons.lesson import Lesson, LessonError
@@ -44,10 +44,8 @@ def run_export(arguments: argparse.Namespace) -> int:
     wanted = arguments.language
     if wanted and wanted not in lesson.languages:
         raise UserError(f"{lesson.id} is written in {', '.join(lesson.languages)}, not in {wanted!r}")
-    try:
+    with user_errors(TooLarge, of=lesson.id):
         page = lesson_page(_recorded(lesson, [wanted] if wanted else lesson.languages))
-    except TooLarge as error:
-        raise UserError(f"{lesson.id}: {error}") from error
     write_whole(output, page)
     say(f"{output}: {len(page):,} bytes")
     return 0

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from app.cli.options import UserError
+from app.cli.options import UserError, user_errors
 from app.cli.terminal import counted, say
 from app.ground.callers import PREFIX
 from app.ground.interrupts import exit_on_interrupt
@@ -154,10 +154,8 @@ def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
     working("starting the server")
     from app.server.listener import PortError, bind
 
-    try:
+    with user_errors(PortError):
         bound = bind(arguments.host, arguments.port)
-    except PortError as error:
-        raise UserError(str(error)) from error
     with bound:
         yield bound
 
@@ -170,10 +168,8 @@ def check_queue(url: str, is_server: bool) -> None:
     """
     from app.relay.bus import BusError, check
 
-    try:
+    with user_errors(BusError, of="--message-queue"):
         check(url, is_server)
-    except BusError as error:
-        raise UserError(f"--message-queue: {error}") from error
 
 
 def serve_until_stopped(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from app.cli.layer_bytes import cache_by_layer, not_served
 from app.cli.loading import load
-from app.cli.options import UserError
+from app.cli.options import UserError, user_errors
 from app.cli.terminal import say
 from app.ground.errors import sentence_of
 from app.ground.settings import ServerSettings
@@ -105,12 +105,8 @@ class LoadingThread:
         try:
             with freeze_gc():  # it is never released
                 model = self._read(self._first)
-            try:
-                model.check(
-                    self._settings.config_of(model.facts.name)
-                )  # now, not when the first page asks for a session
-            except ValueError as error:  # ConfigError
-                raise UserError(str(error)) from error
+            with user_errors(ValueError):  # ConfigError now, not when the first page asks for a session
+                model.check(self._settings.config_of(model.facts.name))
         except BaseException as error:  # a bug ends the server, too, and is reported as one
             self.error = error
             self._first.fail(sentence_of(error))

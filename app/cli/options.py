@@ -21,7 +21,7 @@ class UserError(Exception):
 
 
 @contextmanager
-def file_errors(verb: str, path: Path | None) -> Iterator[None]:
+def file_errors(verb: str, path: Path | str | None) -> Iterator[None]:
     """Report in one sentence what the system says of a file that a command cannot read or write.
 
     Raises:
@@ -31,6 +31,19 @@ def file_errors(verb: str, path: Path | None) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(f"cannot {verb} {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def user_errors(*kinds: type[Exception], of: object = "") -> Iterator[None]:
+    """Report errors of these kinds as the user's mistake. `of`: the option or file, for the sentence's beginning.
+
+    Raises:
+        UserError: an error of the block.
+    """
+    try:
+        yield
+    except kinds as error:
+        raise UserError(f"{of}: {error}" if of else str(error)) from error
 
 
 def write_whole(output: Path, page: bytes) -> None:
@@ -184,10 +197,8 @@ def sampling_params(arguments: argparse.Namespace) -> SamplingParams:
     Raises:
         UserError: a value out of range.
     """
-    try:
+    with user_errors(ConfigError):
         return SamplingParams(**_given(arguments, SamplingParams)).checked()
-    except ConfigError as error:
-        raise UserError(str(error)) from error
 
 
 def _given(arguments: argparse.Namespace, settings: type[Struct]) -> dict[str, Any]:

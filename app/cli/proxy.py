@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from app.cli.listening import bound_socket
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, file_errors
 from app.cli.terminal import say
 from app.proxy.dumps import forbid_dumps
 
@@ -70,10 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
         from app.proxy.server import Proxy
 
         mode: Mode = "private" if arguments.private else "whole" if arguments.keep_bodies else "redacted"
-        try:
+        with file_errors("write", arguments.output):
             exchanges = Exchanges(arguments.output, mode, secrets.token_bytes(32))
-        except OSError as error:
-            raise UserError(f"{arguments.output} cannot be written: {error.strerror}") from error
 
         async def serve() -> None:
             stop = asyncio.Event()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.cli.options import UserError, file_errors
+from app.cli.options import UserError, file_errors, user_errors
 from app.cli.terminal import say
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
@@ -22,11 +22,8 @@ def open_trace(path: Path) -> Iterator[TraceReader]:
     Raises:
         UserError: it cannot be read, is none, or (while it is read) has a record that cannot be.
     """
-    try:
-        with file_errors("read", path):
-            reader = TraceReader(path)
-    except TraceFormatError as error:
-        raise UserError(f"{path}: {error}") from error
+    with user_errors(TraceFormatError, of=path), file_errors("read", path):
+        reader = TraceReader(path)
     with reader:
         try:
             yield reader

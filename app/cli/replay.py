@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.listening import add_server_options, bound_socket, serve_until_stopped, server_settings
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, file_errors, user_errors
 from app.recordings.shelf import SUFFIX, traces_in
 
 
@@ -36,10 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
         from app.models.registry import Models
         from app.server.application import create_app
 
-        try:
+        with user_errors(ValueError):  # of the recorded lessons
             app = create_app(Models(ModelEntry(None)), settings, files)
-        except ValueError as error:  # of the recorded lessons
-            raise UserError(str(error)) from error
         # named in the address, the first one opens even where a browser remembers another visit
         first = app.extensions["kvtheater.library"].first_shown()
         view = {"recording": first, **({"detail": "library"} if len(files) > 1 else {})} if first else {}
@@ -70,9 +68,5 @@ def _check(path: Path) -> None:
     from engine.trace.codec import TraceFormatError
     from engine.trace.log import TraceReader
 
-    try:
+    with user_errors(TraceFormatError, of=path), file_errors("read", path):
         TraceReader(path, verify=False).close()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except TraceFormatError as error:
-        raise UserError(f"{path}: {error}") from error

@@ -15,7 +15,7 @@ from app.cli.listening import add_server_options, bound_socket, check_queue, ser
 from app.cli.loading_thread import LoadingThread
 from app.cli.model_config import add_model_config_option, model_configs
 from app.cli.observing import access_log, add_observing_options, request_spans
-from app.cli.options import UserError, add_command, add_engine_options, add_model_options
+from app.cli.options import UserError, add_command, add_engine_options, add_model_options, user_errors
 from app.cli.size import check_presets
 from app.ground.settings import MIB, ServerSettings
 from app.models.model_entry import ModelEntry
@@ -142,18 +142,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.class_store is not None:
         from app.classroom.database import database_url
 
-        try:
+        with user_errors(ValueError, of="--class-store"):
             database_url(arguments.class_store)
-        except ValueError as error:
-            raise UserError(f"--class-store: {error}") from error
     if arguments.message_queue is not None:
         check_queue(arguments.message_queue, is_server=True)
     arguments.host = arguments.host or ("0.0.0.0" if arguments.is_class else "127.0.0.1")
     first, *others = _names(arguments.model)
-    try:
+    with user_errors(ValueError, of="--tokenizer"):
         tokenizers = offered(arguments.model, [first, *others], arguments.tokenizer)
-    except ValueError as error:
-        raise UserError(f"--tokenizer: {error}") from error
     config = served_config(arguments)
     settings = server_settings(
         arguments,

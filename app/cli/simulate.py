@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from statistics import quantiles
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from app.cli.options import UserError, add_command, add_engine_options, engine_config
+from app.cli.options import UserError, add_command, add_engine_options, engine_config, file_errors, user_errors
 from app.cli.reading import open_trace
 from app.cli.simulate_sweep import add_sweep_options, sweep
 from app.cli.terminal import say
@@ -124,7 +125,7 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
         UserError: as `run`.
     """
     record: Path | None = arguments.record
-    try:
+    with user_errors(BenchError, CalibrationError, ValueError), file_errors("write", record):
         facts, cost, config = subject(arguments)
         workload = Trace(
             name=arguments.requests.stem,
@@ -147,18 +148,8 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
             keep_log=record is not None,
             log_path=record,
         )
-    except (BenchError, CalibrationError, ValueError) as error:
-        raise UserError(str(error)) from error
-    except OSError as error:
-        raise UserError(f"cannot write {record}: {error.strerror or error}") from error
-    try:
+    with closing(simulation), user_errors(ValueError), file_errors("write", record or "the run"):
         outcome = simulation.run(asks)
-    except OSError as error:
-        raise UserError(f"cannot write {record or 'the run'}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    finally:
-        simulation.close()
     return {"reading": file.reading, **figures(outcome, cost.source)}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
-from app.cli.options import UserError
+from app.cli.options import UserError, user_errors
 from app.cli.terminal import say
 from app.ground.plain import to_json
 from engine.trace.messages.words import seconds_text
@@ -149,10 +149,8 @@ def _on_ray(points: Sequence[Point], simulate: Simulate, arguments: argparse.Nam
     except ModuleNotFoundError as error:
         raise UserError("Ray is not installed: pip install 'kvtheater[ray]'") from error
     address = None if arguments.ray == "local" else arguments.ray
-    try:
+    with user_errors(ConnectionError, of=f"no Ray cluster at {address}"):
         yield from on_ray(address, simulated, [(simulate, point) for point in points])
-    except ConnectionError as error:
-        raise UserError(f"no Ray cluster at {address}: {error}") from error
 
 
 def _print(rows: Sequence[Swept]) -> None:

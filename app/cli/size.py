@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.hub import ask_hub
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, user_errors
 from app.cli.terminal import say
 from app.ground.plain import to_json
 from app.page.words import scale_words_of
@@ -83,10 +83,8 @@ def check_presets(file: Path) -> None:
     """Raises:
     UserError: the file is none with presets.
     """
-    try:
+    with user_errors(ImpossibleInput):
         read_presets(file)
-    except ImpossibleInput as error:
-        raise UserError(str(error)) from error
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -100,14 +98,12 @@ def run(arguments: argparse.Namespace) -> int:
     for name in (*COUNTS, *RATES):
         field = name.replace("-", "_")
         query[NAMES.get(field, field)] = str(getattr(arguments, field))
-    try:
+    with user_errors(ValueError):
         known = presets(own_presets(arguments.data_dir, arguments.presets))
         for name, choices in (("gpu", known.gpus), ("link", known.links)):
             _check(name, getattr(arguments, name), choices)
         model = _model(arguments.model, known)
         found = answer(query | ({} if model else {"model": arguments.model}), known, model)
-    except ValueError as error:
-        raise UserError(str(error)) from error
     found["gpus"] = [gpu for gpu in found["gpus"] if arguments.gpu in (None, gpu["id"])]
     found["links"] = [link for link in found["links"] if arguments.json or arguments.link == link["id"]]
     if arguments.json:

@@ -6,10 +6,13 @@ import json
 import logging
 import re
 import sys
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from app.ground.plain import to_json
 from app.ground.working import alone_on_the_line
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 # JSON escapes the control characters below 32 itself
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
@@ -35,6 +38,14 @@ def say(*lines: str, to: TextIO | None = None, flush: bool = False) -> None:
             stream.write(known + "\n")
         if flush:
             stream.flush()
+
+
+def progress_bar(*columns: Any) -> Progress:
+    """Return a bar on standard error with these columns, or rich's usual ones; it disappears at its end."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 class LineHandler(logging.StreamHandler[TextIO]):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, user_errors
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -49,10 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.observe.monitor.metrics import MetricsError
 
     console = Console()
-    try:
+    with user_errors(MetricsError):
         looking = Looking(_metrics_of(arguments.url))
-    except MetricsError as error:
-        raise UserError(str(error)) from error
     if arguments.once:
         console.print(looking.frame)
         return 0

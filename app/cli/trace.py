@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli import trace_check, trace_compare, trace_explain, trace_export, trace_query, trace_what_if
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, file_errors
 from app.cli.reading import damage_status
 from app.cli.terminal import counted, say, say_json
 from engine.trace.codec import TraceFormatError
@@ -45,9 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Show it. Exit status 0 if the file is sound, 1 if it is damaged (the part before the damage is shown)."""
     path: Path = arguments.file
     try:
-        reader = TraceReader(path)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        with file_errors("read", path):
+            reader = TraceReader(path)
     except TraceFormatError as error:
         say(f"kvtheater: {path}: {error}", to=sys.stderr)
         return 1

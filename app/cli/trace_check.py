@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command, file_errors
-from app.cli.terminal import say
+from app.cli.terminal import progress_bar, say
 from engine.trace.check import Counts, check
 
 
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(path: Path, limit: int) -> bool:
     counts = Counts()
-    with file_errors("read", path), _Progress(path) as progress:
+    with file_errors("read", path), _progress(path) as progress:
         found = check(path, counts, progress)
         shown = list(islice(found, limit))
         more = sum(1 for _ in found)
@@ -51,24 +52,12 @@ def _check(path: Path, limit: int) -> bool:
     return not shown
 
 
-class _Progress:
-    """A bar on a terminal, for large files."""
-
-    def __init__(self, path: Path) -> None:
-        self._bar: Any = None
-        if sys.stderr.isatty() and path.is_file() and path.stat().st_size > 1 << 24:
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task(path.name)
-
-    def __enter__(self) -> Callable[[int, int], None] | None:
-        if self._bar is None:
-            return None
-        self._bar.start()
-        return lambda done, total: self._bar.update(self._task, completed=done, total=total)
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
+@contextmanager
+def _progress(path: Path) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a function that updates a bar on a terminal, for large files; else None."""
+    if not (sys.stderr.isatty() and path.is_file() and path.stat().st_size > 1 << 24):
+        yield None
+        return
+    with progress_bar() as bar:
+        task = bar.add_task(path.name)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, file_errors, user_errors
 from app.cli.reading import damage_status, expect_engines_own, open_trace
 from app.cli.terminal import say
 from engine.trace.export import ExportError
@@ -41,13 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     path, output, to = arguments.file, arguments.output, arguments.to
     with open_trace(path) as reader:
         expect_engines_own(reader, "`kvtheater trace show --json` writes each record")
-        try:
+        with user_errors(ExportError), file_errors("write", output):
             written = _tables(reader, output, to, arguments.force) if to in ("csv", "parquet") else None
             written = written or [_file(reader, output, to, arguments.force)]
-        except ExportError as error:
-            raise UserError(str(error)) from error
-        except OSError as error:
-            raise UserError(f"cannot write {output}: {error.strerror or error}") from error
         for done in written:
             say(f"{done}: {done.stat().st_size:,} bytes")
         return damage_status(path, reader.damage)

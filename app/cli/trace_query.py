@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, user_errors
 from app.cli.reading import damage_status, open_trace
 from app.cli.terminal import say, say_json
 from app.ground.paths import data_dir
@@ -76,13 +76,11 @@ def _sql_of(name: str, observed: bool) -> str:
 
 def _answer(log: TraceReader, file: Path, sql: str, limit: int) -> Answer:
     """Query a log. A short log is read for each query; a long one's tables are cached, as the page does."""
-    try:
+    with user_errors(QueryError):
         if log.num_bytes > LONG and (cached := _cached(log, file)) is not None:
             return cached.ask(sql, limit)
         with LogDatabase(log) as database:
             return database.ask(sql, limit)
-    except QueryError as error:
-        raise UserError(str(error)) from error
 
 
 def _cached(log: TraceReader, file: Path) -> CachedTables | None:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, user_errors
 from app.cli.reading import damage_status, open_trace
 from app.cli.terminal import say, say_json
 from engine.simulate.replay_inputs import ReplayError
@@ -45,10 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 < arguments.times <= 1000:
         raise UserError(f"--times is over 0 and at most 1000, not {arguments.times:g}")
     with open_trace(arguments.file) as log:
-        try:
+        with user_errors(ReplayError, of=arguments.file):
             found = what_if(log, arguments.times)
-        except ReplayError as error:
-            raise UserError(f"{arguments.file}: {error}") from error
         if arguments.json:
             say_json(found)
         else:

@@ -10,7 +10,6 @@ import gc
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Protocol
 
 from app.ground.errors import refuse, sentence_of
@@ -66,9 +65,7 @@ class Lease:
     def __enter__(self) -> Lease:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -19,7 +19,7 @@ from flask import Request, Response
 from app.ground import routing
 from app.ground.errors import refuse
 from app.ground.paths import static_dir
-from app.ground.routing import Route, json_answer
+from app.ground.routing import Endpoint, Route, json_answer
 from engine.bench.gains import gain_texts
 from engine.config import EngineConfig, SamplingParams
 from engine.options.table import table_of
@@ -34,49 +34,29 @@ class WordsContext(NamedTuple):
     """Empty context of the endpoints."""
 
 
-def of_language(context: WordsContext, request: Request, language: str) -> Response:
-    """Return the words of one language; 304 if the browser has them."""
-    return _answer(words_of, request, language)
+def _endpoint(words: Callable[[str], dict[str, Any]]) -> Endpoint:
+    """Return the endpoint of `words` of one language; 304 if the browser has them."""
 
+    @functools.wraps(words)
+    def answer(context: WordsContext, request: Request, language: str) -> Response:
+        if language not in languages():
+            raise refuse("not_found", "words.language", language=language[:20])
+        response = json_answer(words(language))
+        response.headers["Cache-Control"] = "no-cache"
+        response.add_etag()
+        response.make_conditional(request)
+        return response
 
-def of_bench(context: WordsContext, request: Request, language: str) -> Response:
-    """Return the same for the benchmark page."""
-    return _answer(bench_words_of, request, language)
-
-
-def of_scale(context: WordsContext, request: Request, language: str) -> Response:
-    """Return the same for the page /scale."""
-    return _answer(scale_words_of, request, language)
-
-
-def of_messages(context: WordsContext, request: Request, language: str) -> Response:
-    """Return the long texts of operations."""
-    return _answer(long_texts, request, language)
-
-
-def _answer(words: Callable[[str], dict[str, Any]], request: Request, language: str) -> Response:
-    if language not in languages():
-        raise refuse("not_found", "words.language", language=language[:20])
-    response = json_answer(words(language))
-    response.headers["Cache-Control"] = "no-cache"
-    response.add_etag()
-    response.make_conditional(request)
-    return response
-
-
-ROUTES = [
-    Route("GET", "/words/<language>.json", of_language),
-    Route("GET", "/words/bench/<language>.json", of_bench),
-    Route("GET", "/words/scale/<language>.json", of_scale),
-    Route("GET", "/words/telling/<language>.json", of_messages),
-]
+    return answer
 
 
 def blueprint() -> flask.Blueprint:
     """Routes of the words: `/words/<language>.json`, `/words/bench/<language>.json` for the benchmark page, and
     `/words/telling/<language>.json` for panels that describe operations at length.
     """
-    return routing.blueprint("words", "", WordsContext(), ROUTES)
+    words = {"": words_of, "bench/": bench_words_of, "scale/": scale_words_of, "telling/": long_texts}
+    routes = [Route("GET", f"/words/{folder}<language>.json", _endpoint(found)) for folder, found in words.items()]
+    return routing.blueprint("words", "", WordsContext(), routes)
 
 
 def languages() -> list[str]:

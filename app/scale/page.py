@@ -6,7 +6,9 @@ numbers are computed here.
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +17,7 @@ import msgspec
 from flask import Request, Response
 
 from app.ground import routing
-from app.ground.routing import Route, json_answer
+from app.ground.routing import Endpoint, Route, json_answer
 from app.page import modules as page_modules
 from app.page import sheets as page_sheets
 from app.scale.bounds import SECTIONS
@@ -45,29 +47,9 @@ class ScaleContext(NamedTuple):
         return own_presets(self.data_dir, self.presets)
 
 
-def sizes(context: ScaleContext, request: Request) -> Response:
-    """Return the cost of a preset model."""
-    return size(context.own, request)
-
-
-def sizes_of_config(context: ScaleContext, request: Request) -> Response:
-    """Return the cost of the model of a posted config.json."""
-    return size_of_config(context.own, request)
-
-
-def queueing(context: ScaleContext, request: Request) -> Response:
-    """Return TTFT over the request rate."""
-    return queues(context.own, request)
-
-
-def placements(context: ScaleContext, request: Request) -> Response:
-    """Return the placements for a demand."""
-    return placement(context.own, request)
-
-
-def tried(context: ScaleContext, request: Request) -> Response:
-    """Return the result of a simulated placement."""
-    return tried_route(context.own, request)
+def _with_presets(answer: Callable[[Sequence[Path], Request], Response]) -> Endpoint:
+    """Return the endpoint that calls `answer` with a user's own presets."""
+    return functools.wraps(answer)(lambda context, request: answer(context.own, request))
 
 
 def page(context: ScaleContext, request: Request) -> Response:
@@ -82,11 +64,11 @@ def page(context: ScaleContext, request: Request) -> Response:
 
 ROUTES = [
     Route("GET", "/scale", page),
-    Route("GET", "/api/scale/size", sizes),
-    Route("POST", "/api/scale/size", sizes_of_config),
-    Route("GET", "/api/scale/queues", queueing),
-    Route("GET", "/api/scale/placement", placements),
-    Route("GET", "/api/scale/tried", tried),
+    Route("GET", "/api/scale/size", _with_presets(size)),
+    Route("POST", "/api/scale/size", _with_presets(size_of_config)),
+    Route("GET", "/api/scale/queues", _with_presets(queues)),
+    Route("GET", "/api/scale/placement", _with_presets(placement)),
+    Route("GET", "/api/scale/tried", _with_presets(tried_route)),
     Route("GET", "/api/scale/paper", papers_figures),
 ]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from types import TracebackType
 
 LABS_SHARE = 1 / 6  # of the time, while others compute too: what takes these 1 / (1 - 1/6) = 1.2 times as long
 RECENT = 2.0  # seconds after a turn for which others count as computing; a class steps twice a second
@@ -66,9 +65,7 @@ class EngineLock(Line):
         self._last = time.monotonic()
         self.take()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._last = time.monotonic()
         self.leave()
 
@@ -99,9 +96,7 @@ class LabLock:
         self._turns.take()
         self._began = time.monotonic()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         now = time.monotonic()
         self._next = now + (now - self._began) * (1 / LABS_SHARE - 1)
         self._turns.leave()

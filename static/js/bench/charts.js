@@ -3,6 +3,7 @@
 
 import { inLanguage, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
+import { Select } from "../kit/inputs.js";
 import { Chart } from "./chart.js";
 import { Differences } from "./differences.js";
 import { Legend } from "./legend.js";
@@ -60,23 +61,18 @@ function Controls({ records, metrics, metric, baselines, against }) {
   const { source, better } = metrics[metric];
   const kind = [t(`bench.metric.${source}`), better && t(`bench.better.${better}`)].filter(Boolean).join("; ");
   const named = records.find(({ scenario }) => scenario.variants.some(({ id }) => id === against)) ?? records[0];
-  /** @typedef {Event & {currentTarget: HTMLSelectElement}} Chosen */
-  const chooseMetric = (/** @type {Chosen} */ event) => (link.metric.value = event.currentTarget.value);
-  const chooseBaseline = (/** @type {Chosen} */ event) => (link.against.value = event.currentTarget.value);
   return html`<div class="bench-controls">
     <label>${t("bench.metric")}
-      <select id="bench-metric" value=${metric} onChange=${chooseMetric}>
-        ${Object.entries(metrics).map(
-          ([name, { title }]) => html`<option key=${name} value=${name}>${inLanguage(title)}</option>`,
-        )}
-      </select>
+      <${Select} id="bench-metric" value=${metric}
+        choices=${Object.entries(metrics).map(([name, { title }]) => [name, inLanguage(title)])}
+        commit=${(/** @type {string} */ name) => (link.metric.value = name)} />
     </label>
     ${
       baselines.length > 1
         ? html`<label>${t("bench.against")}
-          <select id="bench-against" value=${against} onChange=${chooseBaseline}>
-            ${baselines.map((id) => html`<option key=${id} value=${id}>${variantTitle(named, id)}</option>`)}
-          </select>
+          <${Select} id="bench-against" value=${against}
+            choices=${baselines.map((id) => [id, variantTitle(named, id)])}
+            commit=${(/** @type {string} */ id) => (link.against.value = id)} />
         </label>`
         : null
     }

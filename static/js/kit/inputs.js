@@ -7,6 +7,7 @@ import { settings } from "../state/settings.js";
 import { html } from "./html.js";
 
 /** @import {Bounds} from "../state/options.js" */
+/** @import {Children} from "./html.js" */
 
 /**
  * Input that shows `value`, or the text being typed until it is accepted (`onChange`) or the field loses the focus.
@@ -100,6 +101,19 @@ export function Segmented({ label, name, choices, text, usual }) {
     )}
   </span>`;
 }
+
+/**
+ * Choice among pairs of a value and its text; `commit` gets the value as text. Other attributes are the select's.
+ * @param {{
+ *   value: string | number | null | undefined, choices: readonly (readonly [string | number, Children])[],
+ *   commit: (value: string) => void, [attribute: string]: unknown,
+ * }} props
+ */
+export const Select = ({ value, choices, commit, ...rest }) =>
+  html`<select ...${rest} value=${value ?? ""} onChange=${withValue(commit)}>${choices.map(
+    ([one, text]) =>
+      html`<option key=${one} value=${one} selected=${String(one) === String(value ?? "")}>${text}</option>`,
+  )}</select>`;
 
 /** @param {(value: string) => void} take @returns {(event: Event) => void} */
 export const withValue = (take) => (event) => take(/** @type {HTMLInputElement} */ (event.currentTarget).value);

@@ -6,7 +6,7 @@ import { MINUTE, ONLY } from "../core/requests.js";
 import { t } from "../i18n/words.js";
 import { settings } from "../state/settings.js";
 import { html } from "./html.js";
-import { withValue } from "./inputs.js";
+import { Select } from "./inputs.js";
 
 /**
  * @template {string} N
@@ -81,24 +81,14 @@ export function RequestChoices({ rows }) {
   const clients = useMemo(() => clientsOf(rows), [rows]);
   return html`${
     clients.length
-      ? html`<select id="requests-client" aria-label=${t("whose")} title=${t("whose")}
-          onChange=${withValue((name) => (settings.client.value = name || null))}>
-          <option value="" selected=${settings.client.value === null}>${t("whose.all")}</option>
-          ${clients.map(
-            (name) =>
-              html`<option key=${name} value=${name} selected=${name === settings.client.value}>${name}</option>`,
-          )}
-        </select>`
+      ? html`<${Select} id="requests-client" aria-label=${t("whose")} title=${t("whose")} value=${settings.client.value}
+          choices=${[["", t("whose.all")], ...clients.map((name) => [name, name])]}
+          commit=${(/** @type {string} */ name) => (settings.client.value = name || null)} />`
       : null
   }
-    <select id="requests-only" aria-label=${t("only")} title=${t("only.rule", { seconds: MINUTE })}
-      onChange=${withValue((name) => (settings.only.value = NAMES.find((one) => one === name) ?? null))}>
-      <option value="" selected=${settings.only.value === null}>${t("only.all")}</option>
-      ${NAMES.map(
-        (name) => html`<option key=${name} value=${name} selected=${name === settings.only.value}
-          >${t(`only.${name}`)}</option>`,
-      )}
-    </select>`;
+    <${Select} id="requests-only" aria-label=${t("only")} title=${t("only.rule", { seconds: MINUTE })}
+      value=${settings.only.value} choices=${[["", t("only.all")], ...NAMES.map((name) => [name, t(`only.${name}`)])]}
+      commit=${(/** @type {string} */ name) => (settings.only.value = NAMES.find((one) => one === name) ?? null)} />`;
 }
 
 /** @param {readonly {client: string | null}[]} rows */

@@ -2,7 +2,7 @@
 
 import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
-import { Numeric } from "../kit/inputs.js";
+import { Numeric, Select } from "../kit/inputs.js";
 import { boundsOf } from "./inputs.js";
 
 /**
@@ -21,14 +21,10 @@ function Title({ text }) {
  * @param {{section: string, id: string, held: Held, choices: {id: string, name: string}[]}} props
  */
 export function Choose({ section, id, held, choices }) {
-  const change = (/** @type {Changed} */ event) => {
-    held.value = event.currentTarget.value;
-  };
   return html`<label>
     <${Title} text=${t(`scale.${section}.${id}`)} />
-    <select id=${`scale-${id}`} value=${held.value || choices[0]?.id} onChange=${change}>
-      ${choices.map((one) => html`<option key=${one.id} value=${one.id}>${one.name}</option>`)}
-    </select>
+    <${Select} id=${`scale-${id}`} value=${held.value || choices[0]?.id}
+      choices=${choices.map((one) => [one.id, one.name])} commit=${(/** @type {string} */ one) => (held.value = one)} />
   </label>`;
 }
 

@@ -7,7 +7,7 @@ import { t } from "../../i18n/words.js";
 import { useReturnedFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { withValue } from "../../kit/inputs.js";
+import { Select } from "../../kit/inputs.js";
 import { Sidebar } from "../../kit/sidebar.js";
 import { leaveClass } from "../../net/classroom.js";
 import {
@@ -134,9 +134,9 @@ function Ways({ door, code }) {
       <p class="class-code class-code-large">${spelled(code)}</p>
       ${
         all.length > 1
-          ? html`<label class="class-other">${t("class.other_address")} <select id="class-address"
-            value=${chosenAddress.value} onChange=${withValue((i) => (chosenAddress.value = Number(i)))}>
-            ${all.map((one, i) => html`<option value=${i} key=${one.url}>${one.shown}</option>`)}</select></label>`
+          ? html`<label class="class-other">${t("class.other_address")} <${Select}
+            id="class-address" value=${chosenAddress.value} choices=${all.map(({ shown }, i) => [i, shown])}
+            commit=${(/** @type {string} */ i) => (chosenAddress.value = Number(i))} /></label>`
           : null
       }
     </div>

@@ -4,7 +4,7 @@ import { useState } from "../../../vendor/preact/hooks.js";
 import { requestOfClass } from "../../control/class_requests.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { withValue } from "../../kit/inputs.js";
+import { Select, withValue } from "../../kit/inputs.js";
 import { secondsLeft } from "../../state/classroom.js";
 import { typedAs } from "./answers.js";
 
@@ -54,14 +54,13 @@ const moreTime = (poll) => requestOfClass("class_clock", { poll: poll.id, second
 
 /** @param {{poll: Poll, right: string, write: (text: string) => void}} props */
 function Right({ poll, right, write }) {
-  const set = withValue(write);
   return html`<label class="class-right">${t("class.right_is")}
     ${
       poll.kind === "choice"
-        ? html`<select id="class-right" value=${right} onChange=${set}>
-          <option value="">${t("class.right_none")}</option>
-          ${poll.options.map((text, i) => html`<option key=${i} value=${String(i)}>${text}</option>`)}</select>`
-        : html`<input id="class-right" value=${right} placeholder=${t("class.right_none")} onInput=${set} />`
+        ? html`<${Select} id="class-right" value=${right} commit=${write}
+          choices=${[["", t("class.right_none")], ...poll.options.map((text, i) => [i, text])]} />`
+        : html`<input id="class-right" value=${right} placeholder=${t("class.right_none")}
+          onInput=${withValue(write)} />`
     }</label>`;
 }
 

@@ -5,7 +5,7 @@ import { askLesson, requestOfClass } from "../../control/class_requests.js";
 import { stemText } from "../../i18n/questions.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { withValue } from "../../kit/inputs.js";
+import { Select, withValue } from "../../kit/inputs.js";
 import { askOpen, canAsk, classState } from "../../state/classroom.js";
 import { checkpoint } from "../../state/lessons.js";
 
@@ -73,11 +73,9 @@ function Quick() {
           )
         : html`<p class="hint">${t(`class.kind.${kind}.more`)}</p>`
     }
-    <label class="field class-seconds">${t("class.seconds")} <select value=${seconds}
-      onChange=${withValue(setSeconds)}>
-      <option value="">${t("class.no_clock")}</option>
-      ${CLOCKS.map((n) => html`<option key=${n} value=${n}>${t("class.n_seconds", { n })}</option>`)}
-    </select></label>
+    <label class="field class-seconds">${t("class.seconds")} <${Select} value=${seconds}
+      commit=${setSeconds}
+      choices=${[["", t("class.no_clock")], ...CLOCKS.map((n) => [n, t("class.n_seconds", { n })])]} /></label>
     <button class="command primary" id="class-ask" disabled=${!canAsk}>${t("class.ask")}</button>
   </form>`;
 }

@@ -7,7 +7,7 @@ import { optionLabel, valueText } from "../../i18n/options.js";
 import { probabilityText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { Numeric } from "../../kit/inputs.js";
+import { Numeric, Select } from "../../kit/inputs.js";
 import { labelOf } from "../../runs/tokens.js";
 import { quoted } from "../../runs/words.js";
 import { boundsOf, LAYOUT, SAMPLING } from "../../state/options.js";
@@ -40,14 +40,8 @@ function Make({ change }) {
  * @param {PickProps} props
  */
 function Pick({ id, label, choices, value, choose }) {
-  const changed = (/** @type {Entered} */ event) => choose(event.currentTarget.value);
   return html`<label class="field"><span>${label}</span>
-    <select id=${id} value=${value} onChange=${changed}>
-      ${choices.map(
-        ([key, text]) =>
-          html`<option key=${key} value=${key} selected=${String(key) === String(value)}>${text}</option>`,
-      )}
-    </select></label>`;
+    <${Select} id=${id} value=${value} choices=${choices} commit=${choose} /></label>`;
 }
 
 /**

@@ -6,7 +6,7 @@ import { exportOpen } from "../../control/models.js";
 import { refusalText } from "../../i18n/language.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { Numeric, withValue } from "../../kit/inputs.js";
+import { Numeric, Select } from "../../kit/inputs.js";
 import { Sidebar } from "../../kit/sidebar.js";
 import { runAddress } from "../../net/commands.js";
 import { log, numRecords, toast, viewIndex } from "../../state/store.js";
@@ -83,12 +83,8 @@ function One() {
   const key = found.some((panel) => panel.key === chosen.value) ? chosen.value : found[0]?.key;
   return html`<label class="field">
       <span>${t("export.panel")}</span>
-      <select id="export-panel" value=${key} onChange=${withValue((value) => (chosen.value = value))}>
-        ${found.map(
-          (panel) => html`<option key=${panel.key} value=${panel.key}
-          selected=${panel.key === key}>${panel.title}</option>`,
-        )}
-      </select>
+      <${Select} id="export-panel" value=${key} choices=${found.map((panel) => [panel.key, panel.title])}
+        commit=${(/** @type {string} */ value) => (chosen.value = value)} />
     </label>
     <div class="side-row">
       <button class="quiet" id="export-png" onClick=${() => takeOne(key, "png")}>${t("export.png")}</button>

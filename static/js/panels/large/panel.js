@@ -7,7 +7,7 @@ import { operationName } from "../../i18n/operations.js";
 import { grouped, secondsText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { Numeric, withValue } from "../../kit/inputs.js";
+import { Numeric, Select } from "../../kit/inputs.js";
 import { useQuery } from "../../kit/use_query.js";
 import { command } from "../../net/commands.js";
 import { ATTACHED } from "../../net/followed_run.js";
@@ -49,11 +49,9 @@ function Prefixes({ branches, observed }) {
     <summary>${t("large.prefixes")}</summary>
     ${
       instances.length > 1
-        ? html`<select aria-label=${t("large.prefixes.instance")} onChange=${withValue((text) =>
-            setInstance(Number(text)),
-          )}>${instances.map(
-            ({ name }, i) => html`<option key=${i} value=${i} selected=${i === instance}>${name}</option>`,
-          )}</select>`
+        ? html`<${Select} aria-label=${t("large.prefixes.instance")} value=${instance}
+            choices=${instances.map(({ name }, i) => [i, name])}
+            commit=${(/** @type {string} */ text) => setInstance(Number(text))} />`
         : null
     }
     ${problem ? html`<p class="large-problem" role="alert">${problem}</p>` : null}

@@ -9,6 +9,7 @@ import { grouped, t } from "../../i18n/words.js";
 import { contextOf, prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
+import { Select } from "../../kit/inputs.js";
 import { pointIn } from "../../kit/measure.js";
 import { overview, sequences, shown } from "../../net/log_index.js";
 import { own, selected } from "../../state/store.js";
@@ -92,9 +93,8 @@ function Texture() {
   return html`<figure class="large-pool">
     <figcaption>${caption}</figcaption>
     <div class="large-choices">
-      <${Select} label=${t("large.colour")} all=${meanings.value} now=${meaning.value} chosen=${chosen}
-        of="colour" />
-      <${Select} label=${t("large.order")} all=${orders} now=${order.value} chosen=${order} of="order" />
+      <${Pick} label=${t("large.colour")} all=${meanings.value} now=${meaning.value} chosen=${chosen} of="colour" />
+      <${Pick} label=${t("large.order")} all=${orders} now=${order.value} chosen=${order} of="order" />
     </div>
     <canvas ref=${canvas} id="large-pool" style=${{ height: `${Math.max(size.rows * size.cell, 40)}px` }}
       role="img" aria-label=${caption} tabindex="0" data-arrows
@@ -111,12 +111,9 @@ function Texture() {
  */
 
 /** @template {string} C @param {{label: string, all: readonly C[], now: C, chosen: Chosen<C>, of: string}} props */
-const Select = ({ label, all, now, chosen, of }) =>
-  html`<label>${label} <select id=${`large-${of}`} value=${now}
-    onChange=${(/** @type {Event} */ event) =>
-      (chosen.value = /** @type {C} */ (/** @type {HTMLSelectElement} */ (event.currentTarget).value))}>
-    ${all.map((one) => html`<option key=${one} value=${one}>${t(`large.${of}.${one}`)}</option>`)}
-  </select></label>`;
+const Pick = ({ label, all, now, chosen, of }) =>
+  html`<label>${label} <${Select} id=${`large-${of}`} value=${now} commit=${(/** @type {C} */ one) =>
+    (chosen.value = one)} choices=${all.map((one) => [one, t(`large.${of}.${one}`)])} /></label>`;
 
 /** Legend of the colours. */
 function Legend() {

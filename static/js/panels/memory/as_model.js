@@ -4,7 +4,7 @@ import { useState } from "../../../vendor/preact/hooks.js";
 import { bytesText, grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { withValue } from "../../kit/inputs.js";
+import { Select } from "../../kit/inputs.js";
 import { factorsOf, PRESETS } from "../../state/options.js";
 import { settings } from "../../state/settings.js";
 import { isEmbedded, isSite } from "../../state/without_server.js";
@@ -24,13 +24,9 @@ export function AsModel({ tokens, perToken }) {
   return html`<div class="as-model num" id="as-model">
     <p class="as-model-row">
       <span>${t("memory.as", { tokens })}</span>
-      <select
-        aria-label=${t("memory.as.choose")}
-        value=${preset.id}
-        onChange=${withValue((id) => (settings.as_model.value = id))}
-      >
-        ${PRESETS.map(({ id, name }) => html`<option value=${id} selected=${id === preset.id}>${name}</option>`)}
-      </select>
+      <${Select} aria-label=${t("memory.as.choose")} value=${preset.id}
+        choices=${PRESETS.map(({ id, name }) => [id, name])}
+        commit=${(/** @type {string} */ id) => (settings.as_model.value = id)} />
       <button
         class="figure-bytes"
         aria-expanded=${open}

@@ -9,7 +9,7 @@ import { prefixTree } from "../../core/prefix_tree.js";
 import { grouped, sentences, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { withValue } from "../../kit/inputs.js";
+import { Select, withValue } from "../../kit/inputs.js";
 import { canTokenize, tokensOf } from "../../net/commands.js";
 import { log, numRecords, shownSeq, state } from "../../state/store.js";
 
@@ -87,14 +87,12 @@ export function Ask() {
           onInput=${withValue(write)} />`
         : null
     }
-    <select id="prefix-request" aria-label=${t("prefix.ask.request")} title=${t("prefix.ask.request")}
-      onChange=${withValue((id) => (queried.value = id === "" ? null : { seq: Number(id) }))}>
-      <option value="" selected=${chosen === null}>${t("prefix.ask.request")}</option>
-      ${offered.map(
-        (one) => html`<option key=${one.seq_id} value=${one.seq_id} selected=${one.seq_id === chosen}
-          >${one.request_id}: ${promptText(one)}</option>`,
-      )}
-    </select>
+    <${Select} id="prefix-request" aria-label=${t("prefix.ask.request")} title=${t("prefix.ask.request")}
+      value=${chosen} commit=${(/** @type {string} */ id) => (queried.value = id === "" ? null : { seq: Number(id) })}
+      choices=${[
+        ["", t("prefix.ask.request")],
+        ...offered.map((one) => [one.seq_id, `${one.request_id}: ${promptText(one)}`]),
+      ]} />
   </div>`;
 }
 

@@ -6,7 +6,7 @@ import { branchesOf, rowsOf } from "../../core/prefix_branches.js";
 import { grouped, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { withValue } from "../../kit/inputs.js";
+import { Select } from "../../kit/inputs.js";
 import { useLongList } from "../../kit/long_list.js";
 import { useBox } from "../../kit/measure.js";
 import { Term } from "../../kit/term.js";
@@ -45,12 +45,9 @@ export function Panel() {
  */
 function InstancePick({ instances }) {
   if (instances.length < 2) return null;
-  return html`<select id="prefix-instance" aria-label=${t("prefix.instance")} title=${t("prefix.instance")}
-    onChange=${withValue((at) => (wanted.value = Number(at)))}>
-    ${instances.map(
-      ({ name }, at) => html`<option key=${name} value=${at} selected=${at === whose.value}>${name}</option>`,
-    )}
-  </select>`;
+  return html`<${Select} id="prefix-instance" aria-label=${t("prefix.instance")} title=${t("prefix.instance")}
+    value=${whose.value} choices=${instances.map(({ name }, at) => [at, name])}
+    commit=${(/** @type {string} */ at) => (wanted.value = Number(at))} />`;
 }
 
 const ROW = 26; // px

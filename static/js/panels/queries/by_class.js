@@ -5,7 +5,7 @@ import { refusalText } from "../../i18n/language.js";
 import { grouped, percentText, secondsText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { withValue } from "../../kit/inputs.js";
+import { Select } from "../../kit/inputs.js";
 import { BYS, COLUMNS, differenceOf, kindOf, sorted } from "./model.js";
 import { pollAnswer } from "./poll_answer.js";
 
@@ -34,24 +34,17 @@ export function ByClass({ address }) {
   useEffect(() => {
     if (by && !runs.length) listed().then(setRuns, () => {});
   }, [by]);
+  const others = runs.filter(({ id }) => !address.includes(`/${id}/`)).map(({ id, name }) => [id, name]);
   return html`<section aria-labelledby="queries-classes" id="classes">
     <h3 class="panel-title" id="queries-classes">${t("queries.classes")} <${Fidelity} kind="derived"
       formula=${t("queries.classes.formula")} /></h3>
     <p class="queries-ask">
-      <label>${t("queries.classes.by")} <select id="classes-by" onChange=${withValue(setBy)}>
-        <option value="" selected=${!by}>${t("queries.classes.choose")}</option>
-        ${BYS.map(
-          (one) => html`<option key=${one} value=${one} selected=${one === by}>${t(`queries.by.${one}`)}</option>`,
-        )}
-      </select></label>
+      <label>${t("queries.classes.by")} <${Select} id="classes-by" value=${by} commit=${setBy}
+        choices=${[["", t("queries.classes.choose")], ...BYS.map((one) => [one, t(`queries.by.${one}`)])]} /></label>
       ${
         by
-          ? html`<label>${t("queries.classes.beside")} <select id="classes-beside" onChange=${withValue(setOther)}>
-        <option value="" selected=${!other}>${t("queries.classes.alone")}</option>
-        ${runs
-          .filter(({ id }) => !address.includes(`/${id}/`))
-          .map(({ id, name }) => html`<option key=${id} value=${id} selected=${id === other}>${name}</option>`)}
-      </select></label>`
+          ? html`<label>${t("queries.classes.beside")} <${Select} id="classes-beside" value=${other}
+            commit=${setOther} choices=${[["", t("queries.classes.alone")], ...others]} /></label>`
           : null
       }
     </p>

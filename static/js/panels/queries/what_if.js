@@ -6,7 +6,7 @@ import { refusalText } from "../../i18n/language.js";
 import { grouped, percentText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { withValue } from "../../kit/inputs.js";
+import { Select } from "../../kit/inputs.js";
 import { pollAnswer } from "./poll_answer.js";
 
 /** @import {Refusal} from "../../i18n/language.js" */
@@ -67,9 +67,8 @@ export function WhatIf({ address }) {
       formula=${t("queries.what_if.formula")} /></h3>
     <p class="hint">${t("queries.what_if.hint")}</p>
     <p class="queries-ask">
-      <label>${t("queries.what_if.times")} <select id="what-if-times" onChange=${withValue(setTimes)}>
-        ${TIMES.map((one) => html`<option key=${one} value=${one} selected=${String(one) === times}>${one} ×</option>`)}
-      </select></label>
+      <label>${t("queries.what_if.times")} <${Select} id="what-if-times" value=${times} commit=${setTimes}
+        choices=${TIMES.map((one) => [one, `${one} ×`])} /></label>
       <button class="command" id="what-if-ask" disabled=${waits} aria-busy=${waits} onClick=${ask}>${t(
         "queries.what_if.ask",
       )}</button>

@@ -5,7 +5,7 @@ import { grouped, secondsText, t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Numeric, withValue } from "../../kit/inputs.js";
+import { Numeric, Select } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
 import { APPLICATIONS } from "../../state/options.js";
 import { settings } from "../../state/settings.js";
@@ -28,13 +28,10 @@ export function GoodputSection({ figures, open }) {
       <${Term} id="goodput">${t("requests.goodput")}<//> <${Fidelity} kind="derived" formula=${formula} />
     </h3>
     <div class="goodput-slo">
-      <select id="slo" aria-label=${t("requests.slo")} title=${t("requests.slo.source")}
-        onChange=${withValue((name) => (settings.slo.value = name === OWN ? sloText(slo) : name))}>
-        ${[...Object.keys(APPLICATIONS), OWN].map(
-          (name) => html`<option value=${name}
-            selected=${name === (chosen in APPLICATIONS ? chosen : OWN)}>${t(`requests.slo.${name}`)}</option>`,
-        )}
-      </select>
+      <${Select} id="slo" aria-label=${t("requests.slo")} title=${t("requests.slo.source")}
+        value=${chosen in APPLICATIONS ? chosen : OWN}
+        choices=${[...Object.keys(APPLICATIONS), OWN].map((name) => [name, t(`requests.slo.${name}`)])}
+        commit=${(/** @type {string} */ name) => (settings.slo.value = name === OWN ? sloText(slo) : name)} />
       <${Limit} slo=${slo} name="ttft" /><${Limit} slo=${slo} name="tpot" />
     </div>
     <p class="goodput-said" role="status">${

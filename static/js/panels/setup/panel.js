@@ -7,7 +7,7 @@ import { playScene, scene, sceneEnd, scenes } from "../../control/restart.js";
 import { inLanguage, langOf, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { withValue } from "../../kit/inputs.js";
+import { Select, withValue } from "../../kit/inputs.js";
 import { tips } from "../../kit/tooltip.js";
 import { PROMPT_BOUNDS } from "../../state/options.js";
 import { draft, offeredPrompts, writeDraft } from "../../state/prompts.js";
@@ -89,13 +89,9 @@ function Scenes() {
   if (!scenes.value.length) return null;
   const end = chosen === scene.value ? sceneEnd.value : null;
   return html`<div class="group scenes">
-    <select id="scene" aria-label=${t("setup.scenes")} onChange=${withValue((id) => (looked.value = id))}>
-      <option value="" selected=${!chosen}>${t("setup.scene_none")}</option>
-      ${scenes.value.map(
-        (one) => html`<option value=${one.id}
-        selected=${one === chosen}>${inLanguage(one.title)}</option>`,
-      )}
-    </select>
+    <${Select} id="scene" aria-label=${t("setup.scenes")} value=${chosen?.id}
+      choices=${[["", t("setup.scene_none")], ...scenes.value.map((one) => [one.id, inLanguage(one.title)])]}
+      commit=${(/** @type {string} */ id) => (looked.value = id)} />
     ${
       chosen
         ? html`<p class="scene-watch" id="scene-watch">${inLanguage(chosen.watch)}</p>

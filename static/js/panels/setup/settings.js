@@ -5,7 +5,7 @@ import { changeConfig, changeConfigs } from "../../control/actions.js";
 import { noneText, numberText, optionHelp, optionLabel, valueHelp, valueText } from "../../i18n/options.js";
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
-import { Numeric, Typed, withChecked, withValue } from "../../kit/inputs.js";
+import { Numeric, Select, Typed, withChecked, withValue } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
 import { boundsOf, LAYOUT, offeredOf, rowsOf } from "../../state/options.js";
 import { applies, chosenOr, defaultOf, ROLES } from "../../state/run_settings.js";
@@ -193,9 +193,7 @@ const withChosen = (usual, value) => [...new Set([...usual, Number(value)])].sor
 function SelectField({ id, label, hint, disabled, value, choices, commit, children }) {
   return html`<label class="field" title=${hint}>
     <span>${label}</span>
-    <select id=${id} disabled=${disabled} onChange=${withValue(commit)}>
-      ${choices.map(([choice, text]) => html`<option value=${choice} selected=${choice === value}>${text}</option>`)}
-    </select>
+    <${Select} id=${id} disabled=${disabled} value=${value} choices=${choices} commit=${commit} />
     ${children}
   </label>`;
 }

@@ -13,7 +13,7 @@ import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { withValue } from "../../kit/inputs.js";
+import { Select, withValue } from "../../kit/inputs.js";
 import { lazy } from "../../kit/lazy.js";
 import { ModelLoading } from "../../kit/model_loading.js";
 import { Term } from "../../kit/term.js";
@@ -184,10 +184,8 @@ function LayerHeadSelect() {
   /** @type {(id: string, label: string, name: "layer" | "head", value: number, count: number) => Children} */
   const pick = (id, label, name, value, count) => html`<label class="pick">
     <span>${label}</span>
-    <select id=${id} value=${value} disabled=${!model}
-      onChange=${withValue((n) => (settings[name].value = Number(n)))}>
-      ${Array.from({ length: count }, (_, n) => html`<option value=${n} selected=${n === value}>${n}</option>`)}
-    </select>
+    <${Select} id=${id} value=${value} disabled=${!model} choices=${Array.from({ length: count }, (_, n) => [n, n])}
+      commit=${(/** @type {string} */ n) => (settings[name].value = Number(n))} />
   </label>`;
   return html`<div class="choice">
     <${Patterns} />

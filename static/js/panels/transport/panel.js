@@ -15,7 +15,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { useHeldFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { withValue } from "../../kit/inputs.js";
+import { Select } from "../../kit/inputs.js";
 import { lazy } from "../../kit/lazy.js";
 import { PHASES, phases, playedSub, viewSub } from "../../state/playhead.js";
 import { settings } from "../../state/settings.js";
@@ -173,14 +173,12 @@ const FRACTIONS = { 0.25: "¼", 0.5: "½" };
 function Speed() {
   return html`<label class="speed">
     <span class="visually-hidden">${t("transport.speed")}</span>
-    <select id="speed" value=${settings.speed.value} title=${t("transport.speed")}
-      onChange=${withValue((speed) => (settings.speed.value = Number(speed)))}>
-      ${SPEEDS.map(
-        (n) => html`<option value=${n} selected=${n === settings.speed.value}>
-          ${n === 0 ? t("transport.speed_max") : t("transport.speed_value", { n: FRACTIONS[n] ?? n })}
-        </option>`,
-      )}
-    </select>
+    <${Select} id="speed" value=${settings.speed.value} title=${t("transport.speed")}
+      commit=${(/** @type {string} */ speed) => (settings.speed.value = Number(speed))}
+      choices=${SPEEDS.map((n) => [
+        n,
+        n ? t("transport.speed_value", { n: FRACTIONS[n] ?? n }) : t("transport.speed_max"),
+      ])} />
   </label>`;
 }
 
