@@ -96,7 +96,7 @@ def in_an_open_folder(folder: Path) -> None:
     [planted_open, planted_readable, planted_link, planted_file, planted_by_another, in_an_open_folder],
     ids=lambda plant: plant.__name__,
 )
-def test_a_folder_that_is_not_ours_alone_is_refused_and_one_of_this_process_taken(
+def test_a_shared_folder_is_replaced_by_one_of_this_process(
     cache_home: Path, plant: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     from engine.model.compiler_cache import use_own_cache

@@ -89,7 +89,7 @@ def locked(folder: Path) -> Iterator[Callable[[], sqlite3.Connection]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the file system takes such names on Linux only")
-def test_a_name_that_is_no_text_does_not_prevent_the_start(make_server, data, folder, client):
+def test_an_undecodable_name_does_not_prevent_the_start(make_server, data, folder, client):
     source = Path(os.fsdecode(bytes(folder) + b"/\xff\xfe run.kvtrace"))
     folder.mkdir(parents=True, exist_ok=True)
     theater = client.do("create")["theater"]
@@ -199,7 +199,7 @@ def test_a_foreign_file_at_the_index_is_reported_and_recovered_from(server, clie
     assert "cannot be used" not in sentences(server)
 
 
-def test_a_clock_that_is_no_number_costs_no_tag(make_server, data, server, client, folder):
+def test_an_invalid_clock_keeps_the_tags(make_server, data, server, client, folder):
     recording = recorded(client, "first", ["kept"])
     path = file_of(folder)
     with TraceReader(path) as reader:
@@ -236,7 +236,7 @@ def test_a_vanished_folder_affects_nothing_else(server, client, folder, tmp_path
     assert "is gone" not in sentences(server)
 
 
-def test_a_folder_that_was_deleted_is_made_again(server, client, folder):
+def test_a_deleted_folder_is_created_again(server, client, folder):
     recorded(client, "first", ["kept"])
     shutil.rmtree(folder)
     assert not own(server)

@@ -39,7 +39,7 @@ def free_ballast(server: Process, tmp_path: Path) -> None:
     Path(f"/proc/{server.process.pid}/root{tmp_path}/tmp/ballast").unlink()
 
 
-def test_a_log_an_engine_and_an_export_without_room(server: Process, errors: Path, tmp_path: Path) -> None:
+def test_a_log_an_engine_and_an_export_on_a_full_disk(server: Process, errors: Path, tmp_path: Path) -> None:
     viewer = Client(server.url)
     theater = viewer.do("create")["theater"]
     viewer.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 900})

@@ -56,7 +56,7 @@ def node() -> Iterator[NodeReader]:
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_both_readers_say_the_same(name: str, files: dict[str, Path], node: NodeReader) -> None:
+def test_both_readers_agree(name: str, files: dict[str, Path], node: NodeReader) -> None:
     ours, theirs = python_reading(files[name]), node.read(files[name])
     assert disagreement(ours, theirs) is None
     refused = TRACES[name].refused

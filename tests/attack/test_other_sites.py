@@ -36,7 +36,7 @@ def test_a_link_elsewhere_leads_to_nothing_but_pages(server, path):
 
 
 @pytest.mark.parametrize("change", [{"Sec-Fetch-Dest": "iframe"}, {"Sec-Fetch-Mode": "no-cors"}])
-def test_other_sites_cannot_frame_the_page(server, change):
+def test_other_sites_cannot_embed_the_page(server, change):
     answer = requests.get(server.url + "/", headers={"Sec-Fetch-Site": "cross-site", **A_LINK, **change})
     assert answer.status_code == 403
     posted = requests.post(server.url + "/", headers={"Sec-Fetch-Site": "cross-site", **A_LINK})
@@ -59,7 +59,7 @@ def test_our_page_a_typed_address_and_programs_are_answered(server, site):
 CHAT = "https://chat.example.org"
 
 
-def test_a_named_host_is_answered_and_no_other(make_server):
+def test_only_allowed_hosts_are_answered(make_server):
     server = make_server(allowed_hosts=("host.docker.internal",))
     for name, status in {"host.docker.internal": 200, "HOST.docker.internal": 200, "evil.example": 403}.items():
         assert requests.get(f"{server.url}/api/model", headers={"Host": f"{name}:80"}).status_code == status
@@ -84,7 +84,7 @@ def test_a_page_of_an_allowed_origin_may_call_the_api_and_nothing_else(make_serv
 
 
 @pytest.mark.parametrize("settings, headers", [({"root_path": "/kv"}, {}), ({}, {"X-Forwarded-Prefix": "/kv/"})])
-def test_below_a_path_cookies_are_of_that_path_and_it_may_stand_in_the_address(make_server, settings, headers):
+def test_below_a_path_the_cookie_is_limited_to_it(make_server, settings, headers):
     server = make_server(token="secret-token", **settings)
     for path in ("/kv/?token=secret-token", "/?token=secret-token"):
         answer = requests.get(server.url + path, headers=headers, allow_redirects=False)

@@ -89,7 +89,9 @@ def test_fragments_end_at_the_bound_of_a_message(attacked: Callable[..., Attacke
     is_well(server)
 
 
-def test_compression_is_declined_and_not_undone(attacked: Callable[..., AttackedServer]) -> None:
+def test_compression_is_not_negotiated_and_compressed_frames_are_refused(
+    attacked: Callable[..., AttackedServer],
+) -> None:
     """A compressed frame (64 KiB for 64 MiB of zeros) is a protocol error, since compression was not negotiated."""
     server = attacked()
     is_well(server)
@@ -171,7 +173,7 @@ def test_a_client_that_does_not_read_is_answered_busy_and_then_disconnected(
     owner.io.disconnect()
 
 
-def test_a_silent_client_stays_and_one_that_reads_nothing_is_disconnected(
+def test_a_silent_client_stays_and_one_that_never_reads_is_disconnected(
     attacked: Callable[..., AttackedServer],
 ) -> None:
     """Data must be accepted within 0.5 s: 1.5 s of silence are allowed, 1.5 s of unread answers end the connection."""
@@ -313,7 +315,7 @@ def test_text_that_is_no_packet_ends_the_connection_without_a_stack_trace(
     is_well(server)
 
 
-def test_a_payload_that_is_none_is_refused_without_a_stack_trace(attacked: Callable[..., AttackedServer]) -> None:
+def test_an_invalid_payload_is_refused_without_a_stack_trace(attacked: Callable[..., AttackedServer]) -> None:
     """The payload is polled by a session that has received its id."""
     server = attacked()
     address = f"{server.url}/socket.io/?EIO=4&transport=polling"

@@ -30,7 +30,7 @@ def traces(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_nothing_that_a_terminal_obeys_is_printed(
+def test_no_control_characters_are_printed(
     command: list[str], traces: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     name, *rest = [part.format(b=traces[1], out=tmp_path / "out") if "{" in part else part for part in command]
@@ -78,7 +78,7 @@ def test_a_file_whose_name_is_a_command_is_logged_and_printed_with_escapes(
         assert "kvtrace" in text and all(c.isprintable() for c in text.replace("\n", ""))
 
 
-def test_the_command_line_prints_by_say_alone() -> None:
+def test_the_command_line_prints_only_through_say() -> None:
     """`print` would pass a file's control characters to the terminal; without text it ends a line of progress."""
     folder = Path(main.__code__.co_filename).parent
     calls = [

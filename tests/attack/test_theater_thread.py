@@ -19,7 +19,7 @@ def begun(client: Client, max_tokens: int = 900) -> str:
 
 
 @pytest.mark.parametrize("speed", TINY)
-def test_a_speed_that_no_clock_can_wait_for_is_refused_and_the_theater_lives(client, theater, speed):
+def test_an_impossible_speed_is_refused_and_the_theater_continues(client, theater, speed):
     client.do("submit", theater=theater, prompts=[{"text": "abc"}])
     error = client.refused("run", theater=theater, speed=speed)
     assert error["code"] == "bad_request" and "speed" in error["message"]
@@ -33,7 +33,7 @@ def test_the_slowest_speed_waits_in_pieces_and_is_ended_at_once(server, client):
     assert client.do("pause", theater=theater)["status"]["num_records"] == 2
 
 
-def test_a_wait_that_no_clock_can_do_is_done_in_pieces(server, client):
+def test_a_long_wait_is_split(server, client):
     """The queue bounds each single wait, whatever the pace."""
     theater = begun(client)
     server.theaters.get(theater).play(1e-10)
@@ -41,7 +41,7 @@ def test_a_wait_that_no_clock_can_do_is_done_in_pieces(server, client):
     assert client.do("pause", theater=theater)["status"]["mode"] == "paused"
 
 
-def test_a_theater_whose_thread_fails_is_closed_with_the_reason_and_gives_its_place_back(make_server):
+def test_a_theater_whose_thread_fails_is_closed_with_the_reason_and_removed(make_server):
     server = make_server(max_theaters=2)
     client = server.client()
     for _ in range(5):  # more than there are places

@@ -47,7 +47,7 @@ def own(server: Server) -> list[dict[str, Any]]:
     return [r for r in listed if r["source"] == "library"]
 
 
-def test_so_many_are_kept_and_no_more(make_server: Callable[..., Server], tmp_path: Path, trace: bytes) -> None:
+def test_the_number_of_recordings_is_limited(make_server: Callable[..., Server], tmp_path: Path, trace: bytes) -> None:
     server = make_server(data_dir=tmp_path, max_recordings=3)
     client = server.client()
     kept = [upload(server, trace).json()["id"] for _ in range(3)]
@@ -60,7 +60,7 @@ def test_so_many_are_kept_and_no_more(make_server: Callable[..., Server], tmp_pa
     assert upload(server, trace).status_code == 201
 
 
-def test_so_many_bytes_are_kept_and_no_more(make_server: Callable[..., Server], tmp_path: Path, trace: bytes) -> None:
+def test_the_bytes_of_recordings_are_limited(make_server: Callable[..., Server], tmp_path: Path, trace: bytes) -> None:
     """The limit is two and a half uploads: two are stored, and the remaining half accepts a recording that fits."""
     server = make_server(data_dir=tmp_path, max_library_bytes=len(trace) * 5 // 2)
     assert [upload(server, trace).status_code for _ in range(4)] == [201, 201, 422, 422]
@@ -69,7 +69,7 @@ def test_so_many_bytes_are_kept_and_no_more(make_server: Callable[..., Server], 
     assert sum(path.stat().st_size for path in (tmp_path / "recordings").glob("*.kvtrace")) == 2 * len(trace)
 
 
-def test_uploads_at_once_do_not_share_the_last_place(
+def test_simultaneous_uploads_do_not_share_the_last_slot(
     make_server: Callable[..., Server], tmp_path: Path, trace: bytes
 ) -> None:
     server = make_server(data_dir=tmp_path, max_recordings=4)
@@ -98,7 +98,7 @@ def test_a_failed_upload_frees_its_space(make_server: Callable[..., Server], tmp
     assert upload(server, trace).status_code == 201
 
 
-def test_a_recording_ends_where_the_room_ends_and_the_run_goes_on(
+def test_a_recording_ends_at_the_size_limit_and_the_run_continues(
     make_server: Callable[..., Server], tmp_path: Path
 ) -> None:
     server = make_server(data_dir=tmp_path, max_library_bytes=20_000)

@@ -95,7 +95,7 @@ def test_no_tooltip_is_cut_at_the_edge_of_the_window(open_page: OpenPage, width:
     expect(page.locator("#tooltip")).to_be_hidden()
 
 
-def test_a_touched_word_keeps_its_definition_until_something_else_is_touched(open_page: OpenPage) -> None:
+def test_a_definition_stays_until_another_touch(open_page: OpenPage) -> None:
     page = open_page(width=390, height=844, has_touch=True)
     page.tap("#tab-memory")
     term = page.locator("#region-memory .term").first

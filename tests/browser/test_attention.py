@@ -62,7 +62,7 @@ def prove(page: Page) -> dict[str, float]:
     return {**found, "count": number(count[1])}
 
 
-def test_old_rows_are_the_recomputed_ones(open_page: OpenPage) -> None:
+def test_earlier_attention_rows_equal_recomputed_ones(open_page: OpenPage) -> None:
     """Each of 8 heads has n(n + 1)/2 weights for n tokens, captured over one prefill and five steps."""
     page = open_page("/?layer=2")
     prefill(page)
@@ -88,7 +88,7 @@ def test_old_rows_are_the_recomputed_ones(open_page: OpenPage) -> None:
     assert page.locator(".layer-bar i[data-differs=true]").count() == 0
 
 
-def test_a_fault_shows_in_the_first_layer_that_it_reaches(open_page: OpenPage) -> None:
+def test_a_fault_is_marked_in_the_first_layer_that_it_changes(open_page: OpenPage) -> None:
     """The fault shifts keys by one slot, so each query reads its neighbour's key; K itself is unchanged."""
     page = open_page("/?fault=slot_off_by_one&layer=2")
     prefill(page)
@@ -98,7 +98,7 @@ def test_a_fault_shows_in_the_first_layer_that_it_reaches(open_page: OpenPage) -
     assert page.locator(".layer-bar i[data-differs=true]").count() > 4
 
 
-def test_the_values_times_their_weights_add_up_to_what_the_engine_had(open_page: OpenPage) -> None:
+def test_the_weighted_sum_of_values_equals_the_engines_vector(open_page: OpenPage) -> None:
     """The sums agree within float32's rounding in every layer, for heads of both KV heads, after a prefill and a
     decode.
     """
@@ -127,7 +127,7 @@ def test_the_values_times_their_weights_add_up_to_what_the_engine_had(open_page:
     expect(page.locator(".softmax-table")).to_be_visible()
 
 
-def test_a_recording_without_the_engines_own_vector_says_so(open_page: OpenPage) -> None:
+def test_a_recording_without_attention_outputs_says_so(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-moon&step=6&answer=output", connection="replay")
     expect(page.locator("#output-foot")).to_contain_text("not captured")
 
@@ -219,7 +219,7 @@ def test_a_weight_is_reached_by_keyboard_and_held(open_page: OpenPage) -> None:
     expect(page.locator("#chain")).to_contain_text(f"@{read[1]}")
 
 
-def test_the_keyboards_place_in_the_matrix_is_of_rows_that_are_there(open_page: OpenPage) -> None:
+def test_the_keyboard_cursor_in_the_matrix_stays_on_existing_rows(open_page: OpenPage) -> None:
     """Going back with the cursor on a later row clears its description and causes no error."""
     page = open_page()
     prefill(page)
@@ -255,7 +255,7 @@ def test_heads_are_grouped_by_their_kv_head_and_chosen(open_page: OpenPage) -> N
     expect(page.locator('[data-cell="3/4"]')).to_have_attribute("aria-selected", "true")
 
 
-def test_the_softmax_worked_out_here_is_the_captured_one(open_page: OpenPage) -> None:
+def test_the_softmax_computed_on_the_page_equals_the_captured_weights(open_page: OpenPage) -> None:
     page = open_page("/?layer=1&head=2&detail_large=1", width=1920, height=1080)
     prefill(page)
     step(page, 2)
@@ -277,7 +277,9 @@ def test_the_softmax_worked_out_here_is_the_captured_one(open_page: OpenPage) ->
 
 
 @pytest.mark.parametrize(("height", "lines"), [(720, 4), (800, 5), (1000, 6)])
-def test_the_next_token_and_all_others_make_one(open_page: OpenPage, height: int, lines: int) -> None:
+def test_probabilities_of_the_candidates_and_all_others_add_up_to_one(
+    open_page: OpenPage, height: int, lines: int
+) -> None:
     """The page lists as many tokens as can be read, and sums up the rest in one line."""
     page = open_page(height=height)
     prefill(page, POEM)
@@ -297,7 +299,9 @@ def test_the_next_token_and_all_others_make_one(open_page: OpenPage, height: int
 @pytest.mark.parametrize(
     ("width", "height", "layout"), [(1280, 800, "three"), (1920, 1080, "wide"), (390, 844, "stack")]
 )
-def test_the_panel_uses_the_room_it_has(open_page: OpenPage, width: int, height: int, layout: str) -> None:
+def test_the_attention_panel_is_laid_out_for_its_width(
+    open_page: OpenPage, width: int, height: int, layout: str
+) -> None:
     page = open_page("/?answer=softmax", width=width, height=height)
     page.click("#btn-prefill")  # the poem is there
     shows(page, 1)
@@ -311,7 +315,7 @@ def test_the_panel_uses_the_room_it_has(open_page: OpenPage, width: int, height:
     assert edge <= width and right <= edge + 1, "nothing is cut at the right"
 
 
-def test_pictures_of_a_run_do_not_stay_for_another_of_the_same_second(
+def test_thumbnails_are_not_reused_for_a_run_of_the_same_second(
     open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same holds for a run that is shorter than the number of the announced row."""
@@ -328,7 +332,7 @@ def test_pictures_of_a_run_do_not_stay_for_another_of_the_same_second(
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (1440, 900), (1920, 1080)])
-def test_more_room_is_more_room_for_the_layers(open_page: OpenPage, width: int, height: int) -> None:
+def test_a_larger_panel_has_larger_layers(open_page: OpenPage, width: int, height: int) -> None:
     """The larger panel is laid out in rows; its overview of layers must not be lower than in columns."""
     page = open_page(width=width, height=height)
     prefill(page)

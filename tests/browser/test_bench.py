@@ -154,7 +154,7 @@ def test_a_scenario_that_cannot_run_here_says_why_and_offers_no_button(
     expect(page.locator(".bench-none")).not_to_contain_text("Run it here" if locale == "en-US" else "可在此运行")
 
 
-def test_a_point_tells_its_interval_and_a_record_of_another_machine_shares_the_chart(open_bench: OpenBench) -> None:
+def test_a_point_has_its_interval_beside_another_machines_record(open_bench: OpenBench) -> None:
     """Five times the seconds are a fifth of the speed in the table below; a missing variant has no entry."""
     page = open_bench("?scenario=guard&metric=seconds")
     drawn(page, 2)
@@ -334,7 +334,7 @@ def test_a_benchmark_is_run_from_the_page_watched_and_its_points_open_their_trac
     expect(page.locator("html")).to_have_attribute("data-num-records", re.compile(r"^[1-9]\d"))
 
 
-def test_on_a_phone_every_headline_has_its_value_and_its_bar_in_sight(open_bench: OpenBench) -> None:
+def test_on_a_phone_the_value_and_bar_of_each_headline_are_visible(open_bench: OpenBench) -> None:
     page = open_bench(width=390, height=844, has_touch=True)
     boxes = page.evaluate(
         """[...document.querySelectorAll('.bench-headlines tbody td')].map((e) => e.getBoundingClientRect().toJSON())"""
@@ -345,7 +345,7 @@ def test_on_a_phone_every_headline_has_its_value_and_its_bar_in_sight(open_bench
     assert all((links.nth(i).bounding_box() or {"height": 0})["height"] >= 44 for i in range(links.count()))
 
 
-def test_on_a_phone_a_line_of_figures_keeps_its_name_while_they_are_moved(open_bench: OpenBench) -> None:
+def test_on_a_phone_a_row_keeps_its_name_while_it_scrolls(open_bench: OpenBench) -> None:
     page = open_bench("?scenario=against-transformers", width=390, height=844, has_touch=True)
     drawn(page, 2)
     table = page.locator(".bench-scroll").last

@@ -65,7 +65,7 @@ def test_a_weight_leads_to_the_block_of_its_layers_kind(open_page: OpenPage) -> 
     assert (lit(page, FULL), lit(page, WINDOWED)) == ([full], [])
 
 
-def test_a_key_that_fell_out_of_the_window_is_said_to_be_released_where_it_is(open_page: OpenPage) -> None:
+def test_a_key_outside_the_window_is_marked_as_released(open_page: OpenPage) -> None:
     page = open_page(f"/?{HYBRID}&layer=0")
     prefill(page)
     step(page, 8)

@@ -14,7 +14,7 @@ def drawn(page: Page, name: str, index: int) -> None:
     expect(page.locator("html")).to_have_attribute("data-chart", re.compile(rf"^{name}/{index}/"), timeout=60_000)
 
 
-def test_plotly_comes_with_the_first_chart_and_from_here_alone(open_page: OpenPage) -> None:
+def test_plotly_is_loaded_from_this_server_with_the_first_chart(open_page: OpenPage) -> None:
     page = open_page()
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
@@ -46,13 +46,13 @@ TEXT_MIDDLES = """() => [...document.querySelectorAll('.chart-choice')].map((cho
 })"""
 
 
-def test_the_choices_of_a_phones_time_panel_have_their_texts_in_their_middles(open_page: OpenPage) -> None:
+def test_texts_of_choices_in_the_time_panel_are_centered_on_phones(open_page: OpenPage) -> None:
     page = open_page("/?detail=time&region=detail", width=390, height=844)
     expect(page.locator(".chart-choice[href]")).to_be_visible()
     assert max(page.evaluate(TEXT_MIDDLES)) <= 2
 
 
-def test_an_empty_chart_teaches_and_takes_its_room(open_page: OpenPage) -> None:
+def test_an_empty_chart_explains_itself_and_keeps_its_height(open_page: OpenPage) -> None:
     page = open_page("/?detail=time&chart=roofline")
     expect(page.locator(".chart")).to_contain_text("Each step becomes a point")
     before = page.locator(".chart").bounding_box()
@@ -61,7 +61,7 @@ def test_an_empty_chart_teaches_and_takes_its_room(open_page: OpenPage) -> None:
     assert page.locator(".chart").bounding_box() == before
 
 
-def test_a_bar_goes_to_its_step_and_tells_its_values(open_page: OpenPage) -> None:
+def test_a_bar_of_a_chart_leads_to_its_step_and_shows_its_values(open_page: OpenPage) -> None:
     page = open_page("/?detail=time")
     prefill(page)
     step(page, 3)
@@ -112,7 +112,7 @@ def test_the_roofs_are_measured_when_the_roofline_is_opened(open_page: OpenPage)
     expect(page.locator(".chart .annotation-text").first).to_contain_text("FLOP/s, measured")
 
 
-def test_the_engines_parts_say_what_they_did_for_the_sequence_on_stage(open_page: OpenPage) -> None:
+def test_the_flow_chart_describes_the_selected_sequence(open_page: OpenPage) -> None:
     page = open_page("/?lang=en&detail=time&chart=flow")
     prompt = "Who has seen the wind?"
     tokenizer = load_model("bundled").tokenizer

@@ -108,7 +108,7 @@ def test_a_follower_sees_the_wall_follows_it_and_has_no_secret(wall: Page, follo
     assert secret not in state and secret not in phone.content()
 
 
-def test_a_follower_of_a_lesson_asks_for_no_list_of_lessons(wall: Page, follow: Follow) -> None:
+def test_a_follower_of_a_lesson_requests_no_list_of_lessons(wall: Page, follow: Follow) -> None:
     """Followers have no right to the list, also while a reloaded page enters the class again."""
     phone = follow()
     open_lesson(wall)
@@ -213,7 +213,7 @@ def is_on_top(page: Page, selector: str) -> bool:
     return found
 
 
-def test_a_newcomer_is_in_the_class_with_its_question_on_top(wall: Page, come_in: Follow) -> None:
+def test_a_newcomer_sees_the_classs_question_on_top(wall: Page, come_in: Follow) -> None:
     """Followers join by link or code, on a phone or a laptop, before or during the question, or from another view."""
     early = [come_in(), come_in(typed=True), come_in(width=1366, height=768, has_touch=False)]
     for page in early:
@@ -277,9 +277,7 @@ COVERED = """() => [...document.querySelectorAll('#app button, #app a, #app inpu
 
 @pytest.mark.parametrize("view_mode", ["intro", "present", "workspace", "lesson"])
 @pytest.mark.parametrize("size", [{"width": 1280, "height": 720}, PHONE], ids=["wall", "phone"])
-def test_the_class_stands_beside_the_page_and_covers_nothing_of_it(
-    open_page: OpenPage, view_mode: str, size: dict[str, Any]
-) -> None:
+def test_the_class_column_covers_nothing_of_the_page(open_page: OpenPage, view_mode: str, size: dict[str, Any]) -> None:
     """The bar of presenter and followers, and the side content, each have space of their own."""
     wall = teach(open_page)
     resized(wall, size["width"], size["height"])
@@ -371,7 +369,7 @@ def press(desk: Page, follower: Page, what: str) -> None:
     person.locator(f"[data-do={what}]").click()
 
 
-def test_numbers_and_slots_are_answers_and_so_is_not_sure(wall: Page, follow: Follow) -> None:
+def test_numbers_slots_and_not_sure_are_answers(wall: Page, follow: Follow) -> None:
     phones = [follow(), follow(width=360, height=640)]
     for kind, text, given, shown in (("number", "How many?", "2.5", "2.5"), ("slot", "Where?", "17", "slot 17")):
         ask(wall, kind, text)
@@ -386,7 +384,7 @@ def test_numbers_and_slots_are_answers_and_so_is_not_sure(wall: Page, follow: Fo
 
 
 @pytest.mark.parametrize("kind", ["choice", "lesson"])
-def test_a_second_vote_is_a_vote_of_its_own_for_everybody(wall: Page, come_in: Follow, kind: str) -> None:
+def test_a_second_vote_starts_without_answers_for_all(wall: Page, come_in: Follow, kind: str) -> None:
     """Every follower must answer again, on a phone, a laptop, or away from the view; the same answer counts again, and
     an unanswered question is not shown as answered.
     """
@@ -791,7 +789,7 @@ def test_a_minimized_question_covers_no_button(wall: Page, follow: Follow) -> No
     expect(phone.locator("#class-sheet")).to_be_visible()
 
 
-def test_a_guest_who_leaves_a_class_asks_for_nothing_that_is_refused(open_page: OpenPage, tmp_path: Path) -> None:
+def test_a_guest_who_leaves_a_class_sends_no_refused_request(open_page: OpenPage, tmp_path: Path) -> None:
     """The guest comes to the page where the code of the next class is typed."""
     server = Mortal(TOKENS[0], tmp_path)
     try:
@@ -835,7 +833,7 @@ def test_the_film_is_shown_to_all_at_once_and_to_latecomers(open_page: OpenPage)
 
 
 @pytest.mark.parametrize(("scheme", "locale"), [("light", "en-US"), ("dark", "zh-CN")])
-def test_nothing_serious_on_either_side(open_page: OpenPage, scheme: str, locale: str) -> None:
+def test_both_sides_of_a_class_pass_axe(open_page: OpenPage, scheme: str, locale: str) -> None:
     found: dict[str, list[str]] = {}
     wall = open_with_axe(open_page, "/", color_scheme=scheme, locale=locale, width=1280, height=720)
     wall.click("#btn-teach")
@@ -866,7 +864,7 @@ def test_nothing_serious_on_either_side(open_page: OpenPage, scheme: str, locale
     complain(found)
 
 
-def test_all_of_it_by_keyboard(wall: Page, follow: Follow) -> None:
+def test_a_class_works_by_keyboard(wall: Page, follow: Follow) -> None:
     """A follower answers and says that they are lost; the presenter shows what came of it."""
     page = follow(width=1280, height=800, has_touch=False)
     ask(wall)
@@ -885,7 +883,7 @@ def test_all_of_it_by_keyboard(wall: Page, follow: Follow) -> None:
     expect(page.locator(".class-tally")).to_be_visible()
 
 
-def test_the_last_row_can_read_a_question_and_nothing_overlaps(open_page: OpenPage) -> None:
+def test_a_question_on_the_wall_is_large_and_nothing_overlaps(open_page: OpenPage) -> None:
     """Important text is at least 24 px high on a wall of 1280 x 720, and its contrast at least 7:1."""
     wall = teach(open_page, width=1280, height=720)
     prefill(wall)

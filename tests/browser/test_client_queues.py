@@ -37,7 +37,7 @@ def cells(page: Page) -> list[list[str]]:
     return found
 
 
-def test_queues_of_clients_lead_to_one_step_and_its_tokens_to_their_streams(open_page: OpenPage, shared: Path) -> None:
+def test_client_queues_lead_to_a_step_and_its_tokens_to_streams(open_page: OpenPage, shared: Path) -> None:
     page = open_page("/?detail=time&chart=flow&lang=en")
     drop_recording(page, shared)
     page.evaluate("import('/static/js/state/settings.js').then(({ settings }) => (settings.step.value = 2))")

@@ -42,7 +42,7 @@ def take_the_second(page: Page) -> None:
     expect(page.locator("#compare")).to_have_attribute("data-ready", "true", timeout=30_000)
 
 
-def test_vllm_stands_beside_ours_and_what_it_does_not_say_is_unknown(open_page: OpenPage) -> None:
+def test_a_vllm_log_is_compared_and_its_gaps_are_unknown(open_page: OpenPage) -> None:
     """No operation differs between the two recordings of one run, and vLLM's unreported work is not shown as zero."""
     page = open_page()
     runs = "recording=rec-beside-vllm&run_a=rec-beside-ours&run_b=rec-beside-vllm"
@@ -58,7 +58,7 @@ def test_vllm_stands_beside_ours_and_what_it_does_not_say_is_unknown(open_page: 
     expect(page.locator("#compare-notes")).to_contain_text("B is vLLM 0.32.0, written down as it ran")
 
 
-def test_taking_another_candidate_shows_both_futures(open_page: OpenPage) -> None:
+def test_choosing_another_candidate_shows_both_continuations(open_page: OpenPage) -> None:
     page = open_page("/?max_tokens=12&ignore_eos=1")
     perform(page, 3)
     page.reload()  # a link to the moment

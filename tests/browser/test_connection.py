@@ -14,7 +14,7 @@ from tests.browser.recording import GOLDEN
 from tests.browser.settling import resized, theater_of
 
 
-def test_a_capture_that_comes_late_is_announced_and_then_drawn(open_page: OpenPage) -> None:
+def test_late_arrays_are_announced_and_then_drawn(open_page: OpenPage) -> None:
     page = open_page("/?speed=0&max_tokens=40")
     prefill(page)
     page.click("#btn-run")
@@ -45,7 +45,7 @@ def test_a_capture_that_comes_late_is_announced_and_then_drawn(open_page: OpenPa
     expect(other.locator("#late")).to_have_count(0)
 
 
-def test_a_viewer_far_behind_says_how_far_and_a_language_that_does_not_come_leaves_the_page_as_it_is(
+def test_a_late_viewer_shows_its_lag_and_a_failed_language_changes_nothing(
     open_page: OpenPage,
 ) -> None:
     page = open_page()
@@ -153,7 +153,7 @@ def test_a_changed_token_is_reported(open_page: OpenPage, mortal: Mortal) -> Non
     page.wait_for_selector("#connection.live")
 
 
-def test_a_killed_server_leaves_a_log_to_read_and_a_way_to_start_again(open_page: OpenPage, mortal: Mortal) -> None:
+def test_after_a_killed_server_the_log_is_readable_and_a_restart_possible(open_page: OpenPage, mortal: Mortal) -> None:
     page = open_page(f"{mortal.url}/?num_blocks=64")
     page.fill("#prompt", "once upon a time")
     page.click("#btn-prefill")
@@ -192,7 +192,7 @@ def test_a_killed_server_leaves_a_log_to_read_and_a_way_to_start_again(open_page
         ("zh-CN", "服务器已停止。这次运行已不在服务器上。", "一恢复就会开始新的运行。"),
     ],
 )
-def test_a_restart_while_the_server_is_away_is_announced_and_gets_a_run_later(
+def test_a_restart_during_an_outage_is_announced_and_done_later(
     open_page: OpenPage, mortal: Mortal, locale: str, stopped: str, awaited: str
 ) -> None:
     page = open_page(f"{mortal.url}/?num_blocks=64", locale=locale)
@@ -210,7 +210,7 @@ def test_a_restart_while_the_server_is_away_is_announced_and_gets_a_run_later(
     expect(page.locator("#notice")).to_have_count(0)
 
 
-def test_a_page_whose_words_do_not_come_says_so_and_goes_on_when_they_do(browser: Browser, live_server: str) -> None:
+def test_missing_texts_are_announced_until_they_load(browser: Browser, live_server: str) -> None:
     """The page cannot be drawn without its words, so the message for this case is part of the page itself."""
     for path in ("/", "/bench"):
         with browser.new_context(locale="zh-CN", reduced_motion="reduce") as context:
@@ -223,7 +223,7 @@ def test_a_page_whose_words_do_not_come_says_so_and_goes_on_when_they_do(browser
             expect(page.locator("#no-words-shown")).to_have_count(0)
 
 
-def test_a_lesson_goes_on_where_it_was_when_a_stopped_server_is_back(open_page: OpenPage, tmp_path: Path) -> None:
+def test_a_lesson_continues_after_a_restart_of_its_server(open_page: OpenPage, tmp_path: Path) -> None:
     """The stopping server receives no request for the lesson's run."""
     server = Mortal(data=tmp_path, served=True)
     try:

@@ -34,7 +34,7 @@ def found(page: Page, address: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("options", [{"locale": "en-US"}, {"locale": "zh-CN", "has_touch": True}])
-def test_nothing_of_a_visit_is_there_at_the_next(contexts: Contexts, live_server: str, options: dict[str, Any]) -> None:
+def test_nothing_of_a_visit_remains_for_the_next(contexts: Contexts, live_server: str, options: dict[str, Any]) -> None:
     """The second of four visits leaves behind everything that a page and a test can leave."""
     seen, used = [], []
     for visit in range(4):

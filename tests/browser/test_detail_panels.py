@@ -15,7 +15,7 @@ export const Panel = () => html`<p id="echo">here it is</p>`;
 LINE = '  { name: "echo", component: lazyPanel(() => import("./js/panels/echo/panel.js")) },\n'  # as seen from first.js
 
 
-def test_a_folder_and_a_line_make_a_panel(open_page: OpenPage) -> None:
+def test_a_folder_and_a_table_entry_make_a_panel(open_page: OpenPage) -> None:
     page = open_page()
 
     def with_a_line(route: Route) -> None:
@@ -41,7 +41,7 @@ def test_a_link_to_a_panel_that_is_not_here_shows_the_first(open_page: OpenPage)
     expect(page.locator("#detail-layer")).to_have_attribute("aria-selected", "true")
 
 
-def test_a_panels_lazy_words_are_there_in_every_language_that_the_page_turns_to(open_page: OpenPage) -> None:
+def test_lazy_texts_of_a_panel_load_in_each_chosen_language(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum&lang=en")
     panel = page.locator("#detail-panel")
     expect(panel).to_contain_text("Mistakes")
@@ -56,7 +56,7 @@ def test_a_panels_lazy_words_are_there_in_every_language_that_the_page_turns_to(
     expect(panel).to_contain_text("Mistakes")
 
 
-def test_a_panels_lazy_sheet_comes_before_those_that_have_a_say_over_all_panels(open_page: OpenPage) -> None:
+def test_a_panels_lazy_style_sheet_precedes_the_general_ones(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum&lang=en")
     expect(page.locator("#detail-panel")).to_contain_text("Mistakes")
     sheets = page.evaluate("[...document.styleSheets].map((sheet) => sheet.href?.split('/static/')[1])")

@@ -63,7 +63,7 @@ def texts(svg: bytes) -> list[str]:
     return ["".join(e.itertext()) for e in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
-def test_every_panel_comes_out_as_a_picture_that_is_not_blank(open_page: OpenPage) -> None:
+def test_every_panel_is_exported_as_a_nonblank_picture(open_page: OpenPage) -> None:
     page = prepared(open_page)
     panels = page.locator("#export-panel option").evaluate_all("(all) => all.map((option) => option.value)")
     assert {"page", "stage", "token-row", "matrix", "overview", "memory-map", "tables"} <= set(panels)
@@ -134,7 +134,7 @@ def test_every_record_as_an_image_in_one_zip(open_page: OpenPage) -> None:
     expect(page.locator("html")).to_have_attribute("data-painted", "3")  # where it was before
 
 
-def test_a_series_ends_with_the_records_that_are_there(open_page: OpenPage, tmp_path: Path) -> None:
+def test_an_exported_series_ends_with_the_last_record(open_page: OpenPage, tmp_path: Path) -> None:
     page = prepared(open_page, steps=3)
     expect(page.locator("#export-to")).to_have_value("5")
     drop_recording(page, recorded(tmp_path / "short.kvtrace", 4, None))
@@ -185,7 +185,7 @@ def test_a_step_fits_on_one_page_of_paper_in_the_light_theme(open_page: OpenPage
     ("query", "width", "height"),
     [("", 1280, 640), ("&detail_large=1", 1280, 720), ("&region=detail", 390, 844), ("&region=memory", 390, 844)],
 )
-def test_paper_has_the_strip_however_little_of_it_the_screen_shows(
+def test_a_printout_has_the_token_row_at_every_window_size(
     open_page: OpenPage, query: str, width: int, height: int
 ) -> None:
     page = open_page(f"/?max_tokens=8&ignore_eos=1{query}", width=width, height=height)
@@ -211,7 +211,7 @@ def test_paper_has_the_strip_however_little_of_it_the_screen_shows(
     assert page.evaluate("document.querySelector('.token-row').style.height") == ""
 
 
-def test_paper_has_the_strip_from_its_beginning_and_says_where_it_is_cut(open_page: OpenPage) -> None:
+def test_a_printout_starts_the_token_row_at_its_beginning_and_marks_its_cut(open_page: OpenPage) -> None:
     page = open_page("/?max_tokens=40&ignore_eos=1&speed=0")
     prefill(page)
     page.click("#btn-run")

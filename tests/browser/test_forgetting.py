@@ -67,9 +67,7 @@ def test_a_finished_sequence_is_shown_as_finished(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 844)])
-def test_why_a_key_went_is_in_sight_beside_the_cell_that_was_asked_about(
-    open_page: OpenPage, width: int, height: int
-) -> None:
+def test_the_reason_of_a_forgotten_key_is_visible_beside_its_cell(open_page: OpenPage, width: int, height: int) -> None:
     page = open_page("/?temperature=0&forget_policy=tova&forget_budget=8", width=width, height=height)
     page.evaluate(
         """async (text) => {

@@ -95,7 +95,7 @@ def test_arrows_walk_over_the_map_and_enter_shows_a_layer(open_page: OpenPage, l
     expect(cells).to_have_count(HEADS)
 
 
-def test_the_newest_row_of_every_head_and_nothing_changes_by_itself(open_page: OpenPage, large: Path) -> None:
+def test_the_head_map_shows_the_newest_row_and_stays_still(open_page: OpenPage, large: Path) -> None:
     page = open_page("/?detail=attention&overview=row")
     drop_recording(page, large)
     opened = shown(page)

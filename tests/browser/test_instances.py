@@ -74,7 +74,7 @@ def test_moved_bytes_and_sequences_that_wait_for_or_hold_blocks_are_shown(open_p
         assert log.state_at(first(Hold)).holding and log.state_at(first(Receive) - 1).receiving
 
 
-def test_keys_requests_and_pools_say_whose_they_are(open_page: OpenPage) -> None:
+def test_keys_requests_and_pools_name_their_instance(open_page: OpenPage) -> None:
     """A received key leads to the instance that computed it; a request of two instances is one row; each pool has its
     name, and a lost one is marked.
     """
@@ -108,7 +108,7 @@ def test_keys_requests_and_pools_say_whose_they_are(open_page: OpenPage) -> None
     expect(page.locator("#sentence")).to_contain_text("prefill-0: ")
 
 
-def test_blocks_travel_from_pool_to_pool(open_page: OpenPage) -> None:
+def test_blocks_are_animated_from_pool_to_pool(open_page: OpenPage) -> None:
     """The motion is a function of record and time: half the time, half the way."""
     page = open_page(motion=True)
     drop_recording(page, GOLDEN)

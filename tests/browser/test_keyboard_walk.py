@@ -35,7 +35,7 @@ def test_run_and_pause_are_one_button_for_the_keyboard_too(open_page: OpenPage) 
     expect(page.locator("#btn-play")).to_be_focused()
 
 
-def test_lanes_are_run_stepped_and_begun_again_without_losing_the_focus(open_page: OpenPage) -> None:
+def test_lanes_run_step_and_restart_without_losing_the_focus(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum&exhibit=slot_off_by_one")
     expect(page.locator("#museum")).to_have_attribute("data-phase", "ready")
     page.locator("#btn-step").press("Enter")
@@ -77,7 +77,7 @@ def test_the_transport_is_within_the_first_fifteen_stops(open_page: OpenPage) ->
     assert first[:4] == ["btn-prefill", "btn-step", "btn-run", "btn-reset"]
 
 
-def test_the_marks_of_what_a_value_is_are_one_stop(open_page: OpenPage) -> None:
+def test_fidelity_marks_are_one_tab_stop(open_page: OpenPage) -> None:
     """Arrow keys move between the marks, and Tab returns to the last one."""
     page = open_page()
     prefill(page)
@@ -122,7 +122,7 @@ def test_escape_restores_the_focus(open_page: OpenPage, width: int) -> None:
         expect(page.locator(f"#{opener}")).to_be_focused()
 
 
-def test_the_door_of_a_class_gives_the_focus_back(open_page: OpenPage) -> None:
+def test_the_dialog_of_a_class_returns_the_focus(open_page: OpenPage) -> None:
     page = open_page()
     page.locator("#btn-teach").press("Enter")
     page.locator("#class-open").press("Enter")
@@ -143,7 +143,7 @@ def test_views_have_the_focus_where_it_was_left(open_page: OpenPage) -> None:
     expect(page.locator("#btn-learn")).to_be_focused()
 
 
-def test_a_lesson_that_is_opened_has_the_focus_and_gives_it_back_to_its_card(open_page: OpenPage) -> None:
+def test_an_opened_lesson_has_the_focus_and_returns_it_to_its_card(open_page: OpenPage) -> None:
     page = open_page("/?distance=learn", until="#path-apart")
     page.locator("#path-apart").press("Enter")
     expect(page.locator(".article")).to_be_focused()
@@ -154,7 +154,7 @@ def test_a_lesson_that_is_opened_has_the_focus_and_gives_it_back_to_its_card(ope
     expect(page.locator("#region-stage")).to_be_focused()
 
 
-def test_after_a_wrong_answer_the_focus_is_at_the_answers_that_are_left(open_page: OpenPage) -> None:
+def test_after_a_wrong_answer_the_focus_is_at_the_remaining_answers(open_page: OpenPage) -> None:
     page = open_page("/?distance=learn&lesson=asked-once", until="#lesson-go")
     page.locator("#lesson-go").press("Enter")
     answers = page.locator(".question input")
@@ -169,7 +169,7 @@ def test_after_a_wrong_answer_the_focus_is_at_the_answers_that_are_left(open_pag
     expect(page.locator(".verdict")).to_be_focused()
 
 
-def test_a_block_that_is_placed_by_key_leaves_the_focus_at_the_operations(open_page: OpenPage) -> None:
+def test_placing_a_block_by_keyboard_keeps_the_focus_at_the_operations(open_page: OpenPage) -> None:
     """The table's button is disabled then, as no block is in the hand; and so with a line that is taken back."""
     page = open_page("/?distance=learn&lesson=pages.yours", until="#lesson-title")
     unsurely_to(page, ".desk")
@@ -186,7 +186,7 @@ def test_a_block_that_is_placed_by_key_leaves_the_focus_at_the_operations(open_p
     expect(page.locator(".work-result")).to_be_focused()  # the engine's operations
 
 
-def test_a_button_that_is_disabled_as_its_answer_comes_gives_the_focus_away(open_page: OpenPage) -> None:
+def test_a_button_disabled_by_its_answer_passes_the_focus_on(open_page: OpenPage) -> None:
     """An answer may come before the frame in which the browser takes the focus from the button."""
     page = open_page("/?distance=learn&lesson=asked-once", until="#lesson-go")
     page.evaluate(
@@ -201,7 +201,7 @@ def test_a_button_that_is_disabled_as_its_answer_comes_gives_the_focus_away(open
 
 
 @pytest.mark.parametrize("chosen", [False, True], ids=["skipped", "a word chosen"])
-def test_after_the_opening_and_after_a_word_the_focus_is_at_the_next_step(open_page: OpenPage, chosen: bool) -> None:
+def test_after_the_opening_and_after_a_word_step_has_the_focus(open_page: OpenPage, chosen: bool) -> None:
     page = open_page(opening=True)
     expect(page.locator("#opening")).to_have_attribute("data-ready", "true")
     if chosen:

@@ -77,7 +77,7 @@ def shows(page: Page, index: int, state: State) -> None:
     assert found["filled"] == [len(block.token_ids) for block in state.blocks]
 
 
-def test_any_record_is_the_logs_and_strip_pool_and_prefix_tree_answer(open_page, served, log):
+def test_records_of_a_long_log_are_exact_and_all_panels_answer(open_page, served, log):
     """A click on the strip finds the preemption. The tree shows the cached content at the current record, by its
     prefixes.
     """
@@ -303,7 +303,7 @@ def test_a_late_viewer_sees_a_long_live_run_in_windows(open_page, short):
     expect(page.locator("#large-pool")).to_have_count(0)
 
 
-def test_a_run_that_becomes_long_is_shown_in_windows_where_it_was_looked_at(open_page, short):
+def test_a_run_that_becomes_long_keeps_the_viewed_record(open_page, short):
     """The record on view stays, and no record of the run is left in memory."""
     client = short.client()
     theater = client.do("create", name="growing")["theater"]

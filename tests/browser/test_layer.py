@@ -17,7 +17,7 @@ from tests.server.conftest import Client
 OpenPage = Callable[..., Page]
 
 
-def test_the_chosen_token_is_in_the_last_cell_and_a_cell_chooses_its_layer(open_page: OpenPage) -> None:
+def test_the_last_cell_has_the_chosen_token_and_a_click_selects_a_layer(open_page: OpenPage) -> None:
     page = open_page("/?temperature=0&layer=1&detail=layer&detail_large=1")
     prefill(page)
     step(page)
@@ -77,7 +77,7 @@ def test_a_recording_says_that_it_needs_a_live_run(open_page: OpenPage) -> None:
     expect(replay.locator("#layer-panel")).to_contain_text("Start a live run")
 
 
-def test_a_fork_without_the_head_says_what_is_off(open_page: OpenPage) -> None:
+def test_a_fork_without_a_head_says_which_is_off(open_page: OpenPage) -> None:
     page = open_page("/?temperature=0&layer=1&head=2&detail=layer&detail_large=1")
     prefill(page)
     step(page)

@@ -38,7 +38,7 @@ ANSWERING = {"run_at_once": "#contiguous-fit", "bytes_per_token": ".formula"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", LESSONS)
-def test_the_stage_has_the_run_that_the_lesson_has_come_to(open_page: OpenPage, lesson: str) -> None:
+def test_the_stage_shows_the_run_of_the_lessons_current_item(open_page: OpenPage, lesson: str) -> None:
     """This holds also after the sandbox, where the run was the learner's, and after a race, which is another run. No
     figure reveals the answer to a later question.
     """
@@ -71,7 +71,7 @@ def test_a_new_prompt_is_shown_from_its_first_token(open_page: OpenPage, width: 
     wait_until(page, f"{hidden} < 60")
 
 
-def test_the_words_of_a_prediction_leave_the_names_of_the_rows_free(open_page: OpenPage) -> None:
+def test_texts_of_a_prediction_do_not_cover_row_names(open_page: OpenPage) -> None:
     page = open_page("/?distance=learn&lesson=may-be-forgotten", width=1280, height=800, until=".article")
     for _ in range(MOST):
         at = stands_at(page, "#lesson-answer", "#lesson-go:enabled")
@@ -95,7 +95,7 @@ def test_the_words_of_a_prediction_leave_the_names_of_the_rows_free(open_page: O
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (412, 915)])
-def test_the_brackets_of_a_question_lie_over_no_notice(open_page: OpenPage, width: int, height: int) -> None:
+def test_brackets_of_a_question_cover_no_notice(open_page: OpenPage, width: int, height: int) -> None:
     page = open_page("/?distance=learn&lesson=not-yet", until="#lesson-go", width=width, height=height)
     page.click("#lesson-go")
     expect(page.locator('.mark[data-kind="tokens"]')).not_to_have_count(0)
@@ -160,7 +160,7 @@ def test_on_a_phone_the_stage_shows_keys_values_and_queries(open_page: OpenPage,
     )
 
 
-def test_in_landscape_a_phones_stage_lies_over_no_text(open_page: OpenPage) -> None:
+def test_in_landscape_the_stage_covers_no_text_on_a_phone(open_page: OpenPage) -> None:
     page = open_page("/?distance=learn&lesson=asked-once", width=700, height=390, until="#lesson-go")
     page.click("#lesson-go")
     expect(page.locator(".question")).to_be_visible()

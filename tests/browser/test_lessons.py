@@ -33,7 +33,7 @@ def to_the_second(page: Page) -> None:
     expect(page.locator(".question")).to_have_count(2)
 
 
-def test_a_lesson_from_its_list_and_one_is_back_where_one_was(open_page: OpenPage) -> None:
+def test_a_lesson_is_opened_from_the_list_and_its_position_restored(open_page: OpenPage) -> None:
     """The position is restored after a reload, after the run has gone, and in another language, which is
     another run.
     """
@@ -86,7 +86,7 @@ def test_a_lesson_from_its_list_and_one_is_back_where_one_was(open_page: OpenPag
     expect(page.locator("#path-not-yet")).to_have_attribute("data-state", "begun")
 
 
-def test_a_prediction_is_made_on_the_stage_and_in_the_end_the_run_is_the_learners(open_page: OpenPage) -> None:
+def test_a_prediction_is_made_on_the_stage_and_the_transport_is_free_at_the_end(open_page: OpenPage) -> None:
     """The transport is read-only until the end, and a remote's key advances; the prediction stays beside the
     outcome.
     """
@@ -148,7 +148,7 @@ def test_nothing_blocks_a_learner(open_page: OpenPage, width: int, height: int, 
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (360, 640), (1280, 800)])
-def test_a_new_item_is_shown_from_its_beginning(open_page: OpenPage, width: int, height: int) -> None:
+def test_a_new_item_is_scrolled_to_its_beginning(open_page: OpenPage, width: int, height: int) -> None:
     """The beginning is visible even if the item is higher than the window, and has the keyboard focus."""
     page = open_lesson(open_page, width=width, height=height)
     for _ in range(12):
@@ -180,7 +180,7 @@ def test_setup_actions_include_the_following_steps(open_page: OpenPage) -> None:
     expect(page.locator("html")).to_have_attribute("data-view-index", "1")
 
 
-def test_on_paper_a_lesson_is_read_with_its_figure_and_nothing_to_press(open_page: OpenPage) -> None:
+def test_a_printed_lesson_has_its_figure_and_no_buttons(open_page: OpenPage) -> None:
     page = open_lesson(open_page, f"{TWO}&theme=dark")
     to_the_second(page)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -324,7 +324,7 @@ def test_on_a_phone_the_slot_of_a_question_is_shown_and_the_position_is_restored
     expect(page.locator(".lesson-over")).to_be_in_viewport()
 
 
-def test_a_lesson_about_the_pool_shows_it_whole_and_goes_from_model_to_model(open_page: OpenPage) -> None:
+def test_a_lesson_about_the_pool_shows_it_whole_on_each_model(open_page: OpenPage) -> None:
     """The pool is shown without its figures in low and narrow windows. Each restart with MHA, GQA or MQA is another
     model's run, and its held blocks answer the question.
     """
@@ -421,7 +421,7 @@ def test_a_knob_a_sandbox_and_the_optional_allocator_exercise(open_page: OpenPag
     expect(page.locator(".work-result")).to_have_count(3)
 
 
-def test_the_allocators_desk_covers_nothing(open_page: OpenPage) -> None:
+def test_the_allocator_exercise_covers_nothing(open_page: OpenPage) -> None:
     page = open_with_axe(open_page, "/?distance=learn&lesson=pages", width=390, height=844, until=".article")
     unsurely_to(page, ".desk")
     page.locator('.desk-chip[data-head="true"]').click()
@@ -432,7 +432,7 @@ def test_the_allocators_desk_covers_nothing(open_page: OpenPage) -> None:
     assert chip and min(chip["width"], chip["height"]) >= 40
 
 
-def test_a_lesson_that_comes_late_does_not_take_the_place_of_the_one_that_is_wanted_by_now(open_page: OpenPage) -> None:
+def test_a_late_lesson_does_not_replace_the_one_chosen_since(open_page: OpenPage) -> None:
     page = open_lesson(open_page)
     two = """async () => {
       const { settings } = await import('/static/js/state/settings.js');
@@ -471,7 +471,7 @@ def test_wrong_answers_are_asked_again_two_lessons_later(open_page: OpenPage) ->
     expect(page.locator(".question[data-over=true]")).to_have_count(1)
 
 
-def test_marks_of_bytes_leave_the_heading_free_and_a_wrong_reason_has_a_hint(open_page: OpenPage) -> None:
+def test_byte_marks_do_not_cover_the_heading_and_a_wrong_reason_has_a_hint(open_page: OpenPage) -> None:
     page = open_page("/?distance=learn&lesson=memory-that-does-not-grow", width=390, height=844, until="#lesson")
     unsurely_to(page, '.mark[data-kind="bytes"]')
     expect(page.locator('.mark[data-kind="bytes"]')).to_have_count(5)

@@ -84,7 +84,7 @@ def test_a_link_opens_a_recording_at_its_step_with_its_arrays(open_page: OpenPag
     expect(page).to_have_url(re.compile("block_size=8"))  # the live run's settings stay what they are
 
 
-def test_earlier_keys_and_values_of_a_recording_come_too(open_page: OpenPage) -> None:
+def test_earlier_keys_and_values_of_a_recording_are_loaded(open_page: OpenPage) -> None:
     """Keys and values are fetched separately from their records; the token row requests those of every visible
     column.
     """
@@ -101,7 +101,7 @@ def test_earlier_keys_and_values_of_a_recording_come_too(open_page: OpenPage) ->
     wait_until(page, f"{missing}.then((all) => all.slice(-12).every((reason) => reason === null))")
 
 
-def test_a_run_is_recorded_named_tagged_looked_at_and_deleted(open_page: OpenPage) -> None:
+def test_a_run_is_recorded_named_tagged_opened_and_deleted(open_page: OpenPage) -> None:
     page = open_page("/?detail=library&max_tokens=6")
     expect(page.locator("#btn-record")).to_be_disabled()
     prefill(page)
@@ -134,7 +134,7 @@ def test_a_run_is_recorded_named_tagged_looked_at_and_deleted(open_page: OpenPag
     shows(page, 3)
 
 
-def test_tags_typed_while_the_name_is_being_kept_are_kept_too(open_page: OpenPage) -> None:
+def test_tags_typed_while_a_name_is_saved_are_saved_too(open_page: OpenPage) -> None:
     page = open_page("/?detail=library")
     held: list[Route] = []
     page.route("**/api/recordings/rec-*", lambda route: held.append(route) if not held else route.continue_())
@@ -154,7 +154,7 @@ def test_tags_typed_while_the_name_is_being_kept_are_kept_too(open_page: OpenPag
     expect(named.locator(".library-name")).to_have_text("The lesson")
 
 
-def test_a_dropped_file_is_shown_and_kept(open_page: OpenPage) -> None:
+def test_a_dropped_file_is_shown_and_stored(open_page: OpenPage) -> None:
     page = open_page()
     drop(page, GOLDEN.read_bytes(), "from home.kvtrace")
     expect(page.locator("#connection")).to_have_class(re.compile("replay"))
@@ -166,7 +166,7 @@ def test_a_dropped_file_is_shown_and_kept(open_page: OpenPage) -> None:
     expect(page.locator("#position")).to_have_text(position)
 
 
-def test_from_a_dropped_file_one_comes_back_to_the_live_run(open_page: OpenPage) -> None:
+def test_a_dropped_file_leads_back_to_the_live_run(open_page: OpenPage) -> None:
     page = open_page("/?detail=library")
     prefill(page)
     live = theater_of(page)
@@ -186,7 +186,7 @@ def test_a_dropped_file_that_is_no_trace_is_refused(open_page: OpenPage) -> None
     expect(page.locator("#connection")).to_have_class(re.compile("live"))
 
 
-def test_a_recording_that_contradicts_itself_is_shown_as_far_as_it_goes(open_page: OpenPage) -> None:
+def test_a_recording_is_shown_up_to_its_first_contradiction(open_page: OpenPage) -> None:
     """The sixth record, with a valid checksum, takes a block that the pool lacks: one notice, and five records are
     shown.
     """
@@ -217,7 +217,7 @@ def test_a_failed_list_is_reported_and_retried(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_library_can_be_used_by_everyone(open_page: OpenPage, scheme: str) -> None:
+def test_the_library_passes_axe(open_page: OpenPage, scheme: str) -> None:
     path = "/?detail=library&detail_large=1&recording=rec-moon"
     page = open_with_axe(open_page, path, connection="replay", color_scheme=scheme)
     page.locator(".library-row .tool").first.click()
@@ -286,7 +286,7 @@ def test_without_a_model_nothing_offers_to_start_again(browser: Browser, replay_
     context.close()
 
 
-def test_a_token_that_was_sampled_from_beyond_the_likeliest_is_listed_with_them(open_page: OpenPage) -> None:
+def test_an_unlikely_sampled_token_is_listed_with_the_likeliest(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-samples&step=12&seq=1", connection="replay")
     shows(page, 12)
     expect(page.locator(".candidate.chosen")).to_have_count(1)

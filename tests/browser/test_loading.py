@@ -93,7 +93,7 @@ def test_the_page_works_before_the_model_is_loaded(open_page: OpenPage, held: Co
         ("/?distance=room", "light", "en-US", 1280),
     ],
 )
-def test_nothing_serious_while_the_model_is_on_its_way(
+def test_the_page_passes_axe_while_a_model_loads(
     open_page: OpenPage, held: CommandedServer, path: str, scheme: str, locale: str, width: int
 ) -> None:
     held.say("weights")
@@ -104,7 +104,7 @@ def test_nothing_serious_while_the_model_is_on_its_way(
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_the_opening_moves_meanwhile_and_says_when_the_live_model_is_there(
+def test_the_opening_plays_during_loading_and_says_when_the_model_is_ready(
     open_page: OpenPage, held: CommandedServer
 ) -> None:
     page = open_page(opening=True, motion=True)
@@ -124,7 +124,7 @@ def test_the_opening_moves_meanwhile_and_says_when_the_live_model_is_there(
     wait_until(page, "Number(document.getElementById('intro').dataset.records) > 0")
 
 
-def test_words_written_meanwhile_wait_for_the_model(open_page: OpenPage, held: CommandedServer) -> None:
+def test_words_typed_during_loading_wait_for_the_model(open_page: OpenPage, held: CommandedServer) -> None:
     """The wait may be long: here longer than a word of the fan would wait."""
     page = open_page(opening=True)
     page.evaluate("localStorage.clear()")
@@ -140,13 +140,13 @@ def test_words_written_meanwhile_wait_for_the_model(open_page: OpenPage, held: C
     expect(page.locator(".intro-text .prompt")).to_have_text("once upon a time")
 
 
-def test_a_recording_is_shown_meanwhile(open_page: OpenPage, held: CommandedServer) -> None:
+def test_a_recording_is_shown_during_loading(open_page: OpenPage, held: CommandedServer) -> None:
     page = opened(open_page, f"{held.url}/?recording=rec-moon&step=6")
     page.wait_for_selector("#connection.replay")
     expect(page.locator("html")).to_have_attribute("data-painted", "6")
 
 
-def test_the_page_says_why_there_will_be_no_model(open_page: OpenPage, held: CommandedServer) -> None:
+def test_the_page_says_why_a_model_failed_to_load(open_page: OpenPage, held: CommandedServer) -> None:
     page = opened(open_page, held.url)
     held.say("weights")
     expect(page.locator("#model-way")).to_be_visible()

@@ -92,7 +92,7 @@ def test_the_contiguous_counterfactual_is_the_formula_with_this_runs_numbers(ope
     expect(panel.locator(".reservations .unfit")).to_have_count(1)
 
 
-def test_a_block_travels_from_the_queue_and_the_map_rests_afterwards(open_page: OpenPage) -> None:
+def test_a_block_moves_from_the_free_queue_and_the_motion_ends(open_page: OpenPage) -> None:
     page = open_page(motion=True)
     prefill(page)
     wait_until(page, "document.documentElement.dataset.moving === 'false'")
@@ -113,7 +113,7 @@ def test_a_block_travels_from_the_queue_and_the_map_rests_afterwards(open_page: 
     assert page.evaluate("window.frames_.size") == moved
 
 
-def test_on_a_phone_the_map_and_the_provenance_share_one_flow(open_page: OpenPage) -> None:
+def test_on_a_phone_the_map_and_the_provenance_chain_scroll_together(open_page: OpenPage) -> None:
     page = open_page(width=390, height=844, is_mobile=True, has_touch=True)
     page.click("#tab-setup")
     page.fill("#prompt", POEM)
@@ -139,7 +139,7 @@ def test_two_samples_share_blocks_until_one_writes(open_page: OpenPage) -> None:
     expect(page.locator('.table-row[data-seq="1"] .entry.pointed')).to_have_count(4)
 
 
-def test_the_live_tokens_as_another_model(open_page: OpenPage) -> None:
+def test_live_tokens_are_counted_as_another_models(open_page: OpenPage) -> None:
     """The prompt's 16 tokens take 0.5 MiB each as Llama 2 7B, 4.5 MiB each as GPT-3; the formula has these numbers."""
     page = open_page()
     prefill(page)

@@ -44,7 +44,7 @@ def test_a_link_names_the_model_and_the_header_leads_to_the_others(open_page: Op
     shows(page, 1)
 
 
-def test_with_the_keyboard_and_a_scene_is_played_again_on_the_other_model(open_page: OpenPage) -> None:
+def test_a_model_is_chosen_by_keyboard_and_the_scene_starts_again(open_page: OpenPage) -> None:
     page = open_page(f"/?model={MHA}")
     is_on(page, MHA)
     page.select_option("#scene", "moon")
@@ -84,7 +84,9 @@ def test_runs_to_compare_are_named_by_their_models(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize(("width", "height", "locale"), [(1280, 720, "en-US"), (390, 844, "zh-CN")])
-def test_no_serious_violation_and_a_thumb_reaches_it(open_page: OpenPage, width: int, height: int, locale: str) -> None:
+def test_the_choice_of_models_passes_axe_and_fits_touch(
+    open_page: OpenPage, width: int, height: int, locale: str
+) -> None:
     phone = width < 720
     page = open_with_axe(
         open_page, f"/?model={GQA}", width=width, height=height, locale=locale, is_mobile=phone, has_touch=phone
@@ -160,7 +162,7 @@ def test_slow_loading_is_reported(open_page: OpenPage, slow: CommandedServer) ->
     expect(page.locator("#btn-models")).to_contain_text("third")
 
 
-def test_the_memory_figures_lead_to_what_lies_on_the_device(open_page: OpenPage) -> None:
+def test_memory_figures_lead_to_the_contents_of_the_device(open_page: OpenPage) -> None:
     """Each part is the server's own figure, refreshed while the panel is open."""
     page = open_page("/")
     prefill(page, "Who has seen the wind?")

@@ -146,7 +146,7 @@ def not_yet(*_: Any) -> NoReturn:
 
 
 @pytest.mark.parametrize("distance", ["look", "room"])
-def test_no_distance_shows_what_is_unknown(open_page: OpenPage, tmp_path: Path, distance: str) -> None:
+def test_no_view_shows_unknown_values(open_page: OpenPage, tmp_path: Path, distance: str) -> None:
     with attached_server(tmp_path) as (_, url):
         page = open_page(f"{url}/?recording=attached&distance={distance}", connection="replay")
         expect(page.locator("#region-monitor")).to_contain_text("Known since message 0")

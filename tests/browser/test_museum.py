@@ -55,7 +55,7 @@ def records_of(page: Page, theater: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def test_an_exhibit_is_chosen_run_and_explained_with_the_keyboard(open_page: OpenPage) -> None:
+def test_an_exhibit_is_chosen_run_and_explained_by_keyboard(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum")
     expect(page.locator(".museum-exhibit")).to_have_count(len(EXHIBITS))
     expect(page.locator(".museum-choose")).to_contain_text("Choose one")
@@ -80,7 +80,7 @@ def test_an_exhibit_is_chosen_run_and_explained_with_the_keyboard(open_page: Ope
     expect(page.locator('.museum-text[data-seq="0"] .museum-seq')).to_have_attribute("aria-pressed", "true")
 
 
-def test_another_exhibit_begins_in_the_same_theaters(open_page: OpenPage) -> None:
+def test_another_exhibit_reuses_the_same_runs(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum&exhibit=stale_hash_after_reallocation")
     expect(page.locator("#museum")).to_have_attribute("data-phase", "ready")
     page.click("#btn-step")
@@ -147,9 +147,7 @@ def test_open_on_the_stage_follows_the_faulty_run_under_a_badge(open_page: OpenP
 @pytest.mark.parametrize(
     ("width", "scheme", "locale"), [(1280, "light", "en-US"), (1280, "dark", "zh-CN"), (390, "light", "zh-CN")]
 )
-def test_no_serious_violation_and_everything_in_its_place(
-    open_page: OpenPage, width: int, scheme: str, locale: str
-) -> None:
+def test_the_museum_passes_axe_and_its_layout_holds(open_page: OpenPage, width: int, scheme: str, locale: str) -> None:
     page = open_with_axe(
         open_page,
         "/?detail=museum&region=detail&exhibit=no_copy_at_shared_write",

@@ -30,7 +30,7 @@ def shown(page: Page, content: str, folder: Path) -> list[str]:
     return errors
 
 
-def test_a_trace_shows_its_page_and_can_be_walked_through(page: Page, tmp_path: Path) -> None:
+def test_a_trace_in_a_notebook_shows_its_page_and_steps(page: Page, tmp_path: Path) -> None:
     with open_trace(MOON) as trace:
         errors = shown(page, trace._repr_html_(), tmp_path)
         last = len(trace) - 1
@@ -44,7 +44,7 @@ def test_a_trace_shows_its_page_and_can_be_walked_through(page: Page, tmp_path: 
     assert errors == []
 
 
-def test_a_watched_run_says_where_it_will_be_and_then_shows_itself(page: Page, tmp_path: Path) -> None:
+def test_a_watched_run_announces_its_page_and_then_shows_it(page: Page, tmp_path: Path) -> None:
     run = WatchedRun(tmp_path / "run.kvtrace")
     assert "is written when" in run._repr_html_()
     run.path.write_bytes(MOON.read_bytes())
@@ -52,7 +52,7 @@ def test_a_watched_run_says_where_it_will_be_and_then_shows_itself(page: Page, t
     expect(page.frame_locator("iframe").locator("html")).to_have_attribute("data-num-records", "25", timeout=20_000)
 
 
-def test_a_server_of_the_notebook_s_own_is_driven_from_the_frame(page: Page, tmp_path: Path) -> None:
+def test_a_notebooks_own_server_is_driven_from_its_frame(page: Page, tmp_path: Path) -> None:
     """The page around it is another site's: the frame has no cookies, and a socket all the same."""
     page.add_init_script("localStorage.setItem('kvtheater.opening', 'seen')")
     server = show(enforce_eager=True)

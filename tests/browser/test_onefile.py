@@ -101,7 +101,7 @@ def test_a_weight_on_stage_has_its_provenance(demo: Path, open_file: OpenPage) -
     expect(page.locator("#region-provenance")).to_have_count(0)
 
 
-def test_language_and_theme_change_in_it(demo: Path, open_file: OpenPage) -> None:
+def test_language_and_theme_change_in_an_exported_page(demo: Path, open_file: OpenPage) -> None:
     page = open_file(demo, "?step=3")
     painted(page, 3)
     page.click("#btn-language")
@@ -126,7 +126,7 @@ def test_an_exported_page_sends_no_requests(demo: Path, open_file: OpenPage) -> 
     page.wait_for_timeout(300)
 
 
-def test_pictures_and_the_log_come_out_of_it(demo: Path, open_file: OpenPage) -> None:
+def test_an_exported_page_exports_pictures_and_its_log(demo: Path, open_file: OpenPage) -> None:
     page = open_file(demo, "?step=40")
     painted(page, 40)
     page.click("#btn-export")
@@ -139,14 +139,14 @@ def test_pictures_and_the_log_come_out_of_it(demo: Path, open_file: OpenPage) ->
     assert Path(download.value.path()).read_bytes().startswith(b"KVTRACE")
 
 
-def test_a_phone_opens_it(demo: Path, open_file: OpenPage) -> None:
+def test_an_exported_page_works_on_a_phone(demo: Path, open_file: OpenPage) -> None:
     page = open_file(demo, "?step=40", viewport={"width": 390, "height": 844}, has_touch=True)
     painted(page, 40)
     expect(page.locator("#region-stage")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_the_page_hands_out_its_run_as_a_file(open_page: OpenPage, open_file: OpenPage, tmp_path: Path) -> None:
+def test_the_page_exports_its_run_as_a_file(open_page: OpenPage, open_file: OpenPage, tmp_path: Path) -> None:
     live = open_page("/?max_tokens=4")
     live.click("#btn-prefill")
     painted(live, 1)

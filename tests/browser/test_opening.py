@@ -39,7 +39,7 @@ def to_the_fan(page: Page) -> None:
 
 
 @pytest.mark.parametrize(("locale", "language"), [("en-US", "en"), ("zh-CN", "zh")])
-def test_the_arrows_walk_through_its_parts_in_the_readers_language(
+def test_arrow_keys_walk_through_the_opening_in_the_users_language(
     open_page: OpenPage, locale: str, language: str
 ) -> None:
     page = open_page(opening=True, locale=locale)
@@ -86,7 +86,7 @@ def test_the_text_of_the_race_matches_its_counters(open_page: OpenPage) -> None:
     assert factors == sorted(factors) and factors[0] < factors[-1]
 
 
-def test_without_motion_it_waits_at_whole_pictures(open_page: OpenPage) -> None:
+def test_without_motion_the_opening_stops_at_complete_pictures(open_page: OpenPage) -> None:
     page = open_page(opening=True)
     ready(page)
     before = page.locator("#opening-time").input_value()
@@ -113,7 +113,7 @@ def test_a_skipped_opening_leads_to_the_intro_and_is_not_shown_again(open_page: 
     expect(page.locator("#opening")).to_have_count(0)
 
 
-def test_a_word_that_is_clicked_is_a_run_of_ones_own(open_page: OpenPage) -> None:
+def test_a_clicked_word_starts_an_own_run(open_page: OpenPage) -> None:
     """The second word of the fan is forced in a live run, which continues step by step and has a link."""
     page = open_page(opening=True)
     to_the_fan(page)
@@ -139,7 +139,7 @@ COVERED = """[...document.querySelectorAll('.intro :is(button, a, input)')].filt
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (844, 390), (390, 844)])
-def test_nothing_lies_over_what_can_be_pressed_in_the_first_look(open_page: OpenPage, width: int, height: int) -> None:
+def test_nothing_covers_a_button_of_the_intro(open_page: OpenPage, width: int, height: int) -> None:
     page = open_page("/?distance=look", width=width, height=height, until="#intro")
     assert page.evaluate(COVERED) == []
     page.fill("#own-words", "word " * 200)
@@ -149,7 +149,7 @@ def test_nothing_lies_over_what_can_be_pressed_in_the_first_look(open_page: Open
 
 
 @pytest.mark.parametrize(("locale", "words"), [("en-US", "My name is Kim"), ("zh-CN", "春眠不觉晓")])
-def test_words_of_ones_own_take_the_stage_at_once(open_page: OpenPage, locale: str, words: str) -> None:
+def test_own_words_are_shown_on_the_stage_at_once(open_page: OpenPage, locale: str, words: str) -> None:
     """A visitor enters words at the end of the film and in the first look, by a click into the field and Enter."""
     page = open_page(opening=True, locale=locale)
     to_the_fan(page)
@@ -176,7 +176,7 @@ def test_words_of_ones_own_take_the_stage_at_once(open_page: OpenPage, locale: s
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
-def test_the_first_look_has_a_door_to_everything(open_page: OpenPage, width: int, height: int) -> None:
+def test_the_intro_leads_to_every_page(open_page: OpenPage, width: int, height: int) -> None:
     page = open_page("/?distance=look", until="#intro", width=width, height=height)
     doors = page.locator(".intro-door")
     expect(doors).to_have_text(
@@ -201,7 +201,7 @@ def test_the_first_look_has_a_door_to_everything(open_page: OpenPage, width: int
     expect(page.locator("#museum")).to_be_visible()
 
 
-def test_any_later_word_can_be_another_one_too(open_page: OpenPage) -> None:
+def test_any_later_word_can_be_replaced(open_page: OpenPage) -> None:
     page = open_page(opening=True)
     to_the_fan(page)
     page.click(".opening-fan li:nth-child(1) button")
@@ -236,7 +236,7 @@ KEYS = """Promise.all(['state/store', 'panels/intro/paint_record', 'core/sequenc
   })"""
 
 
-def test_another_word_leaves_the_past_as_it_was(open_page: OpenPage) -> None:
+def test_a_replaced_word_leaves_earlier_records_unchanged(open_page: OpenPage) -> None:
     """The head in the picture stays the same while the run grows and is forked, and so do earlier keys."""
     page = open_page("/?distance=look", until="#intro")
     label = page.locator("#intro-head")
@@ -295,6 +295,6 @@ def test_it_is_accessible(open_page: OpenPage) -> None:
     assert violations(page) == []
 
 
-def test_a_link_to_a_place_is_followed_instead(open_page: OpenPage) -> None:
+def test_a_link_to_a_place_skips_the_opening(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-moon&step=3", opening=True, until="#connection.replay")
     expect(page.locator("#opening")).to_have_count(0)

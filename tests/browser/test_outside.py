@@ -72,7 +72,7 @@ def test_a_prompt_of_an_earlier_run_is_loaded_and_the_page_says_from_where(
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_shelves_have_room_and_no_flaw(open_page: OpenPage, offloading: str, width: int) -> None:
+def test_cache_tiers_fit_and_pass_axe(open_page: OpenPage, offloading: str, width: int) -> None:
     page = opened(open_page, offloading, width=width, bypass_csp=True)
     page.add_script_tag(path=str(AXE))
     prefill(page)
@@ -85,7 +85,7 @@ def test_the_shelves_have_room_and_no_flaw(open_page: OpenPage, offloading: str,
     complain({f"{width} px": violations(page)})
 
 
-def test_a_run_without_a_store_has_no_shelf(open_page: OpenPage) -> None:
+def test_a_run_without_cache_tiers_shows_none(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     expect(page.locator("#tiers, .tiers-room")).to_have_count(0)

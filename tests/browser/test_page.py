@@ -9,7 +9,7 @@ from tests.browser.driving import POEM, SENT, OpenPage, num_records, prefill, sh
 from tests.browser.settling import still
 
 
-def test_prefill_computes_the_prompt_one_step_one_token_and_reset_begins_again(open_page: OpenPage) -> None:
+def test_prefill_step_and_reset_compute_as_they_say(open_page: OpenPage) -> None:
     page = open_page()
     expect(page.locator("#prompt")).to_have_value("Who has seen the wind?")
     expect(page.locator("#stage-text")).to_contain_text("Nothing is on stage yet")
@@ -84,7 +84,7 @@ def test_a_shared_link_asks_before_its_visitor_drives_the_owners_run(open_page: 
     shows(owner, 4)
 
 
-def test_a_lost_connection_is_shown_and_healed(open_page: OpenPage) -> None:
+def test_a_lost_connection_is_shown_and_restored(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     page.context.set_offline(True)
@@ -134,7 +134,7 @@ def test_a_pointed_key_is_marked_in_the_pool(open_page: OpenPage) -> None:
     wait_until(page, f"document.querySelector('{canvas}').toDataURL() === {before!r}")
 
 
-def test_a_small_pool_preempts_and_evicts_in_words(open_page: OpenPage) -> None:
+def test_preemption_and_eviction_in_a_small_pool_are_described(open_page: OpenPage) -> None:
     page = open_page("/?num_blocks=8&max_tokens=16&speed=0&telling=expert")
     for prompt in ("春江潮水连海平，海上", "白日依山尽，黄河", "床前明月光，疑是地"):
         page.fill("#prompt", prompt)
@@ -158,7 +158,7 @@ def test_a_small_pool_preempts_and_evicts_in_words(open_page: OpenPage) -> None:
     expect(page.locator("#sentence")).to_contain_text("The prefix cache held 4 of the 8 tokens")
 
 
-def test_a_prompt_of_several_lines_stays_on_the_one_line_of_the_stage(open_page: OpenPage) -> None:
+def test_a_prompt_of_several_lines_is_one_line_on_the_stage(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page, "春江潮水连海平\n海上明月共潮生\n滟滟随波千万里")
     text, scales = page.locator("#stage-text").bounding_box(), page.locator(".scales").bounding_box()
@@ -168,7 +168,7 @@ def test_a_prompt_of_several_lines_stays_on_the_one_line_of_the_stage(open_page:
     assert line and line["height"] <= 36
 
 
-def test_a_setting_out_of_range_is_one_sentence(open_page: OpenPage) -> None:
+def test_a_setting_out_of_range_is_explained_in_one_sentence(open_page: OpenPage) -> None:
     page = open_page()
     page.fill("#prompt", POEM)
     page.locator("#sampling summary").click()
@@ -186,7 +186,7 @@ def test_a_setting_out_of_range_is_one_sentence(open_page: OpenPage) -> None:
     assert page.locator("#generated").inner_text().startswith("滟滟随波")
 
 
-def test_punctuation_that_the_model_sees_otherwise_is_told(open_page: OpenPage) -> None:
+def test_normalized_punctuation_is_announced(open_page: OpenPage) -> None:
     page = open_page()
     expect(page.locator("#rewritten")).to_have_count(0)
     page.fill("#prompt", "春天来了,花开了")

@@ -49,7 +49,7 @@ def begin(open_page: OpenPage, at: str) -> Page:
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_a_newcomer_is_there_in_two_clicks(open_page: OpenPage, name: str) -> None:
+def test_a_newcomer_reaches_each_goal_in_two_clicks(open_page: OpenPage, name: str) -> None:
     at, ways, there = WAYS[name]
     page = begin(open_page, at)
     for way in ways:
@@ -69,9 +69,7 @@ def _late(route: Route) -> None:
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 768), (683, 384)])
-def test_nothing_moves_under_the_reader_while_a_page_comes(
-    open_page: OpenPage, width: int, height: int, locale: str
-) -> None:
+def test_nothing_shifts_while_a_page_loads(open_page: OpenPage, width: int, height: int, locale: str) -> None:
     """The last size is a small laptop's window at 200 % zoom. Data arrive after a page's first picture, as over a slow
     network.
     """

@@ -54,7 +54,7 @@ def test_two_prompts_that_begin_alike_are_one_branch_that_forks(open_page: OpenP
     expect(page.locator("[role=treeitem]").first).to_have_attribute("aria-description", held)
 
 
-def test_a_written_prompt_lights_up_what_it_would_hit(open_page: OpenPage) -> None:
+def test_a_typed_prompt_marks_the_blocks_that_it_would_hit(open_page: OpenPage) -> None:
     page = open_page("/?detail=prefix&block_size=4&lang=en")
     prefill(page, POEM)
     expect(page.locator("#prefix-text")).to_be_visible()
@@ -70,14 +70,14 @@ def test_a_written_prompt_lights_up_what_it_would_hit(open_page: OpenPage) -> No
     expect(answer).to_be_empty()
 
 
-def test_a_block_of_the_tree_is_held_on_the_whole_page(open_page: OpenPage) -> None:
+def test_a_block_selected_in_the_tree_is_selected_everywhere(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-prefix&detail=prefix", connection="replay")
     page.locator(".prefix-cell").first.click()
     expect(page.locator("[data-block='0'][aria-pressed=true]")).to_have_count(1)  # in the pool
     expect(page.locator(".prefix-row.shown")).to_have_count(1)
 
 
-def test_keys_walk_the_tree_and_only_the_rows_in_sight_are_there(open_page: OpenPage, forked: Path) -> None:
+def test_arrow_keys_walk_the_tree_which_holds_only_visible_rows(open_page: OpenPage, forked: Path) -> None:
     page = open_page("/?detail=prefix")
     drop_recording(page, forked)
     items = page.locator("[role=treeitem]")

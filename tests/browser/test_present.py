@@ -34,7 +34,7 @@ def test_the_projector_view_fits_the_screen(open_page: OpenPage, width: int, hei
         expect(page.locator(hidden).first).to_be_hidden()
 
 
-def test_a_remote_goes_step_by_step_and_from_scene_to_scene(open_page: OpenPage) -> None:
+def test_a_presenters_remote_walks_steps_and_scenes(open_page: OpenPage) -> None:
     page = in_the_room(open_page)
     title = page.locator(".present-title").inner_text()
     page.keyboard.press("PageDown")
@@ -45,7 +45,7 @@ def test_a_remote_goes_step_by_step_and_from_scene_to_scene(open_page: OpenPage)
     expect(page.locator(".present-title")).to_have_text(title)
 
 
-def test_the_moment_stays_between_the_room_and_everything(open_page: OpenPage) -> None:
+def test_the_position_stays_between_present_view_and_workspace(open_page: OpenPage) -> None:
     page = in_the_room(open_page)
     for _ in range(4):
         before = page.evaluate(SHOWN)

@@ -54,7 +54,7 @@ def test_parts_are_dragged_and_moved_by_keys_in_every_turn_and_the_session_is_ru
     expect(page.locator(".work-result").last).to_contain_text("128 tokens saved")
 
 
-def test_a_part_moved_before_one_that_a_turn_lacks_is_moved_there_too(open_page: OpenPage) -> None:
+def test_a_part_is_moved_in_turns_that_lack_the_other(open_page: OpenPage) -> None:
     page = open_page(LESSON, until=".article")
     unsurely_to(page, ".mend")
     part(page, 4, "Time").drag_to(part(page, 4, "More told"), target_position={"x": 20, "y": 3})

@@ -49,7 +49,7 @@ def test_a_weight_of_an_earlier_query_is_the_captured_one(open_page: OpenPage) -
     assert "position 10" in link(page, "query")
 
 
-def test_links_walk_through_the_run_and_back_and_forward_again(open_page: OpenPage) -> None:
+def test_links_of_a_chain_lead_through_the_run_and_back_and_forward(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     step(page, 2)
@@ -83,7 +83,7 @@ def test_a_reused_block_names_its_writer(open_page: OpenPage) -> None:
     assert "prefix-cache hit" in link(page, "owners")
 
 
-def test_a_sequence_and_a_decision_have_their_chains(open_page: OpenPage) -> None:
+def test_a_sequence_and_a_decision_have_provenance_chains(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     page.locator(".table-name").first.click()

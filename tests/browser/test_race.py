@@ -90,7 +90,7 @@ def test_the_figures_are_those_of_the_servers_records(open_page: OpenPage) -> No
     expect(other.locator("#race-verdict")).to_have_text("12 of 12 the same in all three")
 
 
-def test_caches_race_and_what_they_copied_is_that_of_the_servers_records(open_page: OpenPage) -> None:
+def test_bytes_copied_by_racing_caches_equal_the_servers_records(open_page: OpenPage) -> None:
     """transformers' caches beside pages give the same tokens, and the copies counted on the tensors."""
     page = open_page("/?detail=race&max_tokens=10&ignore_eos=1")
     expect(page.locator("#race")).to_have_attribute("data-phase", "ready")
@@ -113,7 +113,7 @@ def test_caches_race_and_what_they_copied_is_that_of_the_servers_records(open_pa
     expect(page.locator("#sentence")).to_contain_text("All three have the prompt: 7 tokens")
 
 
-def test_models_race_and_what_they_hold_is_that_of_the_servers_records(open_page: OpenPage) -> None:
+def test_bytes_held_by_racing_models_equal_the_servers_records(open_page: OpenPage) -> None:
     """The sibling models run one prompt: equal numbers of blocks, an eighth of the bytes, one state, different
     texts.
     """
@@ -148,7 +148,7 @@ def test_models_race_and_what_they_hold_is_that_of_the_servers_records(open_page
     assert page.evaluate("import('/static/js/state/settings.js').then(({ settings }) => settings.model.value)") is None
 
 
-def test_the_pages_transport_drives_the_race_and_finds_its_own_run_again(open_page: OpenPage) -> None:
+def test_the_transport_bar_drives_the_race_and_then_its_own_run_again(open_page: OpenPage) -> None:
     page = open_page("/?max_tokens=60")
     prefill(page)
     step(page, 2)
@@ -187,7 +187,7 @@ def test_the_pages_transport_drives_the_race_and_finds_its_own_run_again(open_pa
     assert page.evaluate(OWN) == 4  # the request, the prompt and two steps: none was taken since
 
 
-def test_a_lost_connection_ends_the_race_in_a_sentence(open_page: OpenPage) -> None:
+def test_a_lost_connection_ends_the_race_with_a_message(open_page: OpenPage) -> None:
     page = open_page("/?detail=race&max_tokens=20")
     steps(page, 2)
     page.context.set_offline(True)

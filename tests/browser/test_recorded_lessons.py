@@ -145,7 +145,7 @@ def walk(page: Page, until: str = ".lesson-over") -> int:
             expect(page.locator(".article > section > *, .lesson-over")).not_to_have_count(count)
 
 
-def test_a_file_asks_before_it_shows_and_plays_to_its_end(file: str, open_at: OpenAt) -> None:
+def test_a_recorded_lesson_asks_before_it_shows_and_plays_to_its_end(file: str, open_at: OpenAt) -> None:
     page = open_at(file, offline=True)
     expect(page.locator("#lesson-title")).to_have_text("From one piece to pages")
     expect(page.locator("#lesson-recorded")).to_contain_text("the answers are in the files of this page")
@@ -174,7 +174,7 @@ def test_a_file_asks_before_it_shows_and_plays_to_its_end(file: str, open_at: Op
     expect(page.locator("#lesson-title")).to_be_visible()
 
 
-def test_a_file_grades_another_right_session_than_the_recorded_one(mending: str, open_at: OpenAt) -> None:
+def test_a_recorded_lesson_grades_other_right_answers(mending: str, open_at: OpenAt) -> None:
     page = open_at(mending, offline=True)
     walk(page, ".mend")
 
@@ -198,7 +198,7 @@ def test_a_file_grades_another_right_session_than_the_recorded_one(mending: str,
     expect(page.locator(".lesson-over")).to_contain_text("0 of 5 right")
 
 
-def test_a_file_turns_to_the_other_language_where_one_was(file: str, open_at: OpenAt) -> None:
+def test_a_recorded_lesson_keeps_its_place_when_the_language_changes(file: str, open_at: OpenAt) -> None:
     page = open_at(file, offline=True)
     to_the_second(page)
     give(page, "2")
@@ -210,7 +210,7 @@ def test_a_file_turns_to_the_other_language_where_one_was(file: str, open_at: Op
     expect(page.locator(".question[data-over=true]")).to_have_count(2)
 
 
-def test_a_site_fetches_a_lesson_when_it_is_opened(site: str, open_at: OpenAt) -> None:
+def test_a_site_loads_a_lesson_when_it_is_opened(site: str, open_at: OpenAt) -> None:
     page = open_at(site, "?distance=learn")
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url.removeprefix(site)))
@@ -231,7 +231,7 @@ def test_a_site_fetches_a_lesson_when_it_is_opened(site: str, open_at: OpenAt) -
     expect(open_at(link).locator("#lesson-title")).to_have_text("The token that is not there yet")
 
 
-def test_a_server_without_a_model_sends_what_has_been_answered(server: str, open_at: OpenAt) -> None:
+def test_a_server_without_a_model_sends_records_of_answered_items(server: str, open_at: OpenAt) -> None:
     page = open_at(server, "?distance=learn&lesson=pages")
     expect(page.locator("#lesson-recorded")).to_contain_text("its records come when you have answered")
     expect(page.locator("html")).to_have_attribute("data-num-records", "0")

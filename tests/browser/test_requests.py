@@ -52,7 +52,7 @@ def finished_victim() -> tuple[int, int]:
     pytest.fail("the recording of a preemption has no such sequence")
 
 
-def test_a_row_opens_its_story_and_a_turn_of_it_its_record(open_page: OpenPage) -> None:
+def test_a_row_opens_its_history_and_an_event_its_record(open_page: OpenPage) -> None:
     seq, last = finished_victim()
     page = open_page(f"/?recording=rec-preemption&detail=requests&step={last}", connection="replay")
     expect(page.locator(".requests-table tbody tr[data-seq]")).to_have_count(3)
@@ -69,7 +69,7 @@ def test_a_row_opens_its_story_and_a_turn_of_it_its_record(open_page: OpenPage) 
     assert re.fullmatch(rf"r{record}i\d+", found["select"])
 
 
-def test_a_link_to_a_sequence_opens_its_story(open_page: OpenPage) -> None:
+def test_a_link_to_a_sequence_opens_its_history(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-preemption&detail=requests&seq=1", connection="replay")
     expect(page.locator(".request-timeline")).to_contain_text("request-1")
     page.click("#request-close")
@@ -91,7 +91,7 @@ def test_the_table_is_sorted_and_searched_and_the_link_says_how(open_page: OpenP
     expect(page.locator(".requests-scroll")).to_contain_text("No request has “nobody” in its name")
 
 
-def test_the_requests_of_one_client_and_the_rows_to_keep(open_page: OpenPage, many: Path) -> None:
+def test_requests_are_filtered_by_client_and_downloaded(open_page: OpenPage, many: Path) -> None:
     page = open_page("/?detail=requests&lang=en")
     drop_recording(page, many)
     page.select_option("#requests-client", "key-1")
@@ -141,7 +141,7 @@ def test_a_point_of_a_bar_leads_to_its_record(open_page: OpenPage, many: Path) -
     assert in_address(page)["seq"] == "9"
 
 
-def test_only_the_rows_in_sight_are_there_and_the_keyboard_reaches_all(open_page: OpenPage, many: Path) -> None:
+def test_only_visible_rows_exist_and_the_keyboard_reaches_all(open_page: OpenPage, many: Path) -> None:
     page = open_page("/?detail=requests")
     drop_recording(page, many)
     rows = page.locator(".requests-table tbody tr[data-seq]")
@@ -156,7 +156,7 @@ def test_only_the_rows_in_sight_are_there_and_the_keyboard_reaches_all(open_page
     expect(page.locator(".request-timeline")).to_contain_text(f"r{REQUESTS - 2}")
 
 
-def test_slow_steps_and_victims_lead_to_their_places(open_page: OpenPage) -> None:
+def test_slow_steps_and_preempted_requests_are_links(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-preemption&detail=requests", connection="replay", width=1920, height=1080)
     lists = page.locator(".requests-lists")
     expect(lists).to_contain_text("Slowest steps")
@@ -168,7 +168,7 @@ def test_slow_steps_and_victims_lead_to_their_places(open_page: OpenPage) -> Non
     assert "step" in in_address(page)
 
 
-def test_without_the_outliers_beside_it_the_table_has_every_figure(open_page: OpenPage, many: Path) -> None:
+def test_without_outliers_the_table_has_every_figure(open_page: OpenPage, many: Path) -> None:
     page = open_page("/?detail=requests&lang=en", width=1920, height=1080)
     drop_recording(page, many)
     expect(page.locator(".requests-lists")).to_be_visible()
@@ -246,7 +246,7 @@ def test_only_live_lanes_and_the_selected_one_are_shown(open_page: OpenPage, man
     expect(page.locator("#stage-past")).to_have_count(0)
 
 
-def test_a_question_over_the_whole_log_leads_to_its_record(open_page: OpenPage) -> None:
+def test_a_query_over_the_whole_log_leads_to_its_record(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-preemption&detail=requests&lang=en", connection="replay", width=1920, height=1080)
     page.click("[data-question='slowest_steps']")
     rows = page.locator(".ask-found tbody tr")

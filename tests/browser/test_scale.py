@@ -64,7 +64,7 @@ def test_numbers_show_common_mistakes_and_sources(page: Page) -> None:
     page.close()
 
 
-def test_a_configuration_that_is_chosen_is_computed_and_let_go_again(page: Page) -> None:
+def test_a_chosen_configuration_is_computed_and_removed_again(page: Page) -> None:
     page.locator(".scale-config summary").click()
     file: FilePayload = {"name": "mine.json", "mimeType": "application/json", "buffer": json.dumps(CONFIG).encode()}
     page.set_input_files("#scale-config-file", file)
@@ -104,7 +104,7 @@ def test_a_pair_of_gpus_is_drawn_with_the_heads_of_each(page: Page) -> None:
     expect(page.locator("#scale-ranks ~ .hint").first).to_contain_text("each group of 2 GPUs keeps the same")
 
 
-def test_k_of_a_link_is_derived_and_used_in_the_queues(page: Page) -> None:
+def test_a_links_k_is_derived_and_used_by_the_queues(page: Page) -> None:
     k = page.locator("#scale-split [data-number=split_speedup]")
     expect(k).to_be_attached()
     fast = float(k.get_attribute("data-value") or 0)
@@ -115,7 +115,7 @@ def test_k_of_a_link_is_derived_and_used_in_the_queues(page: Page) -> None:
     assert float(k.get_attribute("data-value") or 0) < 1 < fast
 
 
-def test_every_number_field_holds_to_its_bounds_and_a_link_with_another_is_read_without(page: Page) -> None:
+def test_number_fields_keep_their_bounds_and_links_beyond_them_are_ignored(page: Page) -> None:
     fields = page.locator("input[type=number]")
     for i in range(fields.count()):
         field = fields.nth(i)
@@ -211,7 +211,7 @@ def test_a_step_is_drawn_under_the_roofs_of_this_machine_and_of_a_card(browser: 
     page.close()
 
 
-def test_curves_of_ones_own_choice_stay_in_the_link(browser: Browser, live_server: str) -> None:
+def test_chosen_curves_stay_in_the_link(browser: Browser, live_server: str) -> None:
     page = browser.new_page(locale="en-US")
     page.goto(f"{live_server}/scale?r_model=llama-3.1-8b&r_gpu=a100-80gb&r_contexts=128,2048")
     expect(page.locator("#scale-crossings > li")).to_have_count(2)
@@ -222,7 +222,7 @@ def test_curves_of_ones_own_choice_stay_in_the_link(browser: Browser, live_serve
     page.close()
 
 
-def test_a_demand_is_placed_drawn_and_tried(browser: Browser, live_server: str) -> None:
+def test_a_demand_is_placed_drawn_and_simulated(browser: Browser, live_server: str) -> None:
     page = browser.new_page(locale="en-US", viewport={"width": 390, "height": 800})
     page.goto(f"{live_server}/scale?p_nodes=2&p_node_gpus=4&p_output_tokens=16&p_rate=20")
     apart = page.locator("[data-way=apart]")
@@ -248,7 +248,7 @@ def test_a_demand_is_placed_drawn_and_tried(browser: Browser, live_server: str) 
     page.close()
 
 
-def test_a_chinese_heading_of_a_table_is_no_column_of_single_characters(browser: Browser, live_server: str) -> None:
+def test_a_chinese_table_heading_does_not_break_after_each_character(browser: Browser, live_server: str) -> None:
     page = browser.new_page(locale="zh-CN", viewport={"width": 390, "height": 800})
     page.goto(f"{live_server}/scale")
     headings = page.locator(".scale-way thead th:not(:first-child)")
@@ -257,7 +257,7 @@ def test_a_chinese_heading_of_a_table_is_no_column_of_single_characters(browser:
     page.close()
 
 
-def test_a_papers_figures_are_made_when_one_asks_and_stay_in_the_link(browser: Browser, live_server: str) -> None:
+def test_figures_of_a_paper_are_computed_on_request_and_stay_in_the_link(browser: Browser, live_server: str) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US")
     page = context.new_page()
     page.goto(f"{live_server}/scale#paper")
@@ -292,7 +292,7 @@ PLOTS = ("size-terms", "size-requests", "roofline-roofs", "roofline-decode", "ro
          "queues-latency", "queues-throughput", "queues-goodput")  # fmt: skip
 
 
-def test_all_sections_pass_axe_and_every_plot_can_be_taken_along(browser: Browser, live_server: str) -> None:
+def test_all_sections_pass_axe_and_every_plot_can_be_saved(browser: Browser, live_server: str) -> None:
     """No Chinese table lacks a translation: an untranslated head has an underscore or is a single English word."""
     context = browser.new_context(bypass_csp=True, locale="zh-CN", color_scheme="dark", accept_downloads=True)
     page = context.new_page()

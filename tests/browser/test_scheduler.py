@@ -28,7 +28,7 @@ def cell(page: Page, record: int, track: int) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def test_an_empty_run_says_what_tracks_will_show(open_page: OpenPage) -> None:
+def test_an_empty_run_explains_its_tracks(open_page: OpenPage) -> None:
     page = open_page("/?detail=scheduler")
     expect(page.locator(".scheduler")).to_contain_text("Each prompt gets a track here")
 
@@ -48,7 +48,7 @@ def test_decisions_are_described_with_numbers(open_page: OpenPage) -> None:
     expect(decisions).to_contain_text("seq 0 arrives with 16 prompt tokens, place 1 in the queue")
 
 
-def test_a_cell_goes_to_its_record_and_a_mark_selects_its_operation(open_page: OpenPage) -> None:
+def test_a_cell_leads_to_its_record_and_a_mark_selects_its_operation(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     step(page, 3)
@@ -62,7 +62,7 @@ def test_a_cell_goes_to_its_record_and_a_mark_selects_its_operation(open_page: O
     expect(page.locator(".decision[aria-pressed=true]")).to_contain_text("arrives with")
 
 
-def test_the_keyboard_walks_the_cells_and_is_told_what_they_are(open_page: OpenPage) -> None:
+def test_arrow_keys_walk_the_cells_and_a_screen_reader_names_them(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     step(page, 2)
@@ -93,7 +93,7 @@ def test_many_records_scroll_and_the_record_shown_stays_in_view(open_page: OpenP
     comes_to(page, f"{scroll}.scrollLeft", 0)
 
 
-def test_on_a_phone_the_legend_names_all_marks_in_sight(open_page: OpenPage) -> None:
+def test_on_a_phone_the_legend_names_all_visible_marks(open_page: OpenPage) -> None:
     """Three of the four samples' tracks begin with a fork, and there is no hint of content to scroll to."""
     page = open_page("/?detail=scheduler&n=4&temperature=1", width=390, height=844, has_touch=True)
     page.click("#btn-prefill")

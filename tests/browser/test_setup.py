@@ -66,7 +66,7 @@ def test_a_scene_ends_with_what_its_run_proves_and_a_link_plays_it(open_page: Op
     assert page.evaluate("import('/static/js/state/store.js').then((store) => store.numRecords.value)") > 2
 
 
-def test_a_language_is_remembered_and_has_prompts_of_its_own_until_one_is_sent(open_page: OpenPage) -> None:
+def test_a_language_is_remembered_and_its_example_prompts_stay_until_one_is_sent(open_page: OpenPage) -> None:
     page = open_page(locale="zh-CN")
     expect(page.locator("#btn-prefill")).to_have_text("预填充")
     page.click("#btn-language")
@@ -114,7 +114,7 @@ def test_one_scene_after_another_leaves_no_setting_behind(open_page: OpenPage) -
     expect(page.locator("#n")).to_have_value("1")
 
 
-def test_settings_at_once_while_the_log_is_empty_and_on_demand_after(open_page: OpenPage) -> None:
+def test_settings_apply_at_once_to_an_empty_log_and_on_request_to_others(open_page: OpenPage) -> None:
     page = open_page()
     expect(page.locator("#scheduler summary")).to_contain_text("16 seqs · 512 tokens")
     open_settings(page, "scheduler")
@@ -155,7 +155,7 @@ def test_typed_text_survives_a_redraw_of_its_field(open_page: OpenPage) -> None:
     expect(page.locator("#max-num-seqs")).to_have_value("3")
 
 
-def test_a_link_carries_what_differs_from_the_server_and_nothing_else(open_page: OpenPage) -> None:
+def test_a_link_has_only_the_settings_that_differ_from_the_servers(open_page: OpenPage) -> None:
     page = open_page("/?max_num_batched_tokens=8&enable_prefix_caching=1")
     assert page.evaluate(HEADER)["max_num_batched_tokens"] == 8
     wait_until(page, "location.search.includes('max_num_batched_tokens=8')")
@@ -175,7 +175,7 @@ def test_a_second_page_shows_the_settings_of_the_run(open_page: OpenPage) -> Non
     expect(other.locator("#priority")).to_be_visible()
 
 
-def test_a_lower_number_goes_first_under_the_priority_policy(open_page: OpenPage) -> None:
+def test_the_priority_policy_schedules_lower_numbers_first(open_page: OpenPage) -> None:
     page = open_page("/?scheduling_policy=priority&max_num_seqs=1")
     for priority, prompt in (("5", "床前明月光，"), ("-1", "白日依山尽，")):
         commit(page, "#priority", priority)
@@ -188,7 +188,7 @@ def test_a_lower_number_goes_first_under_the_priority_policy(open_page: OpenPage
     expect(page.locator(".sequence").nth(0).locator(".status")).to_have_text("waiting")
 
 
-def test_a_sequence_that_a_link_names_is_in_sight(open_page: OpenPage) -> None:
+def test_a_sequence_named_by_a_link_is_visible(open_page: OpenPage) -> None:
     """The list, which shows eight sequences at a time, is scrolled to the one in the link."""
     page = open_page("/?max_tokens=12&seq=30&detail=scheduler")
     page.evaluate(SUBMIT, [POEM[: 4 + i % 12] for i in range(40)])
@@ -204,7 +204,7 @@ def test_a_sequence_that_a_link_names_is_in_sight(open_page: OpenPage) -> None:
     page.wait_for_selector(".tracks-cursor")
 
 
-def test_forty_sequences_are_listed_in_their_own_room(open_page: OpenPage) -> None:
+def test_forty_sequences_are_listed_and_filtered_by_status(open_page: OpenPage) -> None:
     page = open_page("/?max_tokens=12")
     page.evaluate(SUBMIT, [POEM[: 4 + i % 12] for i in range(40)])
     shows(page, 0)
@@ -250,7 +250,7 @@ def test_the_strategy_is_chosen_by_arrow_keys(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
-def test_nothing_of_the_setup_is_cut_sideways(open_page: OpenPage, locale: str) -> None:
+def test_nothing_in_the_setup_region_is_clipped_horizontally(open_page: OpenPage, locale: str) -> None:
     page = open_page(locale=locale)
     for group in ("scheduler", "sampling"):
         open_settings(page, group)
@@ -262,7 +262,7 @@ def test_nothing_of_the_setup_is_cut_sideways(open_page: OpenPage, locale: str) 
         assert page.evaluate(wide) == []
 
 
-def test_a_thumb_sets_a_scene(open_page: OpenPage) -> None:
+def test_controls_of_the_setup_are_thumb_sized_and_play_a_scene(open_page: OpenPage) -> None:
     page = open_page("/?region=setup", width=390, height=844, is_mobile=True, has_touch=True)
     for target in ("#scene", "#btn-add", "#scheduler summary", "#block-size"):
         box = page.locator(target).bounding_box()
@@ -271,7 +271,7 @@ def test_a_thumb_sets_a_scene(open_page: OpenPage) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
-def test_a_prompt_can_come_in_the_middle_of_a_run(open_page: OpenPage) -> None:
+def test_a_prompt_can_be_added_during_a_run(open_page: OpenPage) -> None:
     page = open_page("/?lang=en&max_tokens=12")
     prefill(page, "Who has seen the wind?")
     page.fill("#after", "2")
@@ -288,7 +288,7 @@ def test_a_prompt_can_come_in_the_middle_of_a_run(open_page: OpenPage) -> None:
     expect(page.locator(".sequence")).to_have_count(2)
 
 
-def test_a_new_prompt_takes_the_stage(open_page: OpenPage) -> None:
+def test_a_new_prompt_is_shown_on_the_stage(open_page: OpenPage) -> None:
     """The stage shows the newest prompt, also while another one runs."""
     page = open_page()
     prefill(page, "Who has seen the wind?")
@@ -304,7 +304,7 @@ NUMBERS = """() => [...document.querySelectorAll('#sampling input[type=number], 
 
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
-def test_a_number_out_of_range_is_never_taken_and_its_bounds_are_said(open_page: OpenPage, locale: str) -> None:
+def test_a_number_out_of_range_is_refused_with_its_bounds(open_page: OpenPage, locale: str) -> None:
     """A typed value or one from a link is rejected, and the last valid value is restored."""
     page = open_page("/?temperature=1e20&top_p=1.5&top_k=-5&min_p=nan&max_num_seqs=-1", locale=locale)
     for group in ("sampling", "scheduler"):

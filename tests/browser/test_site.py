@@ -86,7 +86,7 @@ def scrub(page: Page, seconds: float) -> None:
     )
 
 
-def test_a_word_leads_to_its_recorded_future_and_the_link_holds_it(visit: Page, address: str) -> None:
+def test_a_word_opens_its_recorded_continuation_which_the_link_names(visit: Page, address: str) -> None:
     received: list[int] = []
     visit.on("response", lambda r: received.append(int(r.headers.get("content-length", 0))))
     visit.goto(address)
@@ -110,14 +110,14 @@ def test_a_word_leads_to_its_recorded_future_and_the_link_holds_it(visit: Page, 
     expect(visit.locator(".token-row")).to_be_visible()
 
 
-def test_only_words_with_a_recorded_future_can_be_taken(visit: Page, address: str) -> None:
+def test_only_words_with_a_recorded_continuation_are_clickable(visit: Page, address: str) -> None:
     visit.goto(f"{address}?distance=look&recording=rec-opening-en&step=30")
     visit.wait_for_selector("#intro")
     visit.click("#intro-fan")
     expect(visit.locator(".opening-word").first).to_be_disabled()
 
 
-def test_the_race_is_a_recording_too_and_is_played(visit: Page, address: str) -> None:
+def test_the_recorded_race_is_played(visit: Page, address: str) -> None:
     visit.goto(f"{address}?recording=rec-moon&detail=race&speed=0")
     expect(visit.locator("#sentence")).to_contain_text("All three have the prompt")
     expect(visit.locator("#btn-step")).to_have_count(0)
@@ -133,7 +133,7 @@ def test_the_race_is_a_recording_too_and_is_played(visit: Page, address: str) ->
     comes_to(visit, shown, True)
 
 
-def test_the_opening_plays_before_all_its_arrays_are_here_and_paints_the_same(address: str, held: Held) -> None:
+def test_the_opening_looks_the_same_before_all_its_arrays_are_loaded(address: str, held: Held) -> None:
     page = held.page
     page.goto(address)
     page.wait_for_selector("#opening[data-ready=true]")
@@ -156,7 +156,7 @@ def test_the_opening_plays_before_all_its_arrays_are_here_and_paints_the_same(ad
     assert settled(page, painted) == before and len(before) > 5000
 
 
-def test_a_first_visit_asks_for_few_files(visit: Page, address: str) -> None:
+def test_a_first_visit_requests_few_files(visit: Page, address: str) -> None:
     requests: list[str] = []
     visit.on("request", lambda request: requests.append(request.url.removeprefix(address)))
     visit.goto(address)

@@ -44,7 +44,7 @@ def stays_in_width(page: Page) -> bool:
         ("zh-CN", {(390, 844): 0.2, (390, 664): 0.2, (844, 390): 0.35}),
     ],
 )
-def test_on_a_phone_the_transport_leaves_the_window_to_the_run(
+def test_on_a_phone_the_transport_bar_is_small(
     open_page: OpenPage, locale: str, sizes: dict[tuple[int, int], float]
 ) -> None:
     page = open_page(locale=locale, is_mobile=True, has_touch=True, **PHONE)
@@ -104,7 +104,7 @@ def test_prefill_and_step_on_a_phone_show_the_stage(open_page: OpenPage, width: 
         assert attention["top"] >= tabs["bottom"] and tokens["top"] + 44 <= transport["top"], (attention, tokens)
 
 
-def test_the_strip_keeps_its_newest_column_in_sight_when_a_phone_is_turned(open_page: OpenPage) -> None:
+def test_turning_a_phone_keeps_the_newest_column_visible(open_page: OpenPage) -> None:
     page = open_page("/", is_mobile=True, has_touch=True, **PHONE)
     page.click("#btn-prefill")
     shows(page, 1)
@@ -121,7 +121,7 @@ def test_the_strip_keeps_its_newest_column_in_sight_when_a_phone_is_turned(open_
     )
 
 
-def test_a_fault_put_in_on_purpose_leaves_the_head_whole_on_a_phone(open_page: OpenPage) -> None:
+def test_an_injected_fault_leaves_the_header_whole_on_a_phone(open_page: OpenPage) -> None:
     page = open_page(
         "/?detail=museum&exhibit=missing_causal_mask&region=detail", is_mobile=True, has_touch=True, **PHONE
     )
@@ -193,7 +193,7 @@ def test_the_legend_of_the_stage_is_complete_beside_the_choice_of_a_head(open_pa
 
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
-def test_the_card_of_the_tour_never_covers_what_it_speaks_of(open_page: OpenPage, locale: str) -> None:
+def test_the_tour_card_never_covers_its_subject(open_page: OpenPage, locale: str) -> None:
     page = open_page(tour=True, locale=locale, is_mobile=True, has_touch=True, **PHONE)
     for stop in STOPS:
         expect(page.locator("#tour")).to_have_attribute("data-stop", stop)
@@ -245,7 +245,7 @@ def test_presenting_fits_a_phone_and_a_tablet(open_page: OpenPage) -> None:
         assert float(page.evaluate("parseFloat(getComputedStyle(document.querySelector('#sentence')).fontSize)")) >= 16
 
 
-def test_no_line_leads_to_a_table_that_is_not_shown(open_page: OpenPage) -> None:
+def test_no_line_is_drawn_to_a_hidden_table(open_page: OpenPage) -> None:
     page = open_page("/?scene=moon&distance=room", until=".present-title")
     wait_until(page, "Number(document.documentElement.dataset.numRecords) >= 1")
     page.keyboard.press("PageDown")
@@ -263,7 +263,7 @@ def test_no_line_leads_to_a_table_that_is_not_shown(open_page: OpenPage) -> None
     ("width", "height", "locale"),
     [(390, 844, "en-US"), (360, 640, "zh-CN"), (844, 390, "en-US"), (768, 1024, "zh-CN"), (1280, 720, "en-US")],
 )
-def test_the_first_look_of_a_recording_shows_its_vectors_and_fits(
+def test_the_intro_of_a_recording_shows_its_vectors_and_fits(
     open_page: OpenPage, width: int, height: int, locale: str
 ) -> None:
     """Several sequences run; the first look shows one, which needs no number."""

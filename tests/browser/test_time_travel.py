@@ -20,7 +20,7 @@ from tests.golden.make import HEADER
 # Playing
 
 
-def test_behind_the_tail_the_log_is_played_and_the_engine_left_alone(open_page: OpenPage) -> None:
+def test_behind_the_newest_record_play_does_not_drive_the_engine(open_page: OpenPage) -> None:
     page = open_page("/?speed=16", motion=True)
     prefill(page)
     step(page, 4)
@@ -42,7 +42,7 @@ def test_behind_the_tail_the_log_is_played_and_the_engine_left_alone(open_page: 
     assert num_records(page) == 7
 
 
-def test_space_stops_playing_where_it_is(open_page: OpenPage) -> None:
+def test_space_pauses_playback(open_page: OpenPage) -> None:
     page = open_page("/?speed=2", motion=True)
     prefill(page)
     step(page, 8)
@@ -159,7 +159,7 @@ def test_the_next_token_a_typed_number_and_what_the_scrubber_says(open_page: Ope
     shows(page, 0)  # looking is not going
 
 
-def test_digits_are_tenths_and_remotes_go_on_and_back(open_page: OpenPage) -> None:
+def test_digit_keys_are_tenths_and_remotes_step_both_ways(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     step(page, 8)  # ten records
@@ -188,7 +188,7 @@ def test_digits_are_tenths_and_remotes_go_on_and_back(open_page: OpenPage) -> No
 # Sub-steps
 
 
-def test_sub_steps_are_walked_by_keys_and_said_with_their_numbers(open_page: OpenPage) -> None:
+def test_keys_walk_sub_steps_which_are_described_with_numbers(open_page: OpenPage) -> None:
     page = open_page("/?telling=expert", motion=True)
     prefill(page)
     step(page)
@@ -212,7 +212,7 @@ def test_sub_steps_are_walked_by_keys_and_said_with_their_numbers(open_page: Ope
     expect(page.locator("#sentence")).to_have_attribute("data-sub", "")
 
 
-def test_a_remote_walks_through_the_sub_steps_of_steps_to_come(open_page: OpenPage) -> None:
+def test_a_remote_walks_through_sub_steps_of_new_steps(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     page.click("#phase-sample")
@@ -228,7 +228,7 @@ def test_a_remote_walks_through_the_sub_steps_of_steps_to_come(open_page: OpenPa
 # Links
 
 
-def test_a_hash_is_read_and_one_form_is_written(open_page: OpenPage) -> None:
+def test_settings_in_a_hash_are_read_and_written_as_a_query(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     step(page, 3)
@@ -318,7 +318,7 @@ def test_thousands_of_records_are_dragged_through_smoothly(open_page: OpenPage, 
 # What is said aloud
 
 
-def test_a_run_is_not_read_aloud_step_by_step(open_page: OpenPage) -> None:
+def test_a_running_engine_is_not_announced_at_each_step(open_page: OpenPage) -> None:
     page = open_page("/?speed=16&max_tokens=24")
     prefill(page)
     page.wait_for_timeout(800)
@@ -341,7 +341,7 @@ def test_a_run_is_not_read_aloud_step_by_step(open_page: OpenPage) -> None:
 # Phones
 
 
-def test_on_a_phone_every_target_of_the_bar_is_a_thumb_wide_and_in_sight(open_page: OpenPage) -> None:
+def test_on_a_phone_every_button_of_the_bar_is_visible_and_large(open_page: OpenPage) -> None:
     page = open_page(width=390, height=844, is_mobile=True, has_touch=True)
     page.click("#btn-transport-more")
     parts = ".transport .scrubber, .transport .position, #btn-prefill, #speed, .phases"

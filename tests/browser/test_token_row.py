@@ -85,7 +85,7 @@ def test_2000_tokens_keep_the_document_small_and_the_keyboard_walks_along_them(
     assert positions(page) == []
 
 
-def test_dragging_the_small_picture_moves_the_strip(open_page: OpenPage, long_recording: Path) -> None:
+def test_dragging_the_overview_moves_the_token_row(open_page: OpenPage, long_recording: Path) -> None:
     page = open_page()
     drop_recording(page, long_recording)
     rests(page, 2 + NUM_DECODED)
@@ -131,7 +131,7 @@ def test_a_column_shows_the_captured_numbers(open_page: OpenPage) -> None:
     expect(tip).to_contain_text("only the step that computed this query used it")
 
 
-def test_a_link_shows_a_step_as_far_as_a_sub_step(open_page: OpenPage) -> None:
+def test_a_link_shows_a_step_up_to_a_sub_step(open_page: OpenPage) -> None:
     page = open_page(motion=True)
     prefill(page)
     step(page, 2)
@@ -191,7 +191,7 @@ def test_going_back_draws_the_later_record_until_the_motion_ends(open_page: Open
 
 
 @pytest.mark.parametrize("motion", [False, True], ids=["the system's wish", "the setting"])
-def test_without_movement_a_step_is_there_at_once(open_page: OpenPage, motion: bool) -> None:
+def test_without_motion_a_step_is_drawn_at_once(open_page: OpenPage, motion: bool) -> None:
     page = open_page("/?motion=0" if motion else "/", motion=motion)
     prefill(page)
     moved = page.evaluate(
@@ -229,7 +229,7 @@ def test_the_token_row_follows_the_newest_column_unless_it_was_scrolled(open_pag
     assert in_sight(page, newest + 10)
 
 
-def test_another_run_is_followed_whatever_was_scrolled_to_before(open_page: OpenPage, long_recording: Path) -> None:
+def test_a_new_run_is_followed_after_scrolling_in_the_last(open_page: OpenPage, long_recording: Path) -> None:
     page = open_page("/?motion=0")
     drop_recording(page, long_recording)
     rests(page, 2 + NUM_DECODED)
@@ -294,7 +294,7 @@ def test_a_rebuilt_token_row_keeps_its_scroll_position(open_page: OpenPage) -> N
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
-def test_each_row_of_a_phone_shows_its_name_and_its_mark(open_page: OpenPage, lang: str) -> None:
+def test_on_a_phone_each_row_shows_its_name_and_fidelity_mark(open_page: OpenPage, lang: str) -> None:
     """Names and fidelity marks end before the first column."""
     page = open_page(f"/?lang={lang}", width=390, height=844)
     page.click("#btn-step")

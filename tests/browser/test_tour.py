@@ -109,7 +109,7 @@ def test_escape_ends_the_tour_and_keeps_the_selection(open_page: OpenPage) -> No
     expect(page.locator("#chain")).to_have_attribute("data-pinned", "true")
 
 
-def test_a_reload_in_the_middle_goes_on_where_it_was(open_page: OpenPage) -> None:
+def test_a_reload_continues_the_tour_at_its_stop(open_page: OpenPage) -> None:
     page = open_page(tour=True)
     page.click("#tour-next")
     page.click("#tour-next")

@@ -78,7 +78,7 @@ def test_a_family_that_goes_on_with_single_tokens_only_is_served_so() -> None:
     assert not from_module(hybrid_model("bamba")).states.one_by_one  # type: ignore[union-attr]
 
 
-def test_a_model_without_states_is_as_it_was() -> None:
+def test_a_model_without_states_is_unchanged() -> None:
     from tests.causal_types import causal_model
 
     model = from_module(causal_model(causal_config("llama")))

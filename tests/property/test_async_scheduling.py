@@ -149,7 +149,7 @@ def test_events_between_steps_are_logged_in_order(noted: Noted, monkeypatch: pyt
         assert kinds == ["submit 0", "submit 0", "step 1", "abort 1", "step 2", "submit 2", "step 3", "step 4"]
 
 
-def test_the_end_writes_what_was_held_back(noted: Noted, tmp_path: Path) -> None:
+def test_the_end_writes_deferred_records(noted: Noted, tmp_path: Path) -> None:
     for end in (Engine.rest, Engine.close):
         path = tmp_path / f"{end.__name__}.kvtrace"
         engine = Engine(tiny_llama(), CONFIG, log_path=path)
@@ -162,9 +162,7 @@ def test_the_end_writes_what_was_held_back(noted: Noted, tmp_path: Path) -> None
         engine.close()
 
 
-def test_a_disk_that_is_full_ends_the_log_and_nothing_is_written_twice(
-    noted: Noted, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_ends_the_log_and_nothing_is_written_twice(noted: Noted, monkeypatch: pytest.MonkeyPatch) -> None:
     with Engine(tiny_llama(), CONFIG) as engine:
         engine.add_request(PROMPTS[0], GREEDY)
         engine.step(goes_on=True)

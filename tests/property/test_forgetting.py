@@ -100,7 +100,9 @@ def test_preemption_and_chunks_change_nothing(policy: PolicyName, every: int, tm
 
 @pytest.mark.parametrize("sampling", [SAMPLES, BEAMS], ids=["samples", "beams"])
 @pytest.mark.parametrize("policy", ["h2o", "snapkv", "expected_attention"])  # what they remember of queries is copied
-def test_preempted_forks_say_and_forget_the_same(policy: PolicyName, sampling: SamplingParams, tmp_path: Path) -> None:
+def test_preempted_forks_generate_and_forget_the_same(
+    policy: PolicyName, sampling: SamplingParams, tmp_path: Path
+) -> None:
     prompts = prompts_of(random.Random(5))
     roomy = replace(BASE, forget_policy=policy, num_blocks=80)
     tight = replace(roomy, num_blocks=16 if sampling is BEAMS else 12, max_num_batched_tokens=32, max_num_seqs=6)
@@ -195,7 +197,7 @@ def test_a_window_of_sinks_and_newest_is_an_attention_window() -> None:
         assert released, "every head forgets the same tokens, so whole blocks go"
 
 
-def test_a_block_goes_when_every_head_has_forgotten_its_tokens(tmp_path: Path) -> None:
+def test_a_block_is_freed_when_every_head_has_forgotten_its_tokens(tmp_path: Path) -> None:
     """The masked tokens are whole blocks in the end, with one KV head and the same choice in every layer."""
     model, path = from_module(tiny_model("llama_mqa"), tiny_tokenizer(), "mqa"), tmp_path / "freed.kvtrace"
     config = replace(BASE, forget_policy="key_norm", forget_budget=3, forget_every=1)
@@ -266,7 +268,7 @@ def test_a_rerun_is_equal_and_pinned_tokens_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLES, BEAMS], ids=["greedy", "samples", "beams"])
-def test_the_full_cache_says_what_it_would_given_the_same_text(sampling: SamplingParams) -> None:
+def test_the_full_cache_is_compared_on_the_same_text(sampling: SamplingParams) -> None:
     """A plain pass over the text gives the distribution that the full cache has beside each output."""
     config = replace(BASE, forget_policy="random", forget_compare=True, num_blocks=16, max_num_batched_tokens=9)
     plain = tiny_model("llama")

@@ -41,7 +41,7 @@ def play(config: EngineConfig, requests: list[tuple[list[int], SamplingParams]])
 @pytest.mark.parametrize("cache", ["prefix cache", "no prefix cache", "forgetting"])
 @pytest.mark.parametrize("mode", ["recompute", "swap"])
 @pytest.mark.parametrize("kind", ["beams", "samples", "both"])
-def test_all_that_fits_alone_ends(kind: str, mode: str, cache: str) -> None:
+def test_every_request_that_fits_alone_finishes(kind: str, mode: str, cache: str) -> None:
     rng, num_preemptions = random.Random(3), 0
     roomy = FORGETTING if cache == "forgetting" else replace(ROOMY, enable_prefix_caching=cache == "prefix cache")
     for _ in range(ROUNDS):

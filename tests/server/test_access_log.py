@@ -135,7 +135,7 @@ def test_secrets_are_in_no_line(tmp_path: Path) -> None:
         server.close()
 
 
-def test_a_request_that_could_not_be_read_has_no_method_and_no_path(logged: Logged) -> None:
+def test_an_unreadable_request_has_no_method_and_no_path(logged: Logged) -> None:
     """The line has neither even if the connection's previous request had both."""
     with socket.create_connection(("127.0.0.1", logged.port)) as raw:
         raw.sendall(b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")

@@ -20,7 +20,7 @@ def sent(name: str) -> bytes:
     return module[1](False) if module else served(static_dir() / name)
 
 
-def test_a_page_names_what_it_will_import(server):
+def test_a_page_preloads_its_imports(server):
     """The page names the bundle, and further modules if it has any."""
     named = {
         path: re.findall(r'modulepreload" href="([^"]+)"', requests.get(server.url + path).text)

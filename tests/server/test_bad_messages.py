@@ -112,7 +112,7 @@ def test_two_arguments_and_special_names(shared):
     assert requests.get(f"{url}/api/health").json()["ok"]
 
 
-def test_bytes_that_are_no_packets(shared):
+def test_invalid_packets_are_refused(shared):
     client, _, url = shared
     import websocket
 

@@ -191,7 +191,7 @@ def test_a_run_is_followed_and_watched_and_leaves_a_record(make_server, tmp_path
     assert "step=" in theaters and theaters.startswith("../../../../../../?recording=api%2Fbench%2Frecords%2Fhere-")
 
 
-def test_a_run_of_the_same_second_as_another_has_a_folder_of_its_own(tmp_path, monkeypatch):
+def test_runs_of_the_same_second_have_separate_folders(tmp_path, monkeypatch):
     monkeypatch.setattr("app.bench.runs.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
     monkeypatch.setattr("sys.executable", shutil.which("true"))
     other = tmp_path / "bench" / "20260101T000000Z-guard"
@@ -202,7 +202,7 @@ def test_a_run_of_the_same_second_as_another_has_a_folder_of_its_own(tmp_path, m
     assert runs.status.state == "failed" and list((tmp_path / "bench").iterdir()) == [other]
 
 
-def test_a_run_that_is_stopped_before_its_first_round_leaves_nothing(make_server, tmp_path):
+def test_a_run_stopped_before_its_first_round_leaves_nothing(make_server, tmp_path):
     server = make_server(data_dir=tmp_path)
     client, received = follow(server)
     client.do("bench_run", scenario="guard", quiet_seconds=0)

@@ -20,7 +20,7 @@ def come_and_go(found: Classroom, name: str, address: str) -> None:
     found.forget(f"sid-{name}")
 
 
-def test_closed_doors_keep_those_outside_out_and_those_inside_in(room: Room) -> None:
+def test_closed_doors_refuse_newcomers_only(room: Room) -> None:
     cookie, unused = room.ticket(), room.ticket()
     guest, entered = room.follower(cookie)
     room.presenter.do("class_doors", id=room.id, open=False)
@@ -108,7 +108,7 @@ def test_one_address_cannot_take_all_seats(found: Classroom, monkeypatch: pytest
     found.enter("other", "other", "en", "10.0.0.2")
 
 
-def test_answers_and_the_driver_outlast_an_hour_away(found: Classroom, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_and_the_driver_survive_an_hour_of_absence(found: Classroom, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood evicts seats that have answered last, with their answers; the seat that drives stays."""
     monkeypatch.setattr(admission, "EXPIRE_SECONDS", 0.0)
     found.ask("number", "?", [])

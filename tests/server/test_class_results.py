@@ -74,7 +74,7 @@ def test_the_questions_table_lists_every_answer(room: Room) -> None:
     assert {row["Students"] for row in rows} == {"3"}
 
 
-def test_a_class_without_names_gives_none_away(make_server: Callable[..., Server]) -> None:
+def test_a_class_without_names_reveals_none(make_server: Callable[..., Server]) -> None:
     """Pseudonyms are reshuffled for each export, and do not follow the seats: the first seat is not the first row."""
     room = Room(make_server(token=TOKEN), names="none")
     followers = [room.follower() for _ in range(12)]
@@ -92,7 +92,7 @@ def test_a_class_without_names_gives_none_away(make_server: Callable[..., Server
     assert not any(entered["mine"]["name"] in text for _, entered in followers)
 
 
-def test_only_the_presenter_has_them(room: Room) -> None:
+def test_only_the_presenter_gets_the_results(room: Room) -> None:
     guest = room.ticket()
     for name in ("answers.csv", "questions.csv", "page.html"):
         path = f"/api/class/{room.id}/{name}"
@@ -107,7 +107,7 @@ def test_only_the_presenter_has_them(room: Room) -> None:
     assert fetch(room, "/api/class/nobody/answers.csv").status == 404
 
 
-def test_the_page_says_it_without_a_script(room: Room) -> None:
+def test_the_page_explains_itself_without_scripts(room: Room) -> None:
     room.on_stage()
     followers = [room.follower()[0] for _ in range(3)]
     open_question(room, followers)

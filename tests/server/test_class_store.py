@@ -75,7 +75,9 @@ def test_a_class_is_written_only_on_request(make_server: Callable[..., Server], 
     assert not (tmp_path / FILE).exists()
 
 
-def test_kept_until_a_date_and_deleted_with_one_click(make_server: Callable[..., Server], tmp_path: Path) -> None:
+def test_results_are_stored_until_a_date_and_deleted_with_one_click(
+    make_server: Callable[..., Server], tmp_path: Path
+) -> None:
     room = Room(make_server(token=TOKEN, data_dir=tmp_path))
     a_class(room)
     room.presenter.do("class_keep", id=room.id, until=UNTIL.isoformat())
@@ -165,7 +167,7 @@ def test_expired_results_are_deleted_at_the_start(tmp_path: Path) -> None:
         )
 
 
-def test_an_unwritable_database_is_one_sentence(tmp_path: Path) -> None:
+def test_an_unwritable_database_is_explained_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"this is no database" * 100)
     store = Store(tmp_path, None)
     for ask in (store.all, lambda: store.keep(RESULTS, UNTIL), lambda: store.get("abc")):

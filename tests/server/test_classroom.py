@@ -69,7 +69,7 @@ def test_a_guest_reaches_what_a_followers_page_needs_and_nothing_else(room: Room
     assert room.get("/", Cookie=f"{name}={forged}").status == 401
 
 
-def test_all_see_where_the_presenter_looks_and_late_ones_too(room: Room) -> None:
+def test_all_followers_get_the_presenters_view(room: Room) -> None:
     early, entered = room.follower()
     assert entered["state"]["theater"] is None
     theater = room.on_stage()
@@ -103,7 +103,7 @@ def test_only_the_driver_commands_the_classes_run(room: Room) -> None:
     room.presenter.do("reset", theater=theater)
 
 
-def test_a_guest_has_no_other_runs_than_its_classes(room: Room) -> None:
+def test_a_guest_has_only_the_runs_of_its_class(room: Room) -> None:
     theater = room.on_stage()
     private: str = room.member(headers=OWNER).do("create")["theater"]
     guest, _ = room.follower()
@@ -138,7 +138,7 @@ def ask(room: Room, **fields: Any) -> int:
     return int(room.presenter.last()["poll"]["id"])
 
 
-def test_two_rounds_and_then_what_everybody_said(room: Room) -> None:
+def test_results_are_shown_after_two_rounds(room: Room) -> None:
     followers = [room.follower()[0] for _ in range(3)]
     poll = ask(room, kind="choice", text="Which?", options=["a", "b"])
     for one, given in zip(followers, (0, 0, None), strict=True):
@@ -234,7 +234,7 @@ def test_not_sure_is_an_answer_and_no_answer_is_none(room: Room) -> None:
     ]
 
 
-def test_two_windows_of_one_seat_know_the_same(room: Room) -> None:
+def test_two_windows_of_one_seat_have_the_same_state(room: Room) -> None:
     cookie = room.ticket()
     (one, _), (other, _) = room.follower(cookie), room.follower(cookie)
     news: list[dict[str, Any]] = []
@@ -272,7 +272,7 @@ def test_a_guests_steps_are_under_way_until_they_are_done(room: Room) -> None:
     guest.do("step", theater=theater)  # they are done, and one may go on
 
 
-def test_only_a_remote_presses(room: Room) -> None:
+def test_only_a_remote_may_press(room: Room) -> None:
     guest, entered = room.follower()
     assert guest.refused("class_press", id=room.id, key="next")["code"] == "forbidden"
     guest.do("class_wish", wish="remote")
@@ -294,7 +294,7 @@ def test_the_presenter_chooses_a_lesson_for_the_page_that_drives(room: Room) -> 
     assert not guest.pressed
 
 
-def test_lost_is_a_mark_on_the_presenters_line(room: Room) -> None:
+def test_lost_followers_are_marked_on_the_presenters_timeline(room: Room) -> None:
     theater = room.on_stage()
     room.presenter.do("submit", theater=theater, prompts=[{"text": "abc"}])
     guest, _ = room.follower()
@@ -306,7 +306,7 @@ def test_lost_is_a_mark_on_the_presenters_line(room: Room) -> None:
     assert not guest.do("class_lost", lost=False)["lost"]
 
 
-def test_a_removed_follower_is_out(room: Room) -> None:
+def test_a_removed_follower_cannot_return(room: Room) -> None:
     theater = room.on_stage()
     guest, entered = room.follower()
     guest.do("join", theater=theater)

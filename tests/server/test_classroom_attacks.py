@@ -161,7 +161,7 @@ def test_names_and_views_of_a_megabyte(room: Room) -> None:
     room.presenter.do("class_cast", id=room.id, theater=None, view={"layer": "1"})
 
 
-def test_secrets_and_passes_of_before_open_nothing(make_server: Callable[..., Server]) -> None:
+def test_earlier_secrets_and_passes_are_refused(make_server: Callable[..., Server]) -> None:
     """The secrets are of another server, of an ended class, and of a removed seat."""
     other = Room(make_server(token=TOKEN))
     room = Room(make_server(token=TOKEN))
@@ -236,7 +236,7 @@ def test_ten_thousand_seats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_seat_has_so_many_connections(room: Room) -> None:
+def test_connections_of_a_seat_are_limited(room: Room) -> None:
     """A phone that changes networks leaves old connections; the oldest are closed, and the newest is answered."""
     cookie = room.ticket()
     sockets = [room.follower(cookie)[0] for _ in range(MAX_SOCKETS * 4)]

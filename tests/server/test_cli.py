@@ -293,7 +293,7 @@ def test_a_trace_that_contradicts_itself(capsys, trace, tmp_path):
     assert run(capsys, "trace", "check", str(other))[0] == 1
 
 
-def test_a_disk_that_is_full_while_a_run_is_recorded(tmp_path):
+def test_a_full_disk_during_a_recording(tmp_path):
     """A limit on the file's size stands for a full disk: earlier records stay, and are sound."""
     path = tmp_path / "run.kvtrace"
     code = (
@@ -430,7 +430,7 @@ def test_a_class_is_started_for_phones_unless_an_address_is_named(tmp_path: Path
 
 
 @pytest.mark.parametrize("token", ["short", "sixteen characters or more, but with spaces", "ünïcödé-ünïcödé-ünïcödé"])
-def test_a_token_that_no_address_can_hold_is_refused(capsys, monkeypatch, token):
+def test_a_token_that_is_invalid_in_an_address_is_refused(capsys, monkeypatch, token):
     monkeypatch.setenv("KVTHEATER_TOKEN", token)
     status, _, err = run(capsys, "serve", "--port", "0")
     assert (status, err) == (2, "kvtheater: KVTHEATER_TOKEN must be 16 to 200 letters, digits, - or _\n")

@@ -52,7 +52,7 @@ def expected(live: LiveModel) -> str:
     return text
 
 
-def test_an_answer_is_that_of_one_instance_and_says_what_it_took(apart: Serving, expected: str, tmp_path: Path) -> None:
+def test_answers_of_several_instances_equal_those_of_one(apart: Serving, expected: str, tmp_path: Path) -> None:
     first, again = apart.post(), apart.post()
     assert first.json()["choices"][0]["text"] == again.json()["choices"][0]["text"] == expected
     assert first.headers["X-KVTheater-Record"] == "0"
@@ -120,7 +120,7 @@ def test_a_disconnect_aborts_the_request(apart: Serving, tmp_path: Path) -> None
     assert "abort" in [op.reason for op in ops if isinstance(op, Finish)]
 
 
-def test_a_run_of_the_page_may_be_of_several_and_one_alone_is_of_one(apart: Serving) -> None:
+def test_a_run_of_the_page_may_have_several_instances(apart: Serving) -> None:
     client = Client(apart.url)
     changes: list[tuple[dict[str, Any], int]] = [
         ({}, 2), ({"alone": True}, 0), ({"config": {"prefill": 2, "decode": 1}}, 3)

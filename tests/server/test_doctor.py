@@ -33,7 +33,7 @@ def test_the_name_of_the_home_folder_is_nowhere(capsys, home: Path, options: lis
     assert "~/x is not safe" in out and "~/tmp" in out and "scratch/USER/cache" in out
 
 
-def test_a_part_that_fails_hides_no_other(capsys, home: Path, monkeypatch) -> None:
+def test_a_failing_part_hides_no_other(capsys, home: Path, monkeypatch) -> None:
     def broken() -> dict[str, Any]:
         raise ImportError("libtorch.so: no such file")
 

@@ -217,7 +217,7 @@ def test_reruns_do_not_block_other_sessions(server, client, theater, monkeypatch
     client.do("submit", theater=made, prompts=[{"text": "x"}], sampling=SAMPLING)
 
 
-def test_a_fork_that_is_paused_before_it_came_to_the_change_is_none(server, client, theater, monkeypatch):
+def test_a_fork_paused_before_its_change_is_refused(server, client, theater, monkeypatch):
     perform(client, theater)
     from engine.lab.rerun import Rerun
 

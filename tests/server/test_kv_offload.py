@@ -101,7 +101,7 @@ def test_a_lesson_has_tiers_of_its_own_and_none_of_the_servers(model: LoadedMode
         client.io.disconnect()
 
 
-def test_a_run_that_is_compared_with_others_takes_no_part(model: LoadedModel, tmp_path: Path) -> None:
+def test_a_run_created_alone_uses_no_tiers(model: LoadedModel, tmp_path: Path) -> None:
     tiers = Tiers(1 << 22)
     with serving(model, tiers) as api:
         client = Client(api.url)

@@ -48,7 +48,7 @@ def mine(member: Member) -> dict[str, Any]:
     return member.mine[-1] if member.mine else {}
 
 
-def test_a_lab_is_ones_own(make_room: Callable[[int], LabRoom]) -> None:
+def test_a_lab_belongs_to_its_follower(make_room: Callable[[int], LabRoom]) -> None:
     """A lab has the class's settings; other participants neither see nor command it, an owner does both."""
     room = make_room(2)
     one, other = room.follower()[0], room.follower()[0]
@@ -170,7 +170,7 @@ def test_a_removed_follower_has_no_lab(make_room: Callable[[int], LabRoom]) -> N
     assert len(room.server.theaters.all()) == 1
 
 
-def test_labs_take_no_places_of_owners(make_room: Callable[[int], LabRoom]) -> None:
+def test_labs_do_not_count_as_runs_of_owners(make_room: Callable[[int], LabRoom]) -> None:
     room = make_room(6)
     for _ in range(6):
         assert room.follower()[0].do("class_lab", open=True)["lab"]
@@ -224,7 +224,7 @@ def test_the_classes_run_goes_on_beside_labs_at_full_speed(make_room: Callable[[
     assert 0 < lab_steps() - before <= 41
 
 
-def test_labs_stand_still_while_the_lesson_asks(make_room: Callable[[int], LabRoom]) -> None:
+def test_labs_pause_during_a_question(make_room: Callable[[int], LabRoom]) -> None:
     """A lab with the same prompts would reveal the answer, so labs are paused until it is shown. Their status says that
     they are labs.
     """

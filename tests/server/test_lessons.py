@@ -53,7 +53,7 @@ def everything(server: str, viewer: Client, theater: str) -> tuple[int, bytes]:
     return max(most, index), b"".join(sent)
 
 
-def test_no_answer_before_it_is_given(live_server: str, viewer: Client) -> None:
+def test_answers_are_hidden_until_given(live_server: str, viewer: Client) -> None:
     lesson = to_question(viewer, opened(viewer))
     theater = lesson["theater"]
     while True:
@@ -80,7 +80,7 @@ def _shown(viewer: Client, theater: str) -> int:
     return int(viewer.do("join", theater=theater)["num_records"])
 
 
-def test_the_run_is_the_lessons_until_the_lesson_is_over(live_server: str, viewer: Client) -> None:
+def test_the_run_belongs_to_the_lesson_until_it_ends(live_server: str, viewer: Client) -> None:
     lesson = to_question(viewer, opened(viewer))
     theater = lesson["theater"]
     commands: dict[str, dict[str, Any]] = {

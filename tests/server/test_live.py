@@ -100,6 +100,6 @@ def test_generate(tmp_path: Path) -> None:
     assert done.stdout == text + "\n"
 
 
-def test_info_of_what_is_not_there_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_of_a_missing_file_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "no/such/folder"]) == 2
     assert capsys.readouterr().err == "kvtheater: there is no folder no/such/folder\n"

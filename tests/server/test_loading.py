@@ -161,7 +161,7 @@ def test_late_clients_get_the_current_loading_stage(early: Early) -> None:
     late.io.disconnect()
 
 
-def test_a_model_that_cannot_be_had_is_refused_for_good(early: Early) -> None:
+def test_a_model_that_cannot_be_opened_is_refused_permanently(early: Early) -> None:
     early.served.begin("weights")
     early.served.fail(sentence_of(ModelError(sentence("gguf.empty", path="held.gguf"))))
     text = "the model held could not be opened: held.gguf has no weights"
@@ -176,7 +176,7 @@ def test_a_model_that_cannot_be_had_is_refused_for_good(early: Early) -> None:
     assert early.viewer.models[-1]["stage"] == "weights"  # at which it failed
 
 
-def test_a_server_of_recordings_has_none_on_its_way() -> None:
+def test_a_server_of_recordings_loads_no_model() -> None:
     served = ModelEntry(None)
     assert served.status()["state"] == "none" and not served.is_live and served.facts is None
 
@@ -273,7 +273,7 @@ def command() -> Iterator[Callable[..., Command]]:
 
 
 @pytest.mark.slow
-def test_the_address_is_printed_and_answers_while_the_model_is_on_its_way(command: Callable[..., Command]) -> None:
+def test_the_address_is_printed_and_answers_during_loading(command: Callable[..., Command]) -> None:
     serve = command()
     assert re.fullmatch(r"bundled, being opened: http://127\.0\.0\.1:\d+/\n", serve.first)
     wait_for(lambda: state(serve.address)["stage"] == "weights")
@@ -297,7 +297,7 @@ def test_the_address_is_printed_and_answers_while_the_model_is_on_its_way(comman
         (["--num-blocks", "7"], "ready", "num_blocks 7 is none of the numbers that work"),
     ],
 )
-def test_a_load_that_fails_ends_the_command_and_its_viewers_hear_why(
+def test_a_failed_load_ends_the_command_and_viewers_get_the_reason(
     command: Callable[..., Command], options: list[str], message: str, sentence: str
 ) -> None:
     serve = command(*options)
@@ -310,7 +310,7 @@ def test_a_load_that_fails_ends_the_command_and_its_viewers_hear_why(
 
 
 @pytest.mark.slow
-def test_a_mistake_of_the_program_while_it_loads_ends_the_command_as_one(command: Callable[..., Command]) -> None:
+def test_a_programming_error_during_loading_ends_the_command_with_a_traceback(command: Callable[..., Command]) -> None:
     serve = command()
     serve.say("break nobody expected this")
     status, out, err = serve.end()

@@ -86,7 +86,7 @@ def test_a_large_recording_is_not_sent(server, monkeypatch):
     client.io.disconnect()
 
 
-def test_arrays_do_not_make_a_recording_large(monkeypatch):
+def test_arrays_do_not_count_as_record_bytes(monkeypatch):
     """Arrays are sent only when they are shown."""
     with TraceReader(FILE) as log:
         assert log.num_captures and log.all_record_bytes < log.num_bytes

@@ -22,7 +22,7 @@ def ask(server, sql: str, theater: str = "rec-moon") -> requests.Response:
     return requests.get(f"{server.url}/api/theaters/{theater}/query", params={"sql": sql}, timeout=60)
 
 
-def test_every_kept_question_is_answered_of_a_recording(server):
+def test_every_saved_question_is_answered(server):
     found = requests.get(f"{server.url}/api/questions", timeout=20).json()["questions"]
     assert [one["id"] for one in found] == [one["id"] for one in saved_questions()["questions"]] and len(found) >= 8
     for one in found:
@@ -66,7 +66,7 @@ def test_queries_run_one_at_a_time_and_tables_are_cached():
     )
 
 
-def test_no_more_is_answered_than_is_shown():
+def test_queries_exclude_held_back_records():
     """A lesson's records that answer an open question are held back, also if all of them were read before."""
     run, questions = OpenLog(0, TraceReader(GOLDEN)), LogQuestions(LogTables(None))
     whole = questions.answer(run, COUNT)["num_records"]

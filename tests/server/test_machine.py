@@ -105,7 +105,7 @@ def test_the_charting_library_comes_from_this_server(server):
     assert again.status_code == 304 and not again.content
 
 
-def test_device_memory_is_reported_with_the_models(server, client):
+def test_device_memory_is_reported_beside_the_models(server, client):
     before = requests.get(f"{server.url}/api/models").json()["device"]
     assert before["weights_bytes"] == server.model.num_bytes and before["pools_bytes"] == before["logs_bytes"] == 0
     assert before["facts"]["clock_mhz"] is None, "nobody invents what a driver does not tell"

@@ -101,7 +101,7 @@ def test_a_stream_makes_the_whole_message(api: Api, fields: dict[str, Any], reas
     assert without_ids(put_together(events(post(api, stream=True, **fields)))) == without_ids(whole)
 
 
-def test_usage_counts_each_token_of_the_prompt_once_and_hits_are_the_caches(api: Api) -> None:
+def test_usage_counts_prompt_tokens_once_and_hits_as_the_cache(api: Api) -> None:
     fresh = {"system": "A prompt that no other test has."}
     size = post(api, "/v1/messages/count_tokens", **fresh, max_tokens=None).json()["input_tokens"]
     first, second = (post(api, **fresh).json()["usage"] for _ in range(2))
@@ -127,7 +127,7 @@ def test_max_tokens_may_exceed_the_context(api: Api) -> None:
     assert filled(length + room, max_tokens=1).json()["error"]["type"] == "invalid_request_error"
 
 
-def test_errors_are_anthropics(api: Api) -> None:
+def test_errors_have_anthropics_shape(api: Api) -> None:
     def refused(answer: requests.Response) -> tuple[int, str]:
         assert answer.json()["type"] == "error" and answer.json()["error"]["message"]
         return answer.status_code, answer.json()["error"]["type"]

@@ -81,7 +81,9 @@ def test_no_panel_of_vllms_board_is_empty(client: Client, theater: str, server: 
         assert total(samples, f"vllm:{name}_seconds_count") > 0
 
 
-def test_counts_are_of_all_theaters_of_a_model_and_never_fall(client: Client, theater: str, server: Server) -> None:
+def test_counters_cover_all_theaters_of_a_model_and_never_decrease(
+    client: Client, theater: str, server: Server
+) -> None:
     """Prompts of 3 and 2 tokens get 3 outputs each; then a reset, another session, and a closed one."""
     play(client, theater, ["abc", "de"])
     first = scraped(server.url)
@@ -105,7 +107,7 @@ def test_counts_are_of_all_theaters_of_a_model_and_never_fall(client: Client, th
             assert [(s.labels, s.value) for s in last[name]] == [(s.labels, s.value) for s in samples], name
 
 
-def test_gauges_are_of_the_runs_that_are_there(client: Client, theater: str, server: Server) -> None:
+def test_gauges_cover_present_runs(client: Client, theater: str, server: Server) -> None:
     """Two sequences of 3 tokens take a block of 4 each, of 256 blocks in either session. A reset empties one."""
     other = client.do("create", name="another")["theater"]
     client.do("submit", theater=theater, prompts=[{"text": "abc"}, {"text": "def"}], sampling={"max_tokens": 9})
@@ -128,7 +130,7 @@ def test_gauges_are_of_the_runs_that_are_there(client: Client, theater: str, ser
     assert total(scraped(server.url), "vllm:kv_cache_usage_perc") == 0
 
 
-def test_an_abort_is_counted_and_no_latency(client: Client, theater: str, server: Server) -> None:
+def test_an_abort_is_counted_without_latencies(client: Client, theater: str, server: Server) -> None:
     request = client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 9})["requests"][0]
     client.do("step", theater=theater, count=2)
     client.do("abort", theater=theater, request_id=request["request_id"])
@@ -184,7 +186,7 @@ def test_metrics_ask_for_the_token_as_the_api_does(make_server: Callable[..., Se
         assert answer.status_code == status, (headers, query)
 
 
-def test_a_mistake_in_counting_leaves_the_run_alone(
+def test_an_error_in_metrics_does_not_stop_the_run(
     client: Client, theater: str, server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> None:

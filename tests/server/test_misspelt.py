@@ -34,7 +34,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         (["serve", "--strategy", "pagd"], "paged"),
     ],
 )
-def test_a_word_that_is_not_there_gets_the_one_that_was_meant(
+def test_a_misspelt_word_gets_a_suggestion(
     capsys: pytest.CaptureFixture[str], arguments: list[str], meant: str
 ) -> None:
     status, out, err = run(capsys, *arguments)
@@ -52,7 +52,7 @@ def test_a_request_is_found_by_its_number(capsys: pytest.CaptureFixture[str]) ->
     assert named[0] == 0 and run(capsys, "trace", "explain", TRACE, "--request", "1") == named
 
 
-def test_a_number_that_no_request_is_called_by_is_a_sequence() -> None:
+def test_a_number_that_names_no_request_is_a_sequence() -> None:
     """The ids of the API's requests are random: a digit at the end of one is no number of it."""
     everyone = [Timeline(seq_id=i, request_id=name, events=[]) for i, name in enumerate(["cmpl-a0c1", "cmpl-b7c0"])]
     assert [story.request_id for story in of_request(everyone, "1")] == ["cmpl-b7c0"]
@@ -73,7 +73,7 @@ def test_a_request_has_its_sequences_of_all_instances(capsys: pytest.CaptureFixt
     ]
 
 
-def test_a_request_that_is_misspelt_gets_the_one_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelt_request_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     for near in ("request1", "r1"):
         status, _, err = run(capsys, "trace", "explain", TRACE, "--request", near)
         assert status == 2 and err.endswith("; did you mean request-1?\n")

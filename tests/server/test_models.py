@@ -92,7 +92,7 @@ def server() -> Iterator[Several]:
     made.close()
 
 
-def test_a_theater_is_on_the_model_that_it_names_and_a_reset_keeps_it(server: Several, client: Client) -> None:
+def test_a_theater_uses_the_model_that_it_names_also_after_a_reset(server: Several, client: Client) -> None:
     first, other = client.do("create")["theater"], client.do("create", model="one")["theater"]
     assert [server.theaters.get(one).model_name for one in (first, other)] == ["first", "one"]
     client.do("reset", theater=other)
@@ -104,7 +104,7 @@ def test_a_theater_is_on_the_model_that_it_names_and_a_reset_keeps_it(server: Se
     assert {one["theater"]: one["model"] for one in listed} == {first: "first", other: "one"}
 
 
-def test_a_run_on_another_model_takes_the_place_of_one(server: Several, client: Client) -> None:
+def test_a_run_on_another_model_replaces_one(server: Several, client: Client) -> None:
     theater = client.do("create")["theater"]
     begun = client.do("configure", theater=theater, config={}, model="two")
     assert begun["epoch"] == 1 and server.theaters.get(theater).model_name == "two"
@@ -116,7 +116,7 @@ def test_a_run_on_another_model_takes_the_place_of_one(server: Several, client: 
     assert unknown["message"] == "this server has no model 'none'; it has first, one, two, three"
 
 
-def test_two_that_ask_at_once_wait_for_one_reading(server: Several) -> None:
+def test_two_simultaneous_requests_share_one_reading(server: Several) -> None:
     server.opener.let.clear()
     made: list[dict[str, Any]] = []
     clients = [server.client(), server.client()]

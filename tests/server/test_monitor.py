@@ -79,7 +79,7 @@ def test_commands_to_a_monitored_server_are_refused(event: str, fields: dict[str
             client.io.disconnect()
 
 
-def test_a_server_without_an_attachment_knows_none(make_server) -> None:
+def test_a_server_without_a_monitored_server_reports_none(make_server) -> None:
     server = make_server()
     assert requests.get(f"{server.url}/api/model").json()["attached"] is None
     assert server.client().refused("join", theater="attached")["code"] == "unknown_theater"
@@ -101,7 +101,7 @@ def test_a_server_without_an_attachment_knows_none(make_server) -> None:
         (["--record", __file__, "--num-blocks", "4", "--block-size", "4"], "there is such a file already"),
     ],
 )
-def test_the_command_refuses_in_a_sentence_what_cannot_be(
+def test_the_command_refuses_impossible_input_in_one_sentence(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     common = ["attach", "--events", "tcp://127.0.0.1:1", "--port", "0", "--data-dir", str(tmp_path)]

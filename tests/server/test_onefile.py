@@ -92,7 +92,7 @@ def test_a_log_that_no_page_can_hold_is_refused_with_its_size(trace, monkeypatch
         export(trace)
 
 
-def test_the_command_writes_it_and_overwrites_nothing_unasked(trace, capsys):
+def test_the_command_writes_the_page_and_overwrites_only_on_request(trace, capsys):
     out = trace.with_suffix(".html")
     assert main(["export", str(trace)]) == 0
     assert capsys.readouterr().out == f"{out}: {out.stat().st_size:,} bytes\n"

@@ -65,7 +65,7 @@ def test_a_stream_ends_with_one_reason_and_the_usage(api: Api) -> None:
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == alone(POEM, max_tokens=24)
 
 
-def test_usage_so_far_stands_in_each_chunk_where_it_is_asked_for(api: Api) -> None:
+def test_each_chunk_has_the_usage_so_far_on_request(api: Api) -> None:
     """guidellm requests this with every request."""
     stream = api.client().chat.completions.create(  # type: ignore[call-overload]
         model="bundled",
@@ -79,7 +79,7 @@ def test_usage_so_far_stands_in_each_chunk_where_it_is_asked_for(api: Api) -> No
     assert counts[0] >= 1 and counts == sorted(counts) and counts[-1] == counts[-2] == 24
 
 
-def test_chunks_are_what_the_tokens_bytes_come_to_and_no_character_is_split(api: Api) -> None:
+def test_chunks_are_the_tokens_bytes_and_split_no_character(api: Api) -> None:
     stream = api.client().chat.completions.create(
         model="bundled",
         messages=[{"role": "user", "content": "The rare word is 魑魅魍魉，"}],
@@ -125,7 +125,7 @@ def test_another_salt_shares_nothing(api: Api) -> None:
         assert bool(usage.prompt_tokens_details.cached_tokens) == cached
 
 
-def test_n_are_forks_of_one_prompt(api: Api) -> None:
+def test_n_completions_are_forks_of_one_prompt(api: Api) -> None:
     answer = api.client().completions.with_raw_response.create(
         model="bundled", prompt=STORY, n=3, max_tokens=8, seed=11, temperature=1
     )
@@ -205,7 +205,7 @@ def test_an_echo_with_log_probabilities_scores_the_prompt(api: Api) -> None:
     assert choice.logprobs.text_offset == [STORY.index(token) for token in choice.logprobs.tokens]
 
 
-def test_alternatives_are_as_many_as_were_asked_for_and_the_chosen_one_is_among_them(api: Api) -> None:
+def test_the_requested_number_of_alternatives_includes_the_chosen_one(api: Api) -> None:
     found = api.client().chat.completions.create(
         model="bundled",
         messages=[{"role": "user", "content": STORY}],

@@ -154,7 +154,7 @@ def trickled(connection: socket.socket) -> bytes:
     raise AssertionError("the connection stayed open")
 
 
-def test_a_body_that_does_not_come_is_answered_in_a_sentence_and_the_connection_closed() -> None:
+def test_a_missing_body_is_answered_in_a_sentence_and_closes_the_connection() -> None:
     """Bodies are short and long, of the API and of the page; a client that sends bytes slowly is not waited for."""
     with served_api(limits=Limits(stall_seconds=0.8)) as api:
         for path, size in (("v1/completions", 900), ("v1/completions", 2_000_000), ("api/recordings", 900)):
@@ -206,12 +206,12 @@ def test_methods_and_addresses_that_are_not_there_are_answered_in_the_apis_shape
         assert answer.json()["error"]["message"] == "there is no /v1/audio here"
 
 
-def test_another_sites_page_cannot_ask(api: Api) -> None:
+def test_requests_of_another_sites_page_are_refused(api: Api) -> None:
     answer = api.send(b"{}", Origin="http://elsewhere.example")
     assert answer.status_code == 403 and answer.json()["error"]["type"] == "permission_error"
 
 
-def test_at_the_stated_depth_a_client_is_told_to_wait_and_another_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_clients_full_queue_does_not_affect_other_clients(capsys: pytest.CaptureFixture[str]) -> None:
     with served_api(
         ApiSettings(default=Policy(name=ANONYMOUS, max_waiting=3)), config=replace(CONFIG, max_num_seqs=1)
     ) as api:
@@ -254,7 +254,7 @@ def test_many_requests_of_a_client_do_not_starve_others() -> None:
         assert sum(at > modest for at in ended) > 15, "it did not wait for all that came before it"
 
 
-def test_a_deadline_ends_a_request_and_gives_its_blocks_back() -> None:
+def test_a_deadline_ends_a_request_and_frees_its_blocks() -> None:
     with served_api(ApiSettings(default=Policy(name=ANONYMOUS, deadline=0.3))) as api:
         late = api.post(prompt=STORY, max_tokens=1000, ignore_eos=True)
         assert late.status_code == 408 and "deadline" in late.json()["error"]["message"]
@@ -288,7 +288,7 @@ def test_keys_open_the_api_and_nothing_else_and_bound_each_client(tmp_path: Path
         assert clients == ["bob"]
 
 
-def test_metrics_are_the_servers_and_no_clients() -> None:
+def test_metrics_are_only_for_owners() -> None:
     """Metrics need the token if the page does, and never an API key."""
     keys = {digest("alice-key"): Policy(name="alice")}
     alice = {"Authorization": "Bearer alice-key"}
@@ -317,7 +317,7 @@ def test_errors_of_key_files_name_the_place(tmp_path: Path) -> None:
         read_keys(tmp_path / "nowhere.toml", Policy(name=ANONYMOUS))
 
 
-def test_private_means_that_nothing_said_is_anywhere(tmp_path: Path) -> None:
+def test_a_private_servers_texts_are_stored_nowhere(tmp_path: Path) -> None:
     words = "the marmalade of the archbishop"
     with served_api(ApiSettings(is_private=True), data_dir=tmp_path) as api:
         answers = [
@@ -418,7 +418,7 @@ def test_waiting_requests_fail_when_the_session_closes() -> None:
         assert api.served.session is not first.session, "the next request has another one"
 
 
-def test_a_private_run_is_neither_computed_again_nor_run_again() -> None:
+def test_a_private_run_is_neither_recomputed_nor_rerun() -> None:
     with served_api(ApiSettings(is_private=True)) as api:
         connection = api.open(prompt=STORY, max_tokens=900, ignore_eos=True, stream=True)
         connection.recv(100)

@@ -36,7 +36,7 @@ def events(answer: bytes) -> list[dict[str, Any]]:
     return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 
-def test_a_client_that_takes_a_little_at_a_time_gets_all_of_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slowly_reading_client_gets_everything(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system accepts any part of a piece at once, including none or half."""
     whole = HttpConnection.send_now
     taken: list[int] = []
@@ -102,7 +102,7 @@ def test_time_before_the_client_queue_counts_as_waiting(api: Api, monkeypatch: p
     assert 0.3 <= submit.waited < took
 
 
-def test_a_thousand_connections_that_ask_nothing_hold_no_thread_and_are_answered(api: Api) -> None:
+def test_a_thousand_idle_connections_hold_no_thread(api: Api) -> None:
     api.post(prompt=STORY, max_tokens=1)
     threads = threading.active_count()
     with ExitStack() as closing:

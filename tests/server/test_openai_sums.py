@@ -38,7 +38,7 @@ def test_a_leaving_client_frees_everything_and_is_counted_once(tmp_path: Path) -
         assert differences(seen, file, metrics.replace("vllm:generation_tokens_total{", "vllm:other_total{"))
 
 
-def test_the_same_is_so_of_an_engine_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_an_engine_in_its_own_process_behaves_the_same(tmp_path: Path) -> None:
     """The engine of `kvtheater serve --api --mixed 1` continues while the server reads and writes."""
     server = Server(8, 64, False, str(tmp_path), ["--mixed", "1"])
     try:

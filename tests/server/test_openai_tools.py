@@ -65,7 +65,7 @@ def test_the_example_of_an_agent_shows_what_the_order_of_its_prompt_costs(api: A
     assert run.stdout.count(f"{api.url}/?theater=") == 12, "each with a link to its step"
 
 
-def test_litellm_has_what_the_api_says(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_litellm_gets_the_apis_answer(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it asks the network for prices
     litellm: Any = pytest.importorskip("litellm")
     body: dict[str, Any] = {

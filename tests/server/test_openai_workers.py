@@ -47,7 +47,7 @@ def test_a_stream_at_a_worker_is_the_servers(api: Api, worker: Worker) -> None:
     assert [model.id for model in at(worker.url).models.list()] == ["bundled"]
 
 
-def test_streams_pass_without_delay_and_a_client_that_leaves_there_leaves_here(api: Api, worker: Worker) -> None:
+def test_streams_pass_without_delay_and_disconnects_pass_too(api: Api, worker: Worker) -> None:
     body = {"model": "bundled", "prompt": STORY, "max_tokens": 900, "ignore_eos": True, "stream": True}
     with requests.post(f"{worker.url}/v1/completions", json=body, stream=True, headers=OWNER, timeout=60) as answer:
         assert next(answer.iter_lines()).startswith(b"data: {") and api.served.engine.num_active == 1

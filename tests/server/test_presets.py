@@ -31,7 +31,7 @@ def test_a_preset_names_settings_that_the_page_can_set_back(facts: dict[str, Any
         assert set(preset["sampling"]) <= set(SamplingParams.__struct_fields__) == set(facts["sampling"])
 
 
-def test_every_configuration_is_taken_after_any_other(client: Client, theater: str, facts: dict[str, Any]) -> None:
+def test_every_configuration_can_follow_any_other(client: Client, theater: str, facts: dict[str, Any]) -> None:
     """The next preset resets a setting of the previous one, by naming the server's own value."""
     for preset in facts["presets"]:
         config = {**facts["config"], **preset["config"]}

@@ -10,7 +10,7 @@ from app.session.messages import Change
 PROTOCOL = Path(__file__).parents[2] / "docs" / "reference" / "protocol.md"
 
 
-def test_the_example_runs_as_it_stands(server):
+def test_the_example_runs_unchanged(server):
     (code,) = re.findall(r"```python\n(.*?)```", PROTOCOL.read_text(encoding="utf-8"), re.DOTALL)
     address = "http://127.0.0.1:8765"
     assert code.count(address) == 1

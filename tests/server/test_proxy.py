@@ -116,7 +116,7 @@ def raw(answer: requests.Response) -> bytes:
     return bytes(answer.raw.read(decode_content=False))
 
 
-def test_bodies_headers_and_targets_pass_as_they_are(proxy: Running) -> None:
+def test_bodies_headers_and_targets_pass_unchanged(proxy: Running) -> None:
     sent = os.urandom(200_000)
     headers = {"X-Api-Key": KEY, "Accept-Encoding": "br, gzip;q=0.5", "X-Odd": "a, b", "Content-Encoding": "gzip"}
     answer = requests.post(f"{proxy.url}/v1/echo?a=%2Fb&c=d+e", data=sent, headers=headers, timeout=30, stream=True)
@@ -280,7 +280,7 @@ def test_memory_has_no_key_for_each_request(upstream: str, tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells of a process on Linux alone")
-def test_no_dump_of_its_memory_can_be_made(upstream: str, tmp_path: Path) -> None:
+def test_the_process_allows_no_memory_dump(upstream: str, tmp_path: Path) -> None:
     running = Running(upstream, tmp_path / "traffic.jsonl")
     try:
         limits = Path(f"/proc/{running.process.pid}/limits").read_text()

@@ -54,7 +54,7 @@ def test_projections_of_heads_that_are_not_there_and_of_models_without_them(clie
     assert client.refused("projection", **message, head=0) == {"code": "refused", "message": "the fake has no weights"}
 
 
-def test_the_live_models_old_rows_are_the_recomputed_ones(viewer: Client) -> None:
+def test_earlier_rows_of_the_live_model_equal_recomputed_ones(viewer: Client) -> None:
     """Two prompts decode side by side; every captured row of the first, of whatever step, is reproduced."""
     theater = viewer.do("create", config={"block_size": 4})["theater"]
     prompts = [{"text": POEM}, {"text": "Once upon a time"}]

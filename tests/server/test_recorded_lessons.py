@@ -51,7 +51,7 @@ def retell(learner: Client, at: int, answers: dict[str, Any], **more: Any) -> di
     return learner.do("lesson_retell", **{"lesson": LESSON, "language": "zh", "at": at, "answers": answers} | more)
 
 
-def test_no_answer_before_it_is_given(learner: Client, url: str, folder: Path) -> None:
+def test_answers_are_hidden_until_given(learner: Client, url: str, folder: Path) -> None:
     """A client that requests everything gets the items before the first open question, and nothing else contains it."""
     transcript = read_transcript(folder / transcript_name(LESSON, "zh"))
     answers: dict[str, Any] = {}
@@ -106,7 +106,7 @@ def test_a_lesson_of_several_runs_goes_from_one_to_the_next(learner: Client) -> 
     assert runs == [0, 1, 2]
 
 
-def test_the_list_has_what_was_recorded(url: str, learner: Client) -> None:
+def test_the_list_has_recorded_runs(url: str, learner: Client) -> None:
     listed = requests.get(f"{url}/api/lessons").json()["lessons"]
     found = {card["id"]: card for card in listed}
     assert found[LESSON]["recorded"] and found[LESSON]["refused"] is None and len(found[LESSON]["title"]) == 2

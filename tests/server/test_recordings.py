@@ -265,7 +265,7 @@ def test_uploads_that_are_refused(make_server, tmp_path):
     assert own(server) == []
 
 
-def test_a_server_without_a_folder_keeps_nothing(make_server):
+def test_a_server_without_a_folder_stores_nothing(make_server):
     server = make_server()
     listed = requests.get(f"{server.url}/api/recordings").json()
     assert listed["can_keep"] is False and all(r["source"] == "shipped" for r in listed["recordings"])

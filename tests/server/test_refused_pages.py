@@ -41,7 +41,7 @@ def sheets_load(room: Room, at: str, page: str) -> bool:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_phone_of_a_class_that_is_gone_gets_the_join_page_at_every_address(room: Room, language: str) -> None:
+def test_a_guest_of_an_ended_class_gets_the_join_page_at_every_address(room: Room, language: str) -> None:
     paths = pages_of(room.server)
     assert {"/", "/bench", "/scale", "/prompts", "/docs/nothing"} <= set(paths)
     for path in (*paths, "/?class=gone", "/nothing", "/no/such/page"):

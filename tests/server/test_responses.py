@@ -88,7 +88,7 @@ def test_a_stream_makes_the_whole_response(api: Api, fields: dict[str, Any], sta
     assert without_ids(put_together(post(api, stream=True, **fields))) == without_ids(whole)
 
 
-def test_a_response_is_continued_from_memory_unless_it_was_not_to_be_stored(api: Api) -> None:
+def test_a_stored_response_is_continued(api: Api) -> None:
     first = post(api).json()
     result = {"type": "function_call_output", "call_id": first["output"][1]["call_id"], "output": "春江."}
     second = post(api, input=[result], previous_response_id=first["id"]).json()

@@ -96,7 +96,7 @@ def test_values_outside_the_stated_bounds_are_refused(of: str) -> None:
             assert refused(answers, **{name: f"{value:g}"}), (name, value)
 
 
-def test_a_rate_beyond_one_gpu_leaves_the_others():
+def test_a_rate_beyond_one_gpu_keeps_the_other_values():
     lines = queues(MultiDict({"service": "0.5", "rate": "2.4"}))["lines"]
     assert [line["ttft"] is not None for line in lines] == [False, True, True]
     assert "grows without end unless R · D < 1" in (lines[0]["refused"] or {})["en"] and len(lines[0]["curve"]) > 50
@@ -290,7 +290,7 @@ def test_other_models_and_gpus_come_from_lists(server):
         assert answer.status_code == 400 and "is unknown; use one of here, " in answer.json()["error"]["message"]
 
 
-def test_a_placement_over_http_and_its_trial(server):
+def test_a_placement_over_http_and_its_simulation(server):
     query = "model=llama-2-7b&rate=20&prompt_tokens=256&output_tokens=16&ttft=0.3&tpot=0.1&nodes=1&node_gpus=4"
     found = requests.get(f"{server.url}/api/scale/placement?{query}").json()
     assert [one["way"] for one in found["ways"]] == ["apart", "on_one_node", "together"]
@@ -314,7 +314,7 @@ def test_impossible_placements_are_refused(query: dict[str, str], says: str) -> 
     assert says in refused(placements, **query)
 
 
-def test_a_trial_is_small_and_one_at_a_time() -> None:
+def test_simulations_of_a_placement_are_small_and_run_one_at_a_time() -> None:
     """A trial takes a core for seconds, so a second one is refused."""
     many = {"rate": "3000", "nodes": "64", "way": "on_one_node"}
     assert "instances are more than the 16" in refused(tried_answer, **many)

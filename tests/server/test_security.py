@@ -37,7 +37,7 @@ def test_another_sites_page_is_refused(server):
     websocket.create_connection(socket, origin=server.url).close(timeout=1)
 
 
-def test_a_handshake_that_is_none_is_refused_in_one_sentence(server, caplog):
+def test_an_invalid_handshake_is_refused_in_one_sentence(server, caplog):
     headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Key": "x", "Sec-WebSocket-Version": "13"}
     for missing in headers:
         some = {name: value for name, value in headers.items() if name != missing}

@@ -74,7 +74,7 @@ def test_the_site_has_the_listed_recordings(site: Path) -> None:
     assert facts["live"] is False and facts["model"] is None and facts["museum"]
 
 
-def test_each_future_is_a_sound_run_with_another_word(site: Path) -> None:
+def test_each_continuation_is_a_valid_run_with_another_word(site: Path) -> None:
     futures = msgspec.json.decode((site / FUTURES).read_bytes(), type=list[Future])
     assert len(futures) >= 2 * (FIRST_STEPS - 1) * WORDS + 2 * IN_FAN
     assert len({future.id for future in futures}) == len(futures)
@@ -86,7 +86,7 @@ def test_each_future_is_a_sound_run_with_another_word(site: Path) -> None:
             assert [out.token_id for out in outputs] == [future.token_id]
 
 
-def test_the_lanes_of_a_race_say_the_same(model: LoadedModel, tmp_path: Path) -> None:
+def test_lanes_of_a_race_generate_the_same(model: LoadedModel, tmp_path: Path) -> None:
     record_races(model, "en", tmp_path)
     texts: dict[str, set[tuple[int, ...]]] = {}
     for path in sorted(tmp_path.glob("race-en-*")):
@@ -114,7 +114,7 @@ def test_force_replaces_a_site_and_nothing_else(tmp_path: Path, capsys: pytest.C
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "own", "site"]
 
 
-def test_each_exhibit_of_the_museum_is_there_twice(model: LoadedModel, tmp_path: Path) -> None:
+def test_each_exhibit_of_the_museum_has_two_recordings(model: LoadedModel, tmp_path: Path) -> None:
     record_exhibits(model, "en", tmp_path)
     names = {f"museum-{one.id.replace('_', '-')}-en-{lane}" for one in EXHIBITS for lane in ("healthy", "faulty")}
     assert {path.stem for path in tmp_path.glob(f"*{SUFFIX}")} == names

@@ -64,7 +64,7 @@ def arguments_of(endpoint: str | None) -> argparse.Namespace:
     return argparse.Namespace(otlp_traces_endpoint=endpoint)
 
 
-def test_a_request_comes_as_a_tree_in_its_callers_trace(receiver: Receiver) -> None:
+def test_a_request_is_a_tree_of_spans_in_its_callers_trace(receiver: Receiver) -> None:
     """Spans are sent at the latest at the end, so none is lost when the server stops."""
     with request_spans(arguments_of(receiver.url)) as spans:
         settings = ServerSettings(api=ApiSettings())

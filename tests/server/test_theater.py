@@ -160,7 +160,7 @@ def kinds(client: Client) -> list[tuple[str, int]]:
     return [(record.kind, record.step) for record in (codec.decode(each, StepRecord) for each in client.records())]
 
 
-def test_a_prompt_comes_in_after_so_many_steps(client, theater):
+def test_a_prompt_is_submitted_after_its_number_of_steps(client, theater):
     prompts = [{"text": "abc"}, {"text": "abcd", "after_steps": 2}]
     answer = client.do("submit", theater=theater, prompts=prompts, sampling={"max_tokens": 6})
     assert [request["num_prompt_tokens"] for request in answer["requests"]] == [3]
@@ -177,7 +177,7 @@ def test_a_delayed_prompt_is_submitted_at_once_if_the_engine_is_idle(client, the
     assert kinds(client) == [("submit", 0), ("step", 1), ("step", 2), ("submit", 2), ("step", 3)]
 
 
-def test_a_prompt_for_later_is_refused_when_it_is_submitted_and_forgotten_by_a_reset(client, theater):
+def test_a_delayed_prompt_is_checked_at_once_and_removed_by_a_reset(client, theater):
     client.do("configure", theater=theater, config={"max_model_len": 8})
     late = {"text": "far too long", "after_steps": 1}
     assert "12 tokens" in client.refused("submit", theater=theater, prompts=[{"text": "ok"}, late])["message"]
@@ -218,7 +218,7 @@ def test_status_changes_after_a_record_are_sent(server, client, theater):
     wait_for(lambda: client.statuses[-1]["unfinished"] == 0)
 
 
-def test_an_error_in_an_asked_step_is_the_answer(server, client, theater):
+def test_an_error_in_a_requested_step_is_its_answer(server, client, theater):
     client.do("submit", theater=theater, prompts=[{"text": "abc"}])
     server.model.fail_at = 0
     assert client.refused("step", theater=theater)["code"] == "internal"

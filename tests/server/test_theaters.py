@@ -58,7 +58,7 @@ def test_viewers_are_notified_of_a_closed_session(server, client, theater):
     ]
 
 
-def test_a_theater_in_the_middle_of_a_long_step_is_not_waited_for_without_end(server, client, theater, monkeypatch):
+def test_waiting_for_a_theater_in_a_long_step_is_bounded(server, client, theater, monkeypatch):
     """A step takes 2 s, and the shutdown waits 0.2 s: viewers are notified, and the session is abandoned and
     counted.
     """

@@ -72,7 +72,7 @@ def test_the_acknowledgement_of_a_join_comes_before_the_records(server, client, 
         assert late.log[0] == "joined"
 
 
-def test_a_viewer_that_reconnects_goes_on_where_it_was(server, client, theater):
+def test_a_reconnecting_viewer_continues_at_its_record(server, client, theater):
     first = server.client()
     first.do("join", theater=theater)
     grow(client, theater, 5)
@@ -266,7 +266,7 @@ def test_one_client_may_watch_two_theaters(client, theater):
     assert {b["theater"] for b in client.batches} == {theater, second}
 
 
-def test_a_download_is_sound_while_the_log_grows(server, client, theater, tmp_path):
+def test_a_download_is_valid_while_the_log_grows(server, client, theater, tmp_path):
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 200})
     client.do("run", theater=theater, speed=0)
     for i in range(10):

@@ -123,7 +123,7 @@ def test_a_batch_is_sent_once_to_each_worker(room: Room, make_worker: Any, monke
     assert [len(one.clients or ()) for one in packets if last in one.packet] == [8, 8]
 
 
-def test_a_killed_workers_followers_go_on_at_another(
+def test_followers_of_a_killed_worker_continue_at_another(
     room: Room, make_worker: Any, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     """The other worker has each follower's part of the log and each answer once; nothing of the dead worker is left."""
@@ -205,7 +205,7 @@ def test_a_worker_finds_a_server_that_was_started_anew(
 
 
 @pytest.mark.parametrize("way", ["up", "down"])
-def test_after_a_lost_message_a_worker_begins_anew(
+def test_after_a_lost_message_a_worker_starts_over(
     room: Room, make_worker: Any, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lost message may be a record or a new client, so nothing is trusted, and all clients rejoin."""
@@ -357,7 +357,7 @@ def test_a_missing_message_queue_is_one_sentence(command: str, capsys: Any) -> N
     assert "hush" not in capsys.readouterr().err
 
 
-def test_two_servers_cannot_have_one_queue(room: Room, redis_server: RedisServer, capsys: Any) -> None:
+def test_two_servers_cannot_share_a_message_queue(room: Room, redis_server: RedisServer, capsys: Any) -> None:
     assert main(["serve", "--message-queue", redis_server.url, "--port", "0"]) == 2
     assert "another server uses" in capsys.readouterr().err
 

@@ -119,7 +119,7 @@ def test_bytes_are_named_and_cover_what_the_vocabulary_lacks(tokenizer: PreTrain
         "海上 moon 明月Moon，and。",
     ],
 )
-def test_decoding_gives_back_the_text(tokenizer: PreTrainedTokenizerBase, text: str) -> None:
+def test_decoding_returns_the_text(tokenizer: PreTrainedTokenizerBase, text: str) -> None:
     assert tokenizer.decode(encode(tokenizer, text)) == text
 
 

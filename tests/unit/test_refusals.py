@@ -102,7 +102,7 @@ def test_each_key_is_said_and_each_that_is_said_is_there(file: Sentences, names:
 
 
 @pytest.mark.parametrize("known", [app_sentence, sentence, refusing.sentence, impossible.sentence])
-def test_each_sentence_is_there_in_each_language(known: Sentences) -> None:
+def test_each_sentence_exists_in_each_language(known: Sentences) -> None:
     for key, by_language in known.texts.items():
         assert sorted(by_language) == languages(), key
         assert all(text.strip() for text in by_language.values()), key

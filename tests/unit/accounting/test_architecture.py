@@ -159,7 +159,7 @@ def test_a_file_a_folder_and_what_is_neither(tmp_path: Path) -> None:
         (b'{"model_type": "deepseek_v4"}', "layers of kind"),
     ],
 )
-def test_a_configuration_that_is_none_is_one_sentence(text: bytes, sentence: str) -> None:
+def test_an_invalid_configuration_is_explained_in_one_sentence(text: bytes, sentence: str) -> None:
     with pytest.raises(ImpossibleInput, match=sentence) as refused:
         architecture_from(text, "m")
     assert refused.value.translations["zh"] and "\n" not in str(refused.value)
@@ -181,7 +181,7 @@ def test_settings_that_name_code_or_files_are_not_taken() -> None:
         ({"model_type": "rt_detr", "backbone": "some/one", "use_pretrained_backbone": True}, "generates no text"),
     ],
 )
-def test_nothing_is_made_or_fetched_for_a_configuration_that_asks_too_much(config: dict[str, Any], says: str) -> None:
+def test_an_excessive_configuration_creates_and_fetches_nothing(config: dict[str, Any], says: str) -> None:
     """The refusal comes before a family's code allocates lists and modules of this size, or fetches from a hub."""
     began = time.process_time()
     with pytest.raises(ImpossibleInput, match=says):

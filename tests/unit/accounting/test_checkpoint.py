@@ -99,7 +99,7 @@ def test_an_exception_is_kept_in_16_bits(excepted: str) -> None:
     assert some - every == 3584 * 18944
 
 
-def test_a_weight_dtype_that_is_asked_for_wins() -> None:
+def test_a_requested_weight_dtype_wins() -> None:
     small = {**QWEN, "num_hidden_layers": 2}
     assert sizes({**small, "quantization_config": FP8}, dtype="float16") == sizes(small)
     assert sizes({**small, "torch_dtype": "float32"})["weights"] == 2 * sizes(small)["weights"]

@@ -73,6 +73,6 @@ def test_invalid_formulas_are_refused(formula: str, factors: list[Factor], named
         derive("x", "1", formula, *factors)
 
 
-def test_a_square_is_no_part_of_the_symbols_name() -> None:
+def test_an_exponent_is_not_part_of_a_symbols_name() -> None:
     found = derive("area", "1", "D² + a³", Factor("D", 3, "side"), Factor("a", 2, "edge"))
     assert (found.value, found.with_numbers()) == (17, "3² + 2³")

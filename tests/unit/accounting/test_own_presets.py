@@ -163,7 +163,7 @@ def test_times_of_layers_that_cannot_be_are_a_sentence(tmp_path: Path, change: t
         (OWN.replace('["usable_bytes"]', '["usable_bytes", "usable_bytes"]'), "usable_bytes of t4 has 2 sources"),
     ],
 )
-def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+def test_an_invalid_file_is_explained_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     (tmp_path / "own.toml").write_text(text)
     with pytest.raises(ImpossibleInput, match=sentence):
         presets([tmp_path / "own.toml"])

@@ -33,7 +33,7 @@ def test_requests_come_in_the_order_of_their_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"), [("{", "line 1"), ('{"prompt": "a", "at": 3}', "at"), ("", "no requests")]
 )
-def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BesideError, match=message):

@@ -29,7 +29,7 @@ def test_no_layer_in_focus_means_no_capture_until_there_is_one_again(live: LiveE
     assert live.step().has_capture
 
 
-def test_captures_that_were_stopped_do_not_come_back_with_a_focus(live: LiveEngine) -> None:
+def test_stopped_captures_do_not_resume_with_a_focus(live: LiveEngine) -> None:
     live.stop_captures()
     live.focus([0], None)
     assert not live.step().has_capture

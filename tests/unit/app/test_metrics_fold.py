@@ -97,7 +97,7 @@ def test_counts_are_those_of_the_figures(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_prompts_count_once_each_when_their_first_token_is_there(name: str) -> None:
+def test_each_prompt_counts_once_at_its_first_token(name: str) -> None:
     """A prompt counts once even if it is recomputed or has several samples."""
     header, records = recorded(name)
     tally, _, _ = folded(header, records)

@@ -180,9 +180,7 @@ def test_a_model_of_few_words_is_a_sentence(capsys: pytest.CaptureFixture[str], 
          '{"timestamp": 8, "input_length": 5, "output_length": 2, "hash_ids": [1]}', "line 2: 8 is earlier"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_none_is_a_sentence(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, row: str, says: str
-) -> None:
+def test_an_invalid_file_is_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path, row: str, says: str) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_text(row + "\n")
     assert says in refused(capsys, str(path), *A100)

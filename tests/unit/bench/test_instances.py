@@ -206,7 +206,7 @@ def test_a_layout_is_started_once_and_ended_after_all(monkeypatch: pytest.Monkey
         assert 0 <= figures["two"]["idle_share"].median < 1
 
 
-def test_a_turn_comes_when_the_answer_before_it_has_ended(model: LoadedModel) -> None:
+def test_a_turn_is_submitted_after_the_previous_answer(model: LoadedModel) -> None:
     """The pause begins with the end of the previous answer, on one engine and on several."""
     asks = [
         Ask([300, 301], 3, 1),

@@ -34,7 +34,7 @@ FOUND = replace(
 )
 
 
-def test_a_record_comes_back_equal(tmp_path) -> None:
+def test_a_record_round_trips(tmp_path) -> None:
     path = tmp_path / "small.json"
     write_record(RECORD, path)
     assert read_record(path) == RECORD

@@ -265,7 +265,7 @@ def test_gpu_scenarios_are_refused_without_a_gpu(monkeypatch: pytest.MonkeyPatch
     assert refusal(scenario(needs_gpu=True)) is None
 
 
-def test_the_bandwidth_is_measured_only_where_a_metric_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bandwidth_is_measured_only_for_a_metric_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """An absurd bandwidth of 1 byte a second gives an absurd share: above 1."""
     requests: list[str] = []
 

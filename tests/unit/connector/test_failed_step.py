@@ -70,7 +70,7 @@ def test_content_that_cannot_be_loaded_is_computed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["move_blocks", "execute", "sample"])
-def test_an_engine_goes_on_after_a_failed_step(where: str) -> None:
+def test_an_engine_continues_after_a_failed_step(where: str) -> None:
     """Nothing is left of the failed batch; content that was computed before is found by later requests."""
     with Engine(tiny_llama(), PLAIN) as engine:
         done = engine.add_request(PROMPTS[0], GREEDY)

@@ -222,7 +222,7 @@ def test_failed_loads_are_never_found_later(tiers: Tiers) -> None:
         assert outputs == expected and of(Load, ops)
 
 
-def test_a_copy_that_fails_costs_no_request(tiers: Tiers) -> None:
+def test_a_failed_copy_loses_no_request(tiers: Tiers) -> None:
     config = SETTINGS["plain"]
     connector = Failing(tiers, tiny_llama(), config)
     connector.fails = "save"

@@ -97,7 +97,7 @@ def test_a_fully_cached_prompt_transfers_nothing() -> None:
     assert request.output_token_ids == alone(PLAIN, [SHARED])[0] and pair.held() == (0, 0)
 
 
-def test_a_receiver_without_room_leaves_blocks_at_the_sender() -> None:
+def test_a_full_receiver_leaves_blocks_at_the_sender() -> None:
     """The receiver has 11 blocks, 8 in use; a prompt of 23 tokens needs 6 and waits until they are free."""
     tight = SETTINGS["tight"]
     pair = Pair(tiny_llama(), PLAIN, tight)
@@ -249,7 +249,7 @@ def test_waiting_for_blocks_ends_with_their_lease() -> None:
     assert request.output_token_ids == alone(PLAIN, [PROMPTS[0]])[0] and pair.held() == (0, 0)
 
 
-def test_an_engine_without_room_stands_still_until_blocks_are_taken() -> None:
+def test_a_full_engine_waits_until_blocks_are_taken() -> None:
     """A finished prompt holds 6 of 8 blocks for another instance; the next prompt needs 6, and its deferral is recorded
     once.
     """

@@ -120,7 +120,7 @@ def test_other_errors_are_not_out_of_memory(gpu: Gpu) -> None:
     assert device.out_of_memory(RuntimeError("shape mismatch"), torch.device("cpu"), "the step", "") is None
 
 
-def test_a_step_without_memory_fails_as_others_do_and_the_engine_goes_on(
+def test_a_step_out_of_memory_fails_and_the_engine_continues(
     model: LoadedModel, gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampling = SamplingParams(max_tokens=3, ignore_eos=True)

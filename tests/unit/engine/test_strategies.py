@@ -247,7 +247,7 @@ def test_the_long_poem_takes_a_block_every_sixteen_steps(model: LoadedModel, lan
 
 
 @in_every_language
-def test_batch_admits_beside_a_sequence_that_goes_on(model: LoadedModel, language: str) -> None:
+def test_batch_admits_beside_a_running_sequence(model: LoadedModel, language: str) -> None:
     watch = Watch()
     played = play(model, "batch", language, after_each=watch)
     assert all(op.reason == "stop" for _, op in played.ops(Finish) if isinstance(op, Finish)), "where the poem ends"

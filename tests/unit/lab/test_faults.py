@@ -47,7 +47,7 @@ def outcome(config: EngineConfig, groups: list[list[list[int]]], sampling: Sampl
 ROOMY = EngineConfig(block_size=4, num_blocks=64, max_model_len=64)
 
 
-def test_the_museum_shows_every_fault_there_is() -> None:
+def test_the_museum_shows_every_fault() -> None:
     assert set(FAULTS) | set(OF_SEVERAL) == set(get_args(FaultName))
 
 

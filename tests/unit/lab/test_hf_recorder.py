@@ -222,7 +222,7 @@ def test_a_call_that_cannot_be_followed_runs_and_leaves_no_trace(call: Any, mess
     assert not list(tmp_path.iterdir())
 
 
-def test_a_failure_of_the_watch_is_none_of_the_users_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failing_watch_does_not_fail_the_users_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     model = tiny_model("llama")
     plain = generate(model, PROMPTS)
     monkeypatch.setattr(watching, "softmax_weights", None)

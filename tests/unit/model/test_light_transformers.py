@@ -80,7 +80,7 @@ def test_a_program_can_use_what_was_hidden_from_transformers() -> None:
 
 
 @pytest.mark.parametrize("variable", [{"KVTHEATER_LIGHT_IMPORT": "0"}, {"WORLD_SIZE": "2"}])
-def test_transformers_is_imported_whole_where_it_is_asked_for_or_ranks_run(variable: dict[str, str]) -> None:
+def test_transformers_is_imported_whole_on_request_and_for_ranks(variable: dict[str, str]) -> None:
     assert "torch._dynamo" in facts_of(LOADS, **variable)["loaded"]
 
 

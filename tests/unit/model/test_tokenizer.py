@@ -14,7 +14,7 @@ def test_every_byte_of_the_byte_level_table() -> None:
     assert sorted(tokenizer.token_bytes(index) for index in range(256)) == [bytes([byte]) for byte in range(256)]
 
 
-def test_byte_level_text_comes_back() -> None:
+def test_byte_level_text_round_trips() -> None:
     tokenizer = Tokenizer(byte_level_tokenizer())
     text = "春江 潮水 👩‍🚀 naïve\n\t\u00ad"
     assert b"".join(tokenizer.token_bytes(index) for index in tokenizer.encode(text)) == text.encode()

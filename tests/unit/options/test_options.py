@@ -110,7 +110,7 @@ def test_every_language_has_words_for_every_option_and_value(language: str) -> N
         assert bool(texts.number) == bool(words_in("en")[name].number), name
 
 
-def test_both_languages_are_there() -> None:
+def test_both_languages_exist() -> None:
     assert languages()[:1] == ("en",) and "zh" in languages()
     assert any(ord(c) > 0x3000 for c in words_in("zh")["block_size"].label)
 

@@ -70,7 +70,7 @@ class FullDisk:
         return getattr(self._file, name)
 
 
-def test_on_a_full_disk_the_run_goes_on_and_the_recording_says_where_it_ends(
+def test_on_a_full_disk_the_run_continues_and_the_recording_marks_its_end(
     library: Library, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk has room for one more record and 10 bytes of the next: the recording ends after 4 of the 6 records."""

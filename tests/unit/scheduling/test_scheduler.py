@@ -75,7 +75,7 @@ def test_a_prompt_is_cut_into_chunks_of_the_token_budget_and_samples_after_the_l
     assert [len(of_type(ops, Sample)) for ops in steps] == [0, 0, 1]
 
 
-def test_a_spent_budget_defers_the_head_and_the_next_step_goes_on() -> None:
+def test_a_spent_budget_defers_the_head_and_the_next_step_continues() -> None:
     engine = FakeEngine(max_num_batched_tokens=4)
     for _ in range(2):
         engine.add(PROMPT[:4])

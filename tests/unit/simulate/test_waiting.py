@@ -93,6 +93,6 @@ def test_a_queue_that_cannot_be_is_refused(rate: float, service: float, says: st
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, 1.5])
-def test_a_share_that_is_none_is_refused(share: float) -> None:
+def test_an_invalid_share_is_refused(share: float) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         highest_rate(1.0, 1.0, share)

@@ -146,7 +146,7 @@ def test_an_abort_ends_a_sequence_before_the_other(original: Engine) -> None:
         assert found.sequences[0].b is not None and found.sequences[0].b.finish_reason == "abort"
 
 
-def test_a_run_that_has_only_not_come_so_far_does_not_differ(original: Engine) -> None:
+def test_a_shorter_equal_run_does_not_differ(original: Engine) -> None:
     with Engine(tiny_llama(), ROOMY) as other:
         Rerun(other, log_of(original), 5, None, follow=False).finish()
         found = compared(original, other)
@@ -263,7 +263,7 @@ def test_another_model_or_machine_is_said(original: Engine, tmp_path: Path) -> N
     assert all(p.b is None for p in found.sequences)
 
 
-def test_a_reason_that_one_log_does_not_say_is_no_difference() -> None:
+def test_a_reason_missing_in_one_log_is_no_difference() -> None:
     """Logs of version 0.2 have no reasons."""
     allocation = Allocate(seq_id=0, block_id=3, logical=1, reason="append")
     assert same(allocation, Allocate(seq_id=0, block_id=3, logical=1)) and same([allocation], [allocation])

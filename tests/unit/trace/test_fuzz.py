@@ -92,7 +92,7 @@ def changed_operation(record: StepRecord, chance: random.Random) -> StepRecord:
 
 
 @pytest.mark.parametrize(("name", "value"), [("num_blocks", 1 << 62), ("swap_space", 1 << 40), ("block_size", -1)])
-def test_a_header_that_asks_for_memory_gets_none(tmp_path: Path, name: str, value: int) -> None:
+def test_a_header_of_huge_sizes_allocates_nothing(tmp_path: Path, name: str, value: int) -> None:
     frames = frames_of(seeds()[0])
     header = msgspec.msgpack.decode(frames[0][1])
     header["engine"][name] = value

@@ -51,7 +51,7 @@ def written(path: Path, header: Header, records: list[StepRecord]) -> Path:
     return path
 
 
-def test_records_come_back_as_written(tmp_path: Path, header: Header, records: list[StepRecord]) -> None:
+def test_records_round_trip(tmp_path: Path, header: Header, records: list[StepRecord]) -> None:
     with TraceReader(written(tmp_path / "a.kvtrace", header, records)) as reader:
         assert reader.header == header and reader.damage is None
         assert [reader.record(i) for i in range(len(reader))] == records

@@ -77,7 +77,7 @@ def test_a_dead_writers_unfinished_block_is_swept(tmp_path: Path) -> None:
     assert after.figures()[1:3] == (2, 2 * PAGE) and not (tmp_path / WRITING).exists()
 
 
-def test_a_block_is_written_where_one_was_left_unfinished(tmp_path: Path) -> None:
+def test_an_unfinished_block_file_is_overwritten(tmp_path: Path) -> None:
     tier = DiskTier(tmp_path, 10 * PAGE)
     (tmp_path / WRITING).write_bytes(bytes(5 * PAGE))
     assert tier.store(key(1), payload(1)) and tier.load(key(1)) == payload(1)
