@@ -47,7 +47,7 @@ def user_errors(*kinds: type[Exception], of: object = "") -> Iterator[None]:
 
 
 def write_whole(output: Path, page: bytes) -> None:
-    """Write a file that is there as a whole or not at all.
+    """Write a file completely or not at all.
 
     Raises:
         UserError: it cannot be written.

@@ -20,7 +20,7 @@ def open_trace(path: Path) -> Iterator[TraceReader]:
     """Yield the open trace. A damaged one opens too: `damage` says where the readable part ends.
 
     Raises:
-        UserError: it cannot be read, is none, or (while it is read) has a record that cannot be.
+        UserError: the file cannot be read, is not a trace, or has a record that cannot be read.
     """
     with user_errors(TraceFormatError, of=path), file_errors("read", path):
         reader = TraceReader(path)
