@@ -75,11 +75,13 @@ def local_cluster(
         ConfigError: settings that cannot work with this model.
     """
     began = time.perf_counter()
-    seats, resolved, own = seats_of(model, config, began), resolve_for(config, model.facts), config.of_one
+    seats, resolved, own = seats_of(model, config, began), resolve_for(config, model.facts), config.instance_config
     senders: dict[str, Sender] = {}
 
     def layout(kv_caches: Sequence[BlockTiers]) -> bytes:
-        return layout_of(model, resolved.config.of_one, resolved.groups, [one.bytes_per_block for one in kv_caches])
+        return layout_of(
+            model, resolved.config.instance_config, resolved.groups, [one.bytes_per_block for one in kv_caches]
+        )
 
     def make(index: int, first_seq_id: int) -> Instance:
         name, role, place = seats[index]
