@@ -152,7 +152,7 @@ def _tokenized(text: str, template: ChatTemplate, earlier: _Cut | None) -> Token
     """Return the tokens of a text; those of `earlier` up to a cut are reused."""
     if earlier is None:
         return template.tokenize(text)
-    count = template.cuts.num_alike(earlier.text, earlier.tokens, common_prefix(earlier.text, text))
+    count = template.cuts.num_reusable(earlier.text, earlier.tokens, common_prefix(earlier.text, text))
     begin = earlier.tokens.starts[count] if count else 0
     return earlier.tokens.then(template.tokenize(text[begin:]), begin, count)
 
