@@ -26,7 +26,7 @@ COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status: 0 done, 1 done with a finding (a damaged trace), 2 the user's mistake."""
-    given = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    given = list(sys.argv[1:] if argv is None else argv)
     arguments = build_parser(given).parse_args(given)
     handler = LineHandler()
     handler.setFormatter(ShownFormatter("%(levelname)s %(name)s: %(message)s"))

@@ -76,8 +76,8 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        """Exit with a message, without argparse's usage: that of `serve` fills the screen and hides the message."""
-        self.exit(2, f"{self.prog}: error: {message}\nOptions and examples: {self.prog} --help\n")
+        """Exit with one line, without argparse's usage: that of `serve` fills the screen and hides the message."""
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
