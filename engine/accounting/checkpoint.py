@@ -5,7 +5,7 @@ A field that changes a size but is not supported is listed in `Storage.unread` a
     awq, gptq            `bits` per weight; per group a 16-bit scale and a zero point of `bits`
     fp8                  1 byte per weight; a float32 scale per block of `weight_block_size`
     mxfp4                only experts: 4 bits per weight; 8 bits per 32 weights
-    bitsandbytes         8 bits per weight; or 4 bits and a float32 per 64 weights; or, with double quantization, 4 bits,
+    bitsandbytes         8 bits per weight; or 4 bits and a float32 per 64 weights; or with double quantization 4 bits,
                          8 bits per 64 weights and a float32 per 64 · 256
     modelopt             FP8: 8 bits per weight; NVFP4: 4 bits per weight, and 8 bits per 16 weights
     compressed-tensors   by its `config_groups`
