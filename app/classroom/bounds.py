@@ -95,7 +95,7 @@ def check_configure(session: Session, config: EngineConfig) -> None:
     facts = session.model.facts
     try:
         wanted = pool_bytes(config, facts)
-        most = session.most_pool_bytes or pool_bytes(session.config, facts)
+        most = session.max_pool_bytes or pool_bytes(session.config, facts)
     except ConfigError as error:
         raise refused(error) from error
     if wanted > most:

@@ -75,7 +75,7 @@ def labs_most(lab_bytes: int, free_bytes: int, step_seconds: float | None) -> tu
 def step_seconds(run: OpenLog) -> float | None:
     """Return the median time of the last few decode steps; None without any in the last records."""
     found: list[float] = []
-    log = run.whole
+    log = run.full_log
     for index in range(len(log) - 1, max(-1, len(log) - 1 - LOOK_BACK), -1):
         record = log.record(index)
         if record.kind == "step" and record.batch and all(entry.phase == "decode" for entry in record.batch):
@@ -185,7 +185,7 @@ class Labs:
                 continue  # shown to the class
             elif not seat.is_here and now - seat.left_at >= LEFT_SECONDS:
                 unused.append((seat.left_at, key))
-            elif not session.is_working and now - session.last_used >= IDLE_SECONDS:
+            elif not session.has_work and now - session.last_used >= IDLE_SECONDS:
                 unused.append((session.last_used, key))
         with self._lock:
             for key in found.labs.queue():
@@ -236,7 +236,7 @@ class Labs:
 
     def _make(self, found: Classroom, key: str, source: Session) -> None:
         session = self._sessions.create_lab(source.config, found.title, source.model_name, self._settings)
-        session.most_pool_bytes = pool_bytes(source.config, source.model.facts)
+        session.max_pool_bytes = pool_bytes(source.config, source.model.facts)
         with self._lock:
             if found.labs.made(key, session.session_id):
                 self._access.lab(session.session_id, Pass(found.id, key))

@@ -105,10 +105,10 @@ def create_app(
     app.extensions[SPANS] = spans
     sessions = SessionManager(models, settings, emit, metrics.observe)
     playbacks = Playbacks(library, emit)
-    sessions.show(runs)
+    sessions.add_logs(runs)
     if attachment is not None:
-        sessions.show(AttachedSession(attachment, emit))
-    sessions.show(playbacks)
+        sessions.add_logs(AttachedSession(attachment, emit))
+    sessions.add_logs(playbacks)
     sessions.on_close(library.close)
     app.extensions["kvtheater.library"] = library
     app.extensions["kvtheater"] = sessions
