@@ -156,7 +156,7 @@ def create_app(
     app.register_blueprint(metrics_endpoint.blueprint(metrics, requests, *client_queues))
     app.register_error_handler(Exception, _answer_error)
 
-    recognize = recognizer(settings.token, classrooms.known)
+    recognize = recognizer(settings.token, classrooms.read_pass)
     if settings.message_queue is not None:
         app.extensions["kvtheater.relays"] = Relays(settings.message_queue, transport.hub, transport.clients, recognize)
     host = settings.host if settings.token is None else None
