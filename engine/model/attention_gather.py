@@ -65,9 +65,7 @@ class GatherAttention(AttentionBackend):
 def gather_decode(
     call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, hidden: Tensor | None = None
 ) -> tuple[Tensor, DecodeWeights]:
-    """Attend for all sequences with one new token: q [n, Hq, D] -> out [n, Hq, Dv]. `hidden` [n, Hkv, L] masks further
-    keys, per KV head.
-    """
+    """Attend for all sequences with one new token: q [n, Hq, D] -> out [n, Hq, Dv]; `hidden` [n, Hkv, L] masks keys."""
     n, num_heads, head_dim = q.shape
     num_kv_heads, _, v_head_dim = store.shapes[call.layer]
     reach = batch.reach(call.layer, call.sliding_window)
@@ -105,9 +103,7 @@ def gather_prefill(
     needs_weights: bool,
     hidden: Tensor | None = None,
 ) -> tuple[Tensor, PrefillWeights | None]:
-    """Attend for a sequence's slice: q [T, Hq, D] -> out [T, Hq, Dv]. `hidden` [Hkv, T, C] masks further keys, per KV
-    head.
-    """
+    """Attend for a sequence's slice: q [T, Hq, D] -> out [T, Hq, Dv]. `hidden` [Hkv, T, C] masks further keys."""
     keys = batch.prefill_keys(span, batch.reach(call.layer, call.sliding_window))
     length = keys.slots.shape[0]
     if keys.first_slot is not None:

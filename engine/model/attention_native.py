@@ -21,9 +21,7 @@ from engine.model.native import NativeKernels, threads_for
 
 
 class NativeAttention(GatherAttention):
-    """`GatherAttention` in C. A decode always forms its weights; a prefill stores them only if needed, with the same
-    outputs either way.
-    """
+    """`GatherAttention` in C. A decode always forms its weights; a prefill stores them only if they are needed."""
 
     def __init__(self, kernels: NativeKernels) -> None:
         self._kernels = kernels
@@ -83,9 +81,7 @@ class NativeAttention(GatherAttention):
 
 
 def _pools(call: AttentionCall, q: Tensor, store: KVStore) -> tuple[int, int] | None:
-    """Return the addresses of a layer's keys and values, or None if the C functions do not support their layout or that
-    of the queries.
-    """
+    """Return the addresses of a layer's keys and values, or None if the C functions do not support the layout."""
     planes = store.keys[call.layer], store.values[call.layer]
     if q.dtype != torch.float32 or q.stride(2) != 1:
         return None

@@ -170,9 +170,7 @@ class SlotTable:
         return self._group_of[reach] if self._group_of else 0
 
     def _claim(self, seq_id: int, slices: Sequence[SequenceSlice]) -> int:
-        """Return a row for a new sequence. If none is free, rows of sequences outside this step are freed first, and
-        then rows are added.
-        """
+        """Return a row for a new sequence: a free row, a row of a sequence outside this step, or an added row."""
         if not self._free:
             present = {piece.seq_id for piece in slices}
             for absent in [known for known in self._rows if known not in present]:
@@ -400,9 +398,7 @@ class StepBatch:
         return np.maximum(places, 0, out=places)
 
     def decode_bias(self, reach: AttentionSpan, num_kv_heads: int, dtype: torch.dtype) -> Tensor:
-        """Return a bias for the scores of the decoding sequences: [n * Hkv, 1, L] with -inf at masked keys, or one
-        zero.
-        """
+        """Return a bias for the scores of decoding sequences: [n * Hkv, 1, L], -inf at masked keys, or one zero."""
         bias = self._decode_bias.get((reach, num_kv_heads))
         if bias is None:
             mask = self.decode_keys(reach).mask
@@ -425,16 +421,12 @@ class StepBatch:
         return rows
 
     def prefill_slots(self, span: PrefillSpan, reach: AttentionSpan) -> tuple[int, IntArray]:
-        """Return the position of the first key that a prefilling sequence sees in layers with this reach, and the slots
-        [C] from there on.
-        """
+        """Return the first key that a prefilling sequence sees in layers with this reach, and the slots [C] from it."""
         key_start = reach.first_key(span.start)
         return key_start, self._table.slots[self._table.group(reach), span.row, key_start : span.context_len]
 
     def prefill_spans(self, reach: AttentionSpan) -> array[int]:
-        """Return all prefilling sequences in the layout of kernels/attention.h, for layers with this reach; valid while
-        this batch lives.
-        """
+        """Return all prefilling sequences as an array of kernels/attention.h's `Span`, valid while this batch lives."""
         found = self._prefill_spans.get(reach)
         if found is None:
             found, before = array("q"), 0

@@ -73,9 +73,7 @@ class CaptureLayout:
         self._blank: dict[int, array[int]] = {}
 
     def rows(self, layers: Collection[int], full: Collection[int], outputs: Collection[int]) -> array[int]:
-        """Return these layers as read by layout.c: number, kind, and flags for the attention output (1) and all rows
-        (2).
-        """
+        """Return these layers for layout.c: number, kind, and flags (1: with attention output, 2: with all rows)."""
         flags = ((layer, self.kind_of[layer], (layer in outputs) + 2 * (layer in full)) for layer in sorted(layers))
         return array("q", (number for row in flags for number in row))
 
@@ -143,9 +141,7 @@ class EncodedCapture:
         return self._numbers_at + 8 * self._written_at
 
     def layer(self, number: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
-        """Write a layer whose attention was not computed by C: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv]. The tensors
-        are not read afterwards.
-        """
+        """Write a layer whose attention was not computed by C: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv]."""
         at = self._written_at + 2 * number
         to, form_at = self._numbers[at : at + 2]
         if not to:

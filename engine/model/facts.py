@@ -189,9 +189,7 @@ def model_facts(
     states: StateLayers | None = None,
     latents: Latents | None = None,
 ) -> ModelFacts:
-    """Return the facts of a probed model, which computes in `dtype`. If layers differ in shape, the shape is that of
-    the first layer.
-    """
+    """Return the facts of a probed model, which computes in `dtype`; the shape of K and V is the first layer's."""
     config = module.config.get_text_config()
     _, q, k, v = context.calls[0]
     shapes = layer_shapes(context)
@@ -251,9 +249,7 @@ def max_position(config: Any) -> int:
 
 
 def count_parameters(module: nn.Module, config: Any) -> tuple[int, int | None]:
-    """Return the number of parameters, counting tied ones once, and the number that one token uses if the model is a
-    mixture of experts, else None.
-    """
+    """Return the number of parameters without tied ones, and for a mixture of experts that of one token, else None."""
     total = experts = 0
     seen: set[int] = set()
     for path, part in module.named_modules():

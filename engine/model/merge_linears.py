@@ -65,9 +65,7 @@ class MergedWeights:
 
 
 def merge_linears(program: fx.GraphModule, root: nn.Module, weights: MergedWeights) -> int:
-    """Merge the linear layers with the same input in a graph of `root`, in place; return by how many the number of
-    products falls.
-    """
+    """Merge linear layers with the same input in a graph of `root`, in place; return the number of saved products."""
     graph = program.graph
     groups: dict[tuple[fx.Node, Any, bool, torch.dtype], list[fx.Node]] = {}
     parameters = dict(root.named_parameters())

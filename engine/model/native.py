@@ -100,9 +100,7 @@ class LinearKernel:
     """Products with weights in panels (`packed_linears`), callable from any thread and from compiled code."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        """Bind the functions. Raises OSError if torch's C functions are missing, or if the library lacks OpenMP and
-        would use one core only.
-        """
+        """Bind the functions. Raises OSError if torch's C functions are missing, or without OpenMP (one core only)."""
         if not _bind_torch(library):
             raise OSError("the C compiler does not support OpenMP")
         self._panels = library.linear_panels
@@ -132,9 +130,7 @@ class LinearKernel:
 
 
 class CaptureKernel:
-    """Functions that lay out a step's layers as the log's bytes and write arrays into them; callable from any thread.
-    Shapes are not checked.
-    """
+    """Functions that encode a step's layers as the log's bytes; callable from any thread. Shapes are not checked."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.store_layer = library.store_layer

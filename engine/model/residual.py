@@ -59,9 +59,7 @@ class ResidualWatch:
     """Hooks of one pass."""
 
     def __init__(self, model: LoadedModel, layer: int, count: int = 1) -> None:
-        """`layer`: layer whose vectors are recorded, with its output for the last `count` tokens. Every layer of the
-        model must have keys.
-        """
+        """`layer`: layer whose vectors are recorded, and its output for `count` last tokens. All layers have keys."""
         self._model = model
         self._layers = decoder_layers(model.module)
         self._chosen, self._count = layer, count

@@ -57,10 +57,8 @@ class ForwardResult(NamedTuple):
 
 
 def default_backend(device: torch.device) -> AttentionBackend:
-    """Return the default backend of a device.
-
-    It is gather and matmul on the CPU. On a GPU it is torch's attention by block table if that is installed, with a
-    paged decode kernel as its fallback if Triton runs (part of torch's CUDA builds; it needs a C compiler).
+    """Return gather and matmul on the CPU, and on a GPU torch's attention by block table if it is installed. If Triton
+    runs (it comes with torch's CUDA builds and needs a C compiler), the fallback on a GPU is a paged decode kernel.
     """
     if device.type != "cuda":
         return GatherAttention()
@@ -252,11 +250,10 @@ class ModelRunner:
         return ForwardResult(logits, captured, omitted, prepared - begin, (began, ended), left_out)
 
     def _states(self, slices: Sequence[SequenceSlice]) -> tuple[StateStep | None, Sequence[SequenceSlice]]:
-        """Return the states of a step, and its slices with the block tables of keys only. States without a group use
-        the block ids of the first group.
-        """
+        """Return the states of a step, and its slices with the block tables of keys only."""
         if self.state_store is None or self.model.states is None:
             return None, slices
+        # states without a group of their own use the block ids of the first group
         tables = [piece.block_tables[-1 if self._has_state_table else 0] for piece in slices]
         if self._has_state_table:
             slices = [piece._replace(block_tables=piece.block_tables[:-1]) for piece in slices]

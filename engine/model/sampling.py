@@ -149,10 +149,9 @@ class Sampler:
             return total[:, 0], best, (top_ids.tolist(), (values - total).tolist())
 
     def beam_candidates(self, logits: Tensor, row: SamplingRow, count: int) -> list[tuple[int, float, float]]:
-        """Return the `count` most probable tokens of logits [V] after adjustments, best first, as candidates for beams.
+        """Return the `count` most probable tokens of logits [V] after adjustments, best first, without banned tokens.
 
-        Each entry has the token id, its log probability after adjustments, and its raw log probability. Banned tokens
-        are omitted.
+        Each entry has the token id, its log probability after adjustments, and its raw log probability.
         """
         with torch.inference_mode():
             adjusted_logits = adjust(logits[None], [row], self.copies)

@@ -1,7 +1,6 @@
 """Models shipped with the program: the bundled one, and its siblings.
 
-Three siblings differ only in their number of KV heads. In the fourth, the hybrid, two of three layers have a state
-instead of keys and values.
+Three siblings differ only in KV heads. In the hybrid, two of three layers have a state instead of keys and values.
 """
 
 from __future__ import annotations
@@ -52,9 +51,7 @@ def shipped_model(name: str) -> ShippedModel | None:
 
 
 def measured_heads(folder: Path) -> list[HeadPattern]:
-    """Return the measured patterns of the model's attention heads, first the one that the page opens with; [] if none
-    were measured.
-    """
+    """Return the measured patterns of the model's attention heads, if any, first the one that the page opens with."""
     file = folder / HEADS
     if not file.is_file():
         return []

@@ -58,8 +58,7 @@ class BeamSearch:
         self._best_finished: list[float] = []  # scores, best first, at most `width`
 
     def choose(self, beams: Sequence[Beam]) -> list[BeamStep]:
-        """Return the chosen continuations of the beams, best first. All beams must have candidates; beams that are not
-        chosen are dropped.
+        """Return the chosen continuations of the beams, best first; other beams are dropped. All beams have candidates.
 
         Afterwards either the search is `done`, or each continuing choice is a beam that needs new candidates.
         """

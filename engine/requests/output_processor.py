@@ -116,9 +116,8 @@ class OutputProcessor:
         """Sample a token for each sequence from its row of logits."""
         if rows != list(range(logits.shape[0])):
             logits = logits[self._row_indices(rows)]
-        positions = [len(c.sequence.token_ids) for c in completions]
-        pairs = enumerate(zip(completions, positions, strict=True))
-        settled = {i: c.chosen.pop(position) for i, (c, position) in pairs if position in c.chosen}
+        next_positions = enumerate((c, len(c.sequence.token_ids)) for c in completions)
+        settled = {i: c.chosen.pop(position) for i, (c, position) in next_positions if position in c.chosen}
         num_alternatives = max([self._num_alternatives(c) for c in completions], default=0)
         sampled = self.sampler.sample(logits, [c.row() for c in completions], num_alternatives, settled)
         return [self._append(c, s) for c, s in zip(completions, sampled, strict=True)]

@@ -24,9 +24,8 @@ class Request:
         self.completions = [SequenceOutput(sequence, sampling, tokenizer, seed)]
         self.outputs = self.completions[:1]  # best first; final when the request is done
         self.num_unfinished = 1
-        self.num_prompt_logprobs = 0  # number of prompt tokens that are not scored yet
-        if sampling.prompt_logprobs is not None:
-            self.num_prompt_logprobs = sequence.num_prompt_tokens - 1
+        # number of prompt tokens that are not scored yet
+        self.num_prompt_logprobs = 0 if sampling.prompt_logprobs is None else sequence.num_prompt_tokens - 1
         self.beams: BeamSearch | None = None
         if sampling.use_beam_search:
             ends = self.completions[0].end_ids

@@ -36,8 +36,8 @@ VARIABLES = re.compile(
 
 
 def versions(program: str) -> dict[str, dict[str, str]]:
-    """Return the versions of the program, the system, Python and the libraries, with the supported range of each. The
-    version of a library that is not installed is "missing".
+    """Return the versions of the program, the system, Python and the libraries ("missing": not installed), with the
+    supported range of each.
     """
     system = platform.platform()
     with contextlib.suppress(OSError):  # macOS, or Linux without /etc/os-release

@@ -1,6 +1,4 @@
-"""Default pool size on a CPU: large enough for the model's context, small enough to draw every block. The size on a GPU
-is in engine/setup/device_pool.py.
-"""
+"""Default pool size on a CPU (for a GPU see device_pool.py): fits the model's context, and every block can be drawn."""
 
 from __future__ import annotations
 
@@ -34,7 +32,5 @@ def default_num_blocks(block_size: int, max_model_len: int, max_slots: int | Non
 
 
 def num_blocks_that_fit(free: int, total: int, utilization: float, peak: int, bytes_per_block: int) -> int:
-    """Return the number of blocks that fit into `utilization` of a device's `total` bytes, minus used bytes and a
-    step's peak; at least 0.
-    """
+    """Return the number of blocks that fit into `utilization` of `total` bytes, minus used bytes and a step's peak."""
     return max(0, int(utilization * total) - (total - free) - peak) // bytes_per_block

@@ -38,9 +38,7 @@ def processor_name() -> str:
 
 
 def instructions() -> str:
-    """Return the processor's instruction sets by Linux's names, separated by spaces; on other systems the processor's
-    family.
-    """
+    """Return the processor's instruction sets, separated by spaces; on systems other than Linux its family."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -179,9 +179,8 @@ static inline __attribute__((always_inline)) void mix_rows(int64_t parts, const 
         for (int64_t p = 0; p < parts; p++) *(vector *)(out[r] + p * LANES) = sums[r][p];
 }
 
-/* Attention of one sequence's queries; the key of its first query has index `first`. A query sees the keys up to its
- * own, and under a window (0 = none) only the last `window` and the first `num_sinks` of them. Other keys may be read,
- * so they must be finite numbers.
+/* Attention of one sequence's queries; the key of the first query has index `first`. A query sees the keys up to its
+ * own, under a window (0 = none) only the last `window` and first `num_sinks`. Other keys may be read; all are finite.
  *
  * Keys are transposed once into panels [D, 16]. A task is ROWS queries of one head, which share loaded keys.
  *

@@ -1,6 +1,4 @@
-/* Encodes the layers of a step as bytes of the log (msgpack, with arrays as in engine/trace/codec.py), with gaps for
- * the arrays' numbers.
- */
+/* Encodes a step's layers as bytes of the log (msgpack, see engine/trace/codec.py), with gaps for arrays' numbers. */
 #include <string.h>
 
 #include "capture.h"
@@ -68,9 +66,7 @@ static int64_t array(Writer *w, int as_half, int64_t a, int64_t b, int64_t c) {
     return begin;
 }
 
-/* Writes attention rows of a slice without their weights, `heads` heads with `count` queries each. Returns the offset
- * of the weights.
- */
+/* Writes a slice's attention rows, `heads` heads with `count` queries each. Returns the offset of their weights. */
 static int64_t rows(Writer *w, const Piece *pieces, int weights, int64_t seq_id, int64_t query, int64_t first_key,
                     int as_half, int64_t heads, int64_t count, int64_t length) {
     piece(w, pieces + SEQ_ID), natural(w, seq_id);
