@@ -16,7 +16,12 @@ from engine.trace.operations import PreemptionMode, Setting
 from engine.trace.records import InstanceRole
 
 Strategy = Literal["paged", "first_fit", "contiguous", "none", "concat", "dynamic", "static"]
-OFFERED = ("paged", "first_fit", "contiguous", "none")  # strategies in the page's control; others serve comparisons
+OFFERED = (
+    "paged",
+    "first_fit",
+    "contiguous",
+    "none",
+)  # strategies in the page's control; the others exist for comparison
 USUAL_DRAFTS = (
     '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_min":2,"prompt_lookup_max":4}',
     '{"method":"draft_model","model":"bundled-mqa","num_speculative_tokens":4}',
@@ -135,7 +140,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     swap_space: Annotated[int | None, Option(served_max=MAX_SERVED_BLOCKS)] = None
     # dtype of stored K and V; auto = the model's, fp8 = fp8_e4m3
     kv_cache_dtype: Annotated[KVCacheDtype, Option(control=Control(group="cache"))] = "auto"
-    # number of last tokens that a query sees in every layer; None = all
+    # maximum number of tokens that a query sees in every layer, counted from its own backwards; None = all
     attention_window: Annotated[
         int | None,
         Option(

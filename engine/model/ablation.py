@@ -34,7 +34,7 @@ class Ablation:
 
     def __init__(self, offs: Sequence[Off]) -> None:
         self._offs = list(offs)
-        self._begins: dict[Off, tuple[int, dict[int, int]]] = {}  # first later seq_id; positions of those before it
+        self._begins: dict[Off, tuple[int, dict[int, int]]] = {}  # first later seq_id; positions of earlier ones
 
     def begin(self, num_records: int, next_seq_id: int, num_computed: Mapping[int, int]) -> bool:
         """Begin the ablations of record `num_records`, and return whether there are any.

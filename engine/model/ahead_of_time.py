@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from engine.model.merge_linears import MergedWeights
 
-AT_ONCE = 2  # concurrent calls from several threads; further callers wait
-LARGEST = 1 << 20  # bytes of a stored tensor that is no weight of the model
+AT_ONCE = 2  # maximum number of concurrent calls; further callers wait
+LARGEST = 1 << 20  # maximum size in bytes of a stored tensor, which is not a weight of the model
 
 
 class Origin(Struct, frozen=True, omit_defaults=True):

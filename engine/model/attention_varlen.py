@@ -31,9 +31,9 @@ from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 log = logging.getLogger(__name__)
 
 HALVES = (torch.float16, torch.bfloat16)
-TOLERANCE = 0.05  # largest difference of outputs near 1 after two roundings to bfloat16; a wrong key makes about 0.3
-BLACKWELL = 10  # compute capability from which on FA4 reads block tables
-_UNFIT = (RuntimeError, TypeError, ValueError)  # the build refuses, or does not have the arguments yet
+TOLERANCE = 0.05  # maximum difference of outputs near 1 after two roundings to bfloat16; a wrong key causes about 0.3
+BLACKWELL = 10  # minimum compute capability with which FA4 reads block tables
+_UNFIT = (RuntimeError, TypeError, ValueError)  # raised by builds without block tables or these arguments
 
 
 class VarlenAttention(AttentionBackend):
@@ -110,7 +110,7 @@ def reads_block_tables(
     generator = torch.Generator().manual_seed(0)
     pieces = [(5, 6), (10, 1)]  # first position and number of tokens
     blocks = -(-11 // block_size)
-    tables = [list(range(2 * blocks - 1 - row, -1, -2)) for row in range(2)]  # descending, the two interleaved
+    tables = [list(range(2 * blocks - 1 - row, -1, -2)) for row in range(2)]  # descending and interleaved
     store = KVStore([shape], 2 * blocks, block_size, dtype, device)
     for pool in store.pools([0]):
         pool.copy_(torch.randn(pool.shape, generator=generator))
@@ -125,7 +125,7 @@ def reads_block_tables(
         except _UNFIT as error:
             log.info("torch's attention by block table does not run here: %s", str(error)[:200])
             return False
-        if not (found.float() - expected.float()).abs().max() < TOLERANCE:  # NaN too
+        if not (found.float() - expected.float()).abs().max() < TOLERANCE:  # also true for NaN
             log.warning("torch's attention by block table is wrong here, so it is not used")
             return False
     return True

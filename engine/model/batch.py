@@ -255,9 +255,9 @@ class StepBatch:
         )  # [1, T], [1, T], [T] a group
 
         if num_tokens != len(slices) or not all([piece.samples or piece.all_logits for piece in slices]):
-            wanted = self._wanted_logits()
-            if len(wanted) != num_tokens:
-                self.logit_indices = self.copies.to_device(np.array(wanted, np.int64))
+            needed = self._needed_logits()
+            if len(needed) != num_tokens:
+                self.logit_indices = self.copies.to_device(np.array(needed, np.int64))
 
     def _begin(self, table: SlotTable, device: torch.device, policy: WindowPolicy | None) -> None:
         """Initialize the fields that every step has; the caches of keys are empty."""
@@ -276,18 +276,18 @@ class StepBatch:
         self._head_rows: dict[tuple[AttentionSpan, int], Tensor] = {}
         self._decode_bias: dict[tuple[AttentionSpan, int], Tensor] = {}
 
-    def _wanted_logits(self) -> list[int]:
+    def _needed_logits(self) -> list[int]:
         """Return the packed tokens whose logits are needed, in order: all of some slices, the last of
         sampling ones, and of their drafts."""
-        wanted: list[int] = []
+        needed: list[int] = []
         begin = 0
         for piece, end in zip(self.slices, self.query_start_loc[1:], strict=True):
             if piece.all_logits:
-                wanted += range(begin, end)
+                needed += range(begin, end)
             elif piece.samples:
-                wanted += range(end - 1 - piece.num_drafts, end)
+                needed += range(end - 1 - piece.num_drafts, end)
             begin = end
-        return wanted
+        return needed
 
     @property
     def num_decodes(self) -> int:

@@ -43,7 +43,7 @@ def make_libraries(
     folder: Path,
     options: Mapping[str, Any],
 ) -> dict[str, BuiltLibrary]:
-    """Build a library of each graph, by name. The build of the last graph starts first, so it should be the slowest.
+    """Build a library of each graph, by name. The build of the last graph starts first; it should be the slowest.
 
     Raises:
         Exception: a compiler may raise anything.

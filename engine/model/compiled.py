@@ -87,7 +87,7 @@ ONE, MANY, TENSORS = "one", "many", "constants.safetensors"
 
 
 def cpu_options() -> dict[str, Any]:
-    """Return TorchInductor's options for the CPU. An operation without a C shim is called through Python."""
+    """Return TorchInductor's options for the CPU. Operations without a C shim are called through Python."""
     attend = {ATTEND: [SHIM]} if step_kernel() else {}
     return {**OPTIONS["cpu"], SHIMS: {**SHIMS_OF_LINEARS, **attend}}
 
@@ -321,7 +321,7 @@ def _export(model: LoadedModel, names: list[str]) -> list[Any]:
     """
     module = copy.deepcopy(model.module, {id(t): t for t in (*model.module.parameters(), *model.module.buffers())})
     size = torch.export.Dim
-    tokens, kept = size("tokens", min=2, max=MAX_TOKENS), size("kept", min=2, max=MAX_TOKENS)
+    tokens, selected = size("tokens", min=2, max=MAX_TOKENS), size("selected", min=2, max=MAX_TOKENS)
     ids = torch.arange(6, device=model.device)
     found = []
     with torch.no_grad():
@@ -332,7 +332,7 @@ def _export(model: LoadedModel, names: list[str]) -> list[Any]:
             several = torch.export.export(
                 _ManyTokens(module, model.keeps_logits),
                 (ids[None], ids[None], ids[:3]),
-                dynamic_shapes=({1: tokens}, {1: tokens}, {0: kept}),
+                dynamic_shapes=({1: tokens}, {1: tokens}, {0: selected}),
                 strict=False,
             )
             found.append(several)

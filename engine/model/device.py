@@ -57,9 +57,9 @@ class Allocator:
         before = torch.cuda.memory_allocated(device)
         work()
         torch.cuda.synchronize(device)
-        taken = torch.cuda.max_memory_allocated(device) - before
+        peak = torch.cuda.max_memory_allocated(device) - before
         torch.cuda.empty_cache()
-        return taken
+        return peak
 
     def name(self, device: torch.device) -> str:
         """Return the name of a GPU, or the type of another device."""

@@ -249,7 +249,7 @@ def max_position(config: Any) -> int:
 
 
 def count_parameters(module: nn.Module, config: Any) -> tuple[int, int | None]:
-    """Return the number of parameters without tied ones, and for a mixture of experts that of one token, else None."""
+    """Return the number of parameters, and for a mixture of experts the number that a token uses, else None."""
     total = experts = 0
     seen: set[int] = set()
     for path, part in module.named_modules():

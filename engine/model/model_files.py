@@ -43,7 +43,7 @@ class ModelFiles(NamedTuple):
         found = {"revision": self.revision, "local_files_only": self.is_local, "trust_remote_code": False}
         return found if self.gguf is None else {**found, "gguf_file": self.gguf}
 
-    def read(self, what: FileKind, read: Any, **options: Any) -> Any:
+    def read(self, kind: FileKind, read: Any, **options: Any) -> Any:
         """Call one of transformers' `from_pretrained`.
 
         Raises:
@@ -56,17 +56,17 @@ class ModelFiles(NamedTuple):
             if shortage := out_of_memory(error, torch.device("cpu"), reading, SMALLER):
                 raise shortage from error
             reason = " ".join(str(error).split(". ")[0].split())[:300]
-            if what == "configuration" and isinstance(error, OSError) and not self.is_local:
+            if kind == "configuration" and isinstance(error, OSError) and not self.is_local:
                 if forms := gguf_forms(self.source, self.revision):
                     example = f"{self.name}:{next(iter(forms))}"
                     raise ModelError(
                         sentence("model.gguf_only", name=self.name, forms=", ".join(forms), example=example)
                     ) from error
                 raise ModelError(sentence("model.not_found", name=self.name)) from error
-            if what == "weights" and isinstance(error, OSError) and "safetensors" in str(error):
+            if kind == "weights" and isinstance(error, OSError) and "safetensors" in str(error):
                 raise ModelError(sentence("model.safetensors", name=self.name)) from error
             raise ModelError(
-                sentence("model.unreadable", what=sentence(f"model.part.{what}"), name=self.name, reason=reason)
+                sentence("model.unreadable", what=sentence(f"model.part.{kind}"), name=self.name, reason=reason)
             ) from error
 
     def config(self) -> Any:

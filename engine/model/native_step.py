@@ -31,7 +31,7 @@ Numbers: TypeAlias = "array[int]"  # of int64
 
 
 class StepLayout(NamedTuple):
-    """Layout of a step, and the choice of its number of threads."""
+    """Layout of a step, and the `ThreadCount` that chose its number of threads."""
 
     numbers: Numbers
     threads: ThreadCount

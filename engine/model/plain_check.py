@@ -101,9 +101,9 @@ def with_rounding(module: Any, plain: PlainLogits) -> PlainLogits:
 
 def compare_logits(served: list[Tensor], expected: list[Tensor], dtype: torch.dtype) -> Difference:
     """Return the difference of the sequences' logits [T, V], which were computed in `dtype`."""
-    rows, wanted = torch.cat(served), torch.cat(expected)
-    spread = (wanted - wanted.mean(dim=-1, keepdim=True)).norm(dim=-1)
-    shares = (rows - wanted).norm(dim=-1) / spread.clamp_min(torch.finfo(torch.float32).tiny)
+    rows, reference = torch.cat(served), torch.cat(expected)
+    spread = (reference - reference.mean(dim=-1, keepdim=True)).norm(dim=-1)
+    shares = (rows - reference).norm(dim=-1) / spread.clamp_min(torch.finfo(torch.float32).tiny)
     share = shares.max() if dtype == torch.float32 else shares.median()
     return Difference(float(share), TOLERANCES.get(dtype, 0.1))
 

@@ -3,9 +3,9 @@
     before -> norm -> attention -> + -> between -> norm -> feed-forward -> + -> after          each decoder layer
 
 The method works for any model family. Hooks record each direct child of a layer in execution order, with the last
-token's input and output. Attention's contribution is the output of the child that contains attention, or of the child
-that directly follows it (a norm, dropout). The feed-forward block's contribution is the output of the last child. If
-`before` plus both contributions does not equal the layer's output, the layer is reported without parts. Some models
+token's input and output. Attention's contribution is the output of the child that contains attention, or of children
+after it that read only that output (a norm, dropout). The feed-forward block's contribution is the output of the last
+child. If `before` plus both does not equal the layer's output, the layer is reported without parts. Some models
 multiply the contributions by a constant, which is fitted to the layers whose plain sum does not match. The modules that
 run after the last layer are the final norm and the output head; applied to the last residual, they must return the
 pass's logits.

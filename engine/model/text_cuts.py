@@ -26,7 +26,7 @@ WINDOW = 4096  # number of characters before the first difference in which a wor
 MAX_COMPOSED = 4  # maximum number of characters that NFC composes to one
 SPACES = re.compile(r"[^\S\x1c-\x1f]+")  # the characters that `\s` matches in a tokenizer's expressions
 ATOM = re.compile(  # atom of an expression: its pattern, its quantifier, and the suffix of a lazy or possessive one
-    r"(?P<what>\[\^?(?:\\.|[^\\\]])*\]|\\[pP]\{\^?\w+\}|\\.|\(\?(?:[imsx-]*:|=|!)|.)(?P<times>[*+?]|\{[\d,]+\})?[+?]?",
+    r"(?P<pattern>\[\^?(?:\\.|[^\\\]])*\]|\\[pP]\{\^?\w+\}|\\.|\(\?(?:[imsx-]*:|=|!)|.)(?P<times>[*+?]|\{[\d,]+\})?[+?]?",
     re.DOTALL,
 )
 SPACE_ATOMS = ("\\s", "\\r", "\\n", "\\t", " ")
@@ -109,23 +109,23 @@ def crosses_few_runs(expression: str) -> bool:
         return False
     atoms = list(ATOM.finditer(expression))
     for atom, after in zip(atoms, [*atoms, None][1:], strict=True):
-        what, times = atom["what"], atom["times"] or ""
-        if what in UNSUPPORTED or (what == ")" and times not in ("", "?")):
+        pattern, times = atom["pattern"], atom["times"] or ""
+        if pattern in UNSUPPORTED or (pattern == ")" and times not in ("", "?")):
             return False
-        is_last = after is None or after["what"] in ("|", ")")
-        if (times in ("*", "+") or times.endswith(",}")) and not is_last and not _is_of_one_kind(what):
+        is_last = after is None or after["pattern"] in ("|", ")")
+        if (times in ("*", "+") or times.endswith(",}")) and not is_last and not _is_of_one_kind(pattern):
             return False
     return True
 
 
-def _is_of_one_kind(what: str) -> bool:
+def _is_of_one_kind(pattern: str) -> bool:
     """Return whether an atom matches only white space, or no white space."""
-    if not what.startswith("["):
-        return what != "." and not what.startswith(("\\P", "\\p{^", "\\D", "\\W"))
-    if what.startswith("[^"):
-        return "\\s" in what
-    spaces = sum(what.count(one) for one in SPACE_ATOMS)
-    return not spaces or not re.sub(r"\\[srnt]| ", "", what[1:-1])
+    if not pattern.startswith("["):
+        return pattern != "." and not pattern.startswith(("\\P", "\\p{^", "\\D", "\\W"))
+    if pattern.startswith("[^"):
+        return "\\s" in pattern
+    spaces = sum(pattern.count(one) for one in SPACE_ATOMS)
+    return not spaces or not re.sub(r"\\[srnt]| ", "", pattern[1:-1])
 
 
 def _is_one_expression(tokenizer: Tokenizer) -> bool:

@@ -17,7 +17,7 @@ import torch
 WINDOW = 0.1  # seconds of forward passes per decision
 CROWDED = 0.6  # if CPU time over wall time of the thread that runs the passes is lower, there are too many threads
 RETRIES = 2.0, 32.0  # initial and maximum seconds until more threads are tried; doubled after each failure
-SLEEPS = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"  # idle threads sleep at once, without a measure
+SLEEPS = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"  # without a spin loop, CPU time is no measure
 
 
 class ThreadCount:

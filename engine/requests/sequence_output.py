@@ -44,7 +44,7 @@ class SequenceOutput:
 
     @property
     def output_token_ids(self) -> list[int]:
-        """Output tokens."""
+        """Generated tokens."""
         return self.sequence.token_ids[self.sequence.num_prompt_tokens :]
 
     @property

@@ -12,7 +12,7 @@ class StopStrings:
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
-        """`strings`: must not be empty strings."""
+        """`strings`: non-empty strings."""
         self._strings = [(string, _borders(string)) for string in strings]
         self._matched = [0] * len(strings)  # length of each string's longest prefix at the end of the text
 

@@ -173,7 +173,7 @@ class Scheduler:
         receiving = len(transfers.receiving)
         # 1) running sequences, which precede waiting ones because they hold blocks
         self._schedule_running(step)
-        # 2) cached blocks, after 1, since a preempted sequence must not leave a promised block
+        # 2) full blocks enter the prefix cache, after 1, since a preempted sequence must not leave a promised block
         cache_blocks = self._cache.cache_blocks
         for sequence, start, num_tokens in step.batch.values():
             cache_blocks(sequence.seq_id, sequence.token_ids, start + num_tokens, sequence.cache_salt)

@@ -16,7 +16,7 @@ from engine.model import device as devices
 from engine.system.host import processor_name
 from engine.trace.records import Machine, Roofs
 
-RUNS = 5  # timed runs of each kind
+RUNS = 5  # number of timed runs of each kind
 MATMUL_SECONDS = 0.005  # minimum time of a timed product, well above clock resolution and call overhead
 MATMUL_SIZES = (256, 512, 1024, 2048, 4096, 8192)
 COPY_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}  # larger than the caches, so that memory is measured

@@ -135,7 +135,7 @@ def _with_forgetting(config: EngineConfig) -> EngineConfig:
         forget_every=settings.every,
         forget_pool=settings.pool,
         forget_compare=bool(config.forget_compare),
-        # the keys that remain depend on the sequence, and only eager attention can mask others
+        # blocks with forgotten keys cannot be shared, and only eager attention can mask them
         enable_prefix_caching=False,
         enforce_eager=True,
         max_cudagraph_capture_size=0,
@@ -182,7 +182,7 @@ def _with_checkpoints(config: EngineConfig) -> EngineConfig:
 
 
 def _states(config: EngineConfig, state_bytes: int) -> States:
-    """Return the states' settings, with checkpoints for every `mamba_block_size` tokens, up to MAX_BYTES."""
+    """Return the plan of states: a checkpoint per `mamba_block_size` tokens of the pool, within MAX_BYTES."""
     assert config.mamba_block_size is not None
     checkpoints = min(_num_slots(config) // config.mamba_block_size, MAX_BYTES // state_bytes)
     return States(state_bytes, config.mamba_block_size, checkpoints if config.enable_prefix_caching else 0)

@@ -100,8 +100,9 @@ def architecture_from(text: bytes, name: str, quantized: bytes = b"") -> Archite
     if quantization:
         settings.setdefault("quantization_config", {"quant_method": "modelopt", **quantization})
     own_name = settings.get("_name_or_path")
-    has_name = isinstance(own_name, str) and own_name != ""
-    return architecture_of_config(settings, own_name if has_name else name or "config.json")
+    if isinstance(own_name, str) and own_name:
+        name = own_name
+    return architecture_of_config(settings, name or "config.json")
 
 
 def architecture_of_config(settings: Mapping[str, Any], name: str) -> Architecture:

@@ -106,7 +106,8 @@ class SnapKV(Policy):
 
     def observe(self, memory: Tensor | None, rows: Rows) -> Tensor:
         assert rows.weights is not None
-        newest = rows.weights[:, -self.settings.recent :].to(torch.float32, copy=True)  # a view would retain all
+        # copied, since a view would keep the weights of all rows in memory
+        newest = rows.weights[:, -self.settings.recent :].to(torch.float32, copy=True)
         if memory is None or newest.shape[1] == self.settings.recent:
             return newest
         before = pad(memory, (0, newest.shape[2] - memory.shape[2]))

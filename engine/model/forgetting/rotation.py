@@ -43,7 +43,7 @@ class Rotation:
     def undo(self, q: Tensor, start: int) -> Tensor:
         """Undo the rotation of queries [T, Hq, D] from position `start` on."""
         cos, sin = (x.to(q.dtype)[:, None] for x in self.at(start, q.shape[0]))
-        return (q * cos - _rotate_half(q) * sin) / (cos**2 + sin**2)  # divided by their squared scale, usually 1
+        return (q * cos - _rotate_half(q) * sin) / (cos**2 + sin**2)  # the divisor is their squared scale, usually 1
 
     def mean(self, start: int, count: int) -> Tensor:
         """Return the mean [D, D] of the rotations at `count` positions from `start` on; mean @ q rotates q."""
