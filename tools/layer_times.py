@@ -139,7 +139,6 @@ def entry(card: str, model: str, tp: int, rows: list[Row], links: list[tuple[int
 
 
 def file_text(repository: Repository) -> str:
-    """Return the text of the file."""
     commit = repository.git("rev-parse", "HEAD").strip()
     dated = repository.git("log", "-1", "--format=%cs").strip()
     entries = []
@@ -161,7 +160,6 @@ def file_text(repository: Repository) -> str:
 
 
 def main() -> None:
-    """Run the command."""
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
     TARGET.write_text(file_text(Repository(Path(sys.argv[1]))))

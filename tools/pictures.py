@@ -116,7 +116,6 @@ def open_scene(browser: Browser, url: str, scene: str, detail: str) -> Page:
 
 
 def write_screenshots(browser: Browser, url: str) -> None:
-    """Write the two screenshots."""
     stage = open_scene(browser, url, "shared-prefix", "attention")
     for _ in range(5):
         stage.keyboard.press("s")

@@ -56,7 +56,6 @@ CARDS = {
 
 
 def main() -> None:
-    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--python", type=Path, help="interpreter of an environment with vLLM (default: record only this engine)"

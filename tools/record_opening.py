@@ -35,12 +35,10 @@ MIN_PROBABILITY = 0.02  # of an alternative word
 
 
 def folder() -> Path:
-    """Return the folder of the recordings."""
     return static_dir() / "opening"
 
 
 def source(language: str) -> Path:
-    """Return the path of the opening's recording."""
     return static_dir() / "recordings" / f"opening-{language}{SUFFIX}"
 
 

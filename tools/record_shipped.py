@@ -248,7 +248,6 @@ def main(names: list[str]) -> int:
 
 
 def card(shipped: Shipped) -> Card:
-    """Return the card of a recording."""
     command = f"python -m tools.record_shipped {shipped.name}"
     return Card(title=shipped.title, text=shipped.text, tags=shipped.tags, command=command)
 

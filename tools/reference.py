@@ -237,7 +237,6 @@ def fields_of(kind: type[Struct]) -> list[tuple[str, ...]]:
 
 
 def socket_events() -> str:
-    """Return the messages that a client may send."""
     parts = []
     for name, event in ALL_EVENTS.items():
         assert issubclass(event.message, Message)
@@ -289,7 +288,6 @@ def openai_api() -> str:
 
 
 def metrics() -> str:
-    """Return the metrics by kind."""
     parts = []
     config = names.Metric(names.CACHE_CONFIG, "gauge", names.CACHE_CONFIG_HELP)
     for kind in ("gauge", "counter", "histogram"):
@@ -310,7 +308,6 @@ def metrics() -> str:
 
 
 def cache_policies() -> str:
-    """Return the rules and sources of the policies."""
     return "\n\n".join(map(_policy, policies().values()))
 
 

@@ -55,13 +55,11 @@ NAMES: dict[type[inspect.Type], str] = {
 
 
 def schema() -> str:
-    """Return the text of schema.js."""
     lines = [f"  {name}: {_wrapped_json(fields, '  ')},\n" for name, fields in sorted(_structs().items())]
     return HEAD + "".join(lines) + "};\n"
 
 
 def types() -> str:
-    """Return the text of trace.d.ts."""
     structs = _structs()
     parts = [TYPES_HEAD]
     for name, (required, optional) in sorted(structs.items()):

@@ -202,7 +202,6 @@ def check_folder(home: Path) -> list[str]:
 
 
 def main() -> int:
-    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare the files with VENDOR.json, fetch nothing")
     if parser.parse_args().check:

@@ -153,7 +153,6 @@ def _of_trace() -> dict[str, str]:
 
 
 def bench_types() -> str:
-    """Return the text of bench.d.ts."""
     return _bench().text("the benchmark's records and progress")
 
 
@@ -165,7 +164,6 @@ def _bench() -> Module:
 
 
 def wire_types() -> str:
-    """Return the text of wire.d.ts."""
     wire = Module({**_of_trace(), "RunStatus": "./bench.js", "BenchAnswer": "./bench.js"})
     events = [
         f"  {name}: {{ request: {wire.type_of(event.message)}; answer: {_answer(wire, name, event.handle)} }};\n"

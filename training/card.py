@@ -187,7 +187,6 @@ def prosody_rows(found: dict[str, dict[str, float]]) -> str:
 
 
 def head_rows(found: dict[str, Any]) -> str:
-    """Return the table of heads."""
     return "\n".join(
         f"| {TITLES[e['pattern']]} | {e['layer']} | {e['head']} | {e['mean_weight']:.2f} | {e['uniform']:.2f} |"
         for e in found["patterns"]
@@ -199,7 +198,6 @@ def _literal(text: str) -> str:
 
 
 def kv_rows(found: dict[str, Any]) -> str:
-    """Return the table of cache dtypes."""
     pairs = zip(found["chinese"]["kinds"], found["english"]["kinds"], strict=True)
     return "\n".join(
         f"| {zh['kv_cache_dtype']} | {zh['bytes_per_token']:,} | {zh['bits_per_character']:.3f} | {en['bits_per_character']:.3f} "
@@ -209,7 +207,6 @@ def kv_rows(found: dict[str, Any]) -> str:
 
 
 def window_rows(found: dict[str, Any]) -> str:
-    """Return the table of windows."""
     pairs = zip(found["chinese"]["policies"], found["english"]["policies"], strict=True)
     return "\n".join(
         f"| {zh['window'] + zh['sinks'] if zh['window'] else 'all'} | {zh['sinks']} / {zh['window'] or 'all'} | {zh['bits_per_character']:.3f} "
@@ -238,7 +235,6 @@ def card(
     kv: dict[str, Any],
     window: dict[str, Any],
 ) -> str:
-    """Return the Markdown of the card."""
     heads = json.loads((folder / HEADS).read_text(encoding="utf-8"))
     shape, train, data = config["model"], config["train"], config["data"]
     head_dim = shape["hidden"] // shape["heads"]
@@ -318,7 +314,6 @@ def _clock(progress: Progress) -> str:
 
 
 def main() -> None:
-    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")

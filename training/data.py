@@ -49,7 +49,6 @@ def token_id(tokenizer: Tokenizer, token: str) -> int:
 
 
 def with_header(poem: Poem) -> str:
-    """Return a poem's header line and body."""
     return f"标题：{poem.title}，作者：{poem.author}\n{poem.body}"
 
 

@@ -223,7 +223,6 @@ def evaluate(folder: Path, corpus: Corpus, config: Section, limit: int) -> dict[
 
 
 def main() -> None:
-    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)

@@ -137,7 +137,6 @@ def measure(folder: Path, corpus: Corpus) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)

@@ -63,7 +63,6 @@ def measure(model: LoadedModel, documents: list[Tokens], characters: int) -> lis
 
 
 def main() -> None:
-    """Run the command."""
     measure_held_out(
         __doc__,
         lambda model, documents, characters: {

@@ -23,7 +23,6 @@ from training.packed import BYTES_PER_TOKEN, packed_rows, write_packed
 
 
 def main() -> None:
-    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)

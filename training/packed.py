@@ -30,7 +30,6 @@ class PackedRows:
     ends: Tensor  # [N] int32
 
     def to(self, device: torch.device) -> PackedRows:
-        """Return the rows on a device."""
         return replace(self, ids=self.ids.to(device), starts=self.starts.to(device), ends=self.ends.to(device))
 
     def batch(self, rows: Tensor) -> Batch:

@@ -76,7 +76,6 @@ def remembered(model: PreTrainedModel, text: Tokens) -> dict[str, dict[str, floa
 
 
 def main() -> None:
-    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)

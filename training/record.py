@@ -35,7 +35,6 @@ def machine(device: torch.device) -> str:
 
 
 def save_record(folder: Path, parameters: int, device: torch.device) -> None:
-    """Write `run.json` into `folder`."""
     record = {
         "command": command(),
         "machine": machine(device),

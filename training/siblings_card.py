@@ -89,7 +89,6 @@ Trained in float32; other work ran on the machines at the same time.
 
 
 def main() -> None:
-    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--models", type=Path, required=True, help="folder with one folder per sibling")
@@ -126,7 +125,6 @@ def figures(run: Path) -> dict[str, Any]:
 
 
 def row(title: str, shape: Section, found: dict[str, Any], folder: Path) -> str:
-    """Return a row of the table of models."""
     kinds = shape.get("layer_types", ["full_attention"] * shape["layers"])
     attending = kinds.count("full_attention")
     per_token = 2 * attending * shape["kv_heads"] * (shape["hidden"] // shape["heads"]) * NUMBER
@@ -146,13 +144,11 @@ def state_numbers(shape: Section) -> int:
 
 
 def recall_row(name: str, found: dict[str, Any]) -> str:
-    """Return a row of the table of recall."""
     saved = [f"{found[language][str(d)]['saved']:.2f}" for language in LANGUAGES for d in DISTANCES]
     return f"| `{name}` | {' | '.join(saved)} |"
 
 
 def card(hybrid: Section, rows: list[str], record: dict[str, Any]) -> str:
-    """Return the Markdown of the card."""
     machines: dict[str, list[str]] = {}
     for name in TITLES:
         about = "{machine} ({cores} cores). Versions: {versions}.".format_map(record[name])

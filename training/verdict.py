@@ -50,7 +50,6 @@ def loops(ids: Tokens) -> bool:
 
 
 def figures(folder: Path, corpus: Corpus, settings: Section, limit: int) -> dict[str, float]:
-    """Return the figures of the model in `folder`."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     bits: dict[str, Any] = heldout_bits(model, None, tokenizer, corpus, settings, limit)
@@ -85,7 +84,6 @@ def compared(new: dict[str, float], old: dict[str, float]) -> tuple[list[Figure]
 
 
 def main() -> None:
-    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)

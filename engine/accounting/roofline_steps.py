@@ -52,7 +52,6 @@ class Roof(Struct, frozen=True, kw_only=True):
         return derive("ridge", "FLOP/B", "P / W", peak, width)
 
     def factors(self) -> tuple[Factor, Factor]:
-        """Return P and W."""
         return Factor("P", self.flops_per_second, "peak_flops"), Factor("W", self.bytes_per_second, "bandwidth")
 
 

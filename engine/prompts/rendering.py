@@ -184,7 +184,6 @@ def _with_answer(
 
 
 def _first(parts: Rendered, count: int) -> Rendered:
-    """Return the first `count` tokens."""
     segments, tokens = cut_to(parts.segments, parts.tokens, count)
     return Rendered(segments, tokens, parts.of[: len(segments)])
 

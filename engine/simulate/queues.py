@@ -68,7 +68,6 @@ class Prefill(Struct, frozen=True, kw_only=True):
         return {"one": 1.0, "inter": float(self.gpus), "intra": self.speedup}[arrangement]
 
     def num_gpus(self, arrangement: Arrangement) -> int:
-        """Return the number of GPUs."""
         return 1 if arrangement == "one" else self.gpus
 
 

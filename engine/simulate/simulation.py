@@ -145,7 +145,6 @@ class Simulation:
         )
 
     def close(self) -> None:
-        """Close the log."""
         if self.log is not None:
             self.log.close()
 

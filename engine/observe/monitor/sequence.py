@@ -72,11 +72,9 @@ class Sequence:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether a replay is pending or running."""
         return self._is_replaying
 
     def live(self, sequence: int, payload: bytes) -> Iterator[SequenceEvent]:
-        """Handle a live message."""
         check = zlib.crc32(payload)
         before, self._last_live = self._last_live, (sequence, check)
         if before is not None and sequence <= before[0]:

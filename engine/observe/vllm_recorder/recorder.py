@@ -69,7 +69,6 @@ class Recorder:
             logger.warning("kvtheater: %s; the engine continues", self.ended)
 
     def close(self) -> None:
-        """End the recording."""
         self.log.close()
 
     # between two steps
@@ -107,7 +106,6 @@ class Recorder:
             self._append("abort" if is_abort else "adjust")
 
     def cache_reset(self) -> None:
-        """Record a reset of the prefix cache."""
         self._blocks.forget_all()
 
     # one step: calls of vLLM's manager and pool in order
@@ -128,11 +126,9 @@ class Recorder:
         self._scheduling.allocating(self._by_name[request.request_id])
 
     def allocated(self, block_ids: Sequence[int]) -> None:
-        """Record new blocks from the pool."""
         self._scheduling.allocated(block_ids)
 
     def shared(self, block_ids: Sequence[int]) -> None:
-        """Record blocks that hit."""
         self._scheduling.shared(block_ids)
 
     def cached(self, request: VllmRequest, logicals: Iterable[int]) -> None:
