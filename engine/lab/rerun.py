@@ -315,11 +315,7 @@ def make_change(engine: Engine, change: Change, source: TraceReader, at: int) ->
 
 
 def sampling_of(fields: dict[str, Setting]) -> SamplingParams:
-    """Convert the sampling parameters of a trace.
-
-    Raises:
-        RerunError: invalid parameters.
-    """
+    """Convert the sampling parameters of a trace. Raises RerunError: invalid parameters."""
     try:
         return msgspec.convert(fields, SamplingParams, str_keys=True)  # token ids of logit_bias are strings in a trace
     except msgspec.ValidationError as error:

@@ -7,8 +7,7 @@ queues with two parameters: the latency of a request, and the time until the nex
     inter    D and D/n     n equal pipeline stages; as in the paper, transfers take no time
     intra    D/K and D/K   tensor parallelism over n GPUs, with speed-up K
 
-The paper has n = 2 and 1 < K < 2. Its formula for stages holds for any number of equal stages, and K is defined for any
-n.
+The paper has n = 2 and 1 < K < 2. Both formulas hold for any n.
 """
 
 from __future__ import annotations

@@ -46,9 +46,8 @@ class Recorder:
         self._ops: list[Op] = []
         self._entries: list[BatchEntry] = []
         self._outputs: list[Output] = []
-        self._unprocessed: list[
-            tuple[RecordedRequest, int, int]
-        ] = []  # batch entries whose output is not processed yet: start, tokens
+        # Batch entries whose output is not processed yet: request, start, number of tokens.
+        self._unprocessed: list[tuple[RecordedRequest, int, int]] = []
         self._by_name: dict[str, RecordedRequest] = {}
         self._num_requests = self._num_steps = 0
         self._is_stepping = False  # True from the beginning of a schedule until the step's output is processed

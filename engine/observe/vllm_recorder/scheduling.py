@@ -68,8 +68,6 @@ class Scheduling:
     def begin(self) -> None:
         self._refused, self._has_preempted = None, False
 
-    # kind the pool does for a request
-
     def looked_up(self, one: RecordedRequest, block_ids: Sequence[int], num_tokens: int) -> None:
         """Record a lookup that hit `num_tokens` tokens in these blocks."""
         if num_tokens != len(block_ids) * self._settings.block_size:
