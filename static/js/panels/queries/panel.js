@@ -1,4 +1,4 @@
-// Queries over the whole log, predefined or in SQL. They need a server.
+// Queries over the complete log, predefined or in SQL. They need a server.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";

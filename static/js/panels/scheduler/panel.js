@@ -58,8 +58,8 @@ export function Panel() {
 }
 
 /**
- * The scrolled plane: a canvas of the window's size, painted with the visible part. If not all tracks fit, only those
- * alive in the visible records are shown, with the chosen one pinned on top.
+ * The scrolled plane: a canvas of the window's size, painted with the visible part. If not all tracks fit, only the
+ * tracks of the visible records are shown, with the chosen one pinned on top.
  * @param {{tracks: AllTracks}} props
  */
 function Plane({ tracks: all }) {

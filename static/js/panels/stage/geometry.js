@@ -109,7 +109,7 @@ export function rows(height, withState = false) {
 }
 
 /**
- * Map the whole sequence to `width` px: `x(position)` and `position(x)`. The number of places rarely changes as the
+ * Map the complete sequence to `width` px: `x(position)` and `position(x)`. The number of places rarely changes as the
  * sequence grows: the next power of two, at most the expected length.
  * @param {number} count @param {number} expected @param {number} width
  */

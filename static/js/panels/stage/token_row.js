@@ -29,7 +29,7 @@ import { BlockMarks, Tokens } from "./token_row_tokens.js";
 
 /** @typedef {{layout: import("./geometry.js").Columns | null, size: {width: number, height: number}}} Geometry */
 
-const MAX_FETCHES = 64; // maximum number of arrays requested at once
+const MAX_FETCHES = 64; // arrays requested at once
 
 const PRINT_EVENTS = ["beforeprint", "afterprint"];
 /** @type {import("../../state/playhead.js").Phase[]} */
