@@ -116,6 +116,5 @@ def local_cluster(
 
 
 def throttled(link: Link, config: EngineConfig) -> Link:
-    """Return the link, throttled as configured."""
     rate = config.link_mb_per_second
     return link if rate is None else ThrottledLink(link, rate * 1e6)

@@ -191,11 +191,7 @@ OF_SEVERAL: dict[FaultName, type[TransferConnector]] = {"read_after_release": Ea
 def make_cluster(
     model: LoadedModel, config: EngineConfig, *, log_path: Path | None = None, capture: CaptureRequest | None = None
 ) -> Cluster:
-    """Return instances in one thread, with the fault `config.fault` unless it is None.
-
-    Raises:
-        ConfigError: as `local_cluster`.
-    """
+    """Return instances in one thread, with `config.fault` if it is set. Raises ConfigError: as `local_cluster`."""
     connector = TransferConnector if config.fault is None else OF_SEVERAL.get(config.fault, TransferConnector)
     return local_cluster(model, config, log_path=log_path, capture=capture, make_connector=connector)
 

@@ -47,11 +47,7 @@ class CannotRender(ValueError):
 
 
 def template_of(name: str) -> ChatTemplate | None:
-    """Return the chat template of a folder's tokenizer or of a hub name, or None.
-
-    Raises:
-        ValueError: the template cannot be read.
-    """
+    """Return the chat template of a folder's tokenizer or a hub name, or None. Raises ValueError: unreadable."""
     from engine.model.template_check import NoChatTemplateError, open_template
 
     try:
@@ -184,7 +180,6 @@ def _with_answer(
 
 
 def _first(parts: Rendered, count: int) -> Rendered:
-    """Return the first `count` tokens."""
     segments, tokens = cut_to(parts.segments, parts.tokens, count)
     return Rendered(segments, tokens, parts.of[: len(segments)])
 

@@ -255,5 +255,5 @@ def test_a_prompt_computed_in_time_may_wait_for_its_decode_instance() -> None:
 
 def test_routing_needs_a_candidate() -> None:
     router, _, _ = pair("least_loaded")
-    with pytest.raises(ValueError, match="no instance"):
+    with pytest.raises(ValueError, match="no candidates"):
         router.choose(TEXT, None, [])
