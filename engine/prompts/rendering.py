@@ -148,7 +148,7 @@ def _tokenized(text: str, template: ChatTemplate, earlier: _Cut | None) -> Token
     """Tokenize a text, reusing the tokens of `earlier` up to a safe cut."""
     if earlier is None:
         return template.tokenize(text)
-    count = template.cuts.num_alike(earlier.text, earlier.tokens, common_prefix(earlier.text, text))
+    count = template.cuts.num_reusable(earlier.text, earlier.tokens, common_prefix(earlier.text, text))
     begin = earlier.tokens.starts[count] if count else 0
     return earlier.tokens.then(template.tokenize(text[begin:]), begin, count)
 
