@@ -32,8 +32,8 @@ CLEAR = min(weight for _, weight in OPENINGS)  # minimum weight of a head that s
 TOLERANCE = 0.002  # bits per character, for the rounding of exported weights
 
 
+class Figure(NamedTuple):
     """Value of a figure for both models."""
-    """One figure of both models."""
 
     name: str
     new: float
