@@ -75,8 +75,8 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
         return DTYPE
 
     @property
+    def bytes_per_weight(self) -> None:
         """Bytes per weight; None, because the dtype determines them."""
-        """None: the dtype determines it."""
         return None
 
     @property
