@@ -100,7 +100,7 @@ def add_parser(commands: Any) -> None:
         default=[],
         metavar="NAME=MODEL",
         help="further tokenizer of the page /prompts: its name there, and a folder, a GGUF file or a hub name; may be "
-        "repeated (always tokenizers_by_name: the tokenizers of the served models and of the bundled one)",
+        "repeated (always offered: the tokenizers of the served models and of the bundled one)",
     )
     parser.add_argument(
         "--traffic",

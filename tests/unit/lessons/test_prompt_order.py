@@ -95,8 +95,8 @@ def turn(lines: list[str]) -> TurnRun:
     ("moves", "why"),
     [
         ([], "there is no move"),
-        ([Move(part="rule")], "'rule' is no part that may be moved; these are: time, note"),
-        ([Move(part="nothing")], "'nothing' is no part"),
+        ([Move(part="rule")], "'rule' cannot be moved; movable parts are time, note"),
+        ([Move(part="nothing")], "'nothing' cannot be moved"),
         ([Move(part="time", before="nothing")], "'time' cannot go before 'nothing'"),
         ([Move(part="time", before="time")], "'time' cannot go before 'time'"),
         ([Move(part="time"), Move(part="time")], "'time' is moved to the same place twice in a row"),

@@ -213,12 +213,12 @@ def test_no_answer_is_sent_before_its_question(recorded: Recorded) -> None:
 
 
 def test_invalid_recorded_lessons_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has no recorded lesson"):
+    with pytest.raises(ValueError, match="has no recorded lessons"):
         recorded_lessons(tmp_path)
     (tmp_path / "x.en.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"x\.en\.json is no recorded lesson"):
+    with pytest.raises(ValueError, match=r"x\.en\.json is not a recorded lesson"):
         recorded_lessons(tmp_path)
-    with pytest.raises(LessonError, match="no recorded lesson"):
+    with pytest.raises(LessonError, match="not a recorded lesson"):
         read_transcript(tmp_path / "x.en.json")
     assert main(["replay", "--lessons", str(tmp_path), "--port", "0", "--data-dir", str(tmp_path / "d")]) == 2
 

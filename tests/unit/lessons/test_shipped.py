@@ -184,17 +184,17 @@ sampling = { max_tokens = 4, ignore_eos = true }
 @pytest.mark.parametrize(
     ("body", "line", "sentence"),
     [
-        ("do: prefill\n::: en\n[Nine](=prompt_tokens) tokens.\n:::", 11, "is said where prompt_tokens is 5"),
-        ("::: en\n[Five](=prompt_tokens) tokens.\n:::", 10, "before anything was submitted"),
+        ("do: prefill\n::: en\n[Nine](=prompt_tokens) tokens.\n:::", 11, "is stated, but prompt_tokens is 5"),
+        ("::: en\n[Five](=prompt_tokens) tokens.\n:::", 10, "before any prompt is submitted"),
         ("do: prefill\n::: en\nIt is in block [0](=block_of:90).\n:::", 11, "has no block"),
         ("do: prefill\nask: released\ndo: step", 11, "nothing of sequence 0 is released"),
-        ("do: prefill\nask: keys_read", 11, "no action with a step follows"),
+        ("do: prefill\nask: keys_read", 11, "the following action runs no step"),
         ("do: prefill\ndo: step 9", 11, "nothing is left to compute"),
-        ("do: prefill\ndo: run until=preempt", 11, "preempt never came"),
+        ("do: prefill\ndo: run until=preempt", 11, "before preempt occurred"),
         ("do: restart num_blocks=1\ndo: prefill", 11, "prefill"),
         ("ask: same_text\ndo: prefill", 10, "there is no previous run"),
-        ("work:\ndo: prefill", 10, "submitted and forked sequences must exist before"),
-        ("ask: keys_read\ndo: race caches\ndo: prefill", 10, "no action with a step follows"),
+        ("work:\ndo: prefill", 10, "sequences must be submitted and forked by an earlier"),
+        ("ask: keys_read\ndo: race caches\ndo: prefill", 10, "the following action runs no step"),
         ("do: prefill\nwork:\ndo: step 2", 11, "no block is allocated, shared, copied or freed"),
     ],
 )
@@ -259,7 +259,7 @@ Back to [3072](=token_bytes).
     assert lesson.models == ["bundled-mha", "bundled-gqa", "bundled-mqa"]
     assert check(lesson, builder) == []
     wrong = check(parse_lesson(text.replace("[768]", "[3072]"), Path("siblings.md")), builder)
-    assert [(error.line, error.sentence) for error in wrong] == [(17, "[en] “3072” is said where token_bytes is 768")]
+    assert [(error.line, error.sentence) for error in wrong] == [(17, "[en] “3072” is stated, but token_bytes is 768")]
 
 
 def test_a_new_lesson_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,7 +271,7 @@ def test_a_new_lesson_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "first" in capsys.readouterr().out
     path.write_text(path.read_text(encoding="utf-8").replace("[five]", "[six]"), encoding="utf-8")
     assert main(["lesson", "check", str(path)]) == 1
-    assert ":25: [en] “six” is said where prompt_tokens is 5" in capsys.readouterr().out
+    assert ":25: [en] “six” is stated, but prompt_tokens is 5" in capsys.readouterr().out
 
 
 def test_a_question_is_answered_once() -> None:
@@ -279,16 +279,16 @@ def test_a_question_is_answered_once() -> None:
     engine = lesson_engine_of(lesson)
     course = Course(lesson, "en", engine)
     course.advance()
-    with pytest.raises(LessonError, match="there is no question"):
+    with pytest.raises(LessonError, match="is no question"):
         course.answer(0)
     course.advance()
     assert len(course.log) == 3 and course.moment.records == 2, "what decides it is computed, and not shown"
-    with pytest.raises(LessonError, match="no answer yet"):
+    with pytest.raises(LessonError, match="not answered yet"):
         course.advance()
     with pytest.raises(LessonError, match="no answer 99"):
         course.answer(99)
     course.answer(None)
-    with pytest.raises(LessonError, match="has been answered"):
+    with pytest.raises(LessonError, match="already answered"):
         course.answer(0)
     course.advance()
     assert course.moment.records == 2
@@ -338,7 +338,7 @@ def test_bytes_beside_another_model_are_asked_of_as_many_blocks() -> None:
     assert {2 * slots, slots / 2} < set(found[1][0]), "the same, and a quarter"
     wrong = header + "do: prefill\ndo: restart block_size=2\nask: bytes_beside\ndo: prefill\n"
     (error,) = check(parse_lesson(wrong, Path("x.md")), builder)
-    assert "it holds 3 blocks where the run before held 2" in error.sentence
+    assert "it holds 3 blocks, but the previous run held 2" in error.sentence
 
 
 def test_wrong_answers_are_repeated_in_lessons_that_decide_them() -> None:

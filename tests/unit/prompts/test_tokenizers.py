@@ -26,8 +26,8 @@ def test_served_models_are_offered_and_names_are_their_own(tmp_path: Path) -> No
     for given, reason in (
         (BUNDLED, "is not NAME=MODEL"),
         (f"={BUNDLED}", "is not NAME=MODEL"),
-        (f"bundled={BUNDLED}", "two tokenizers are called bundled"),
-        (f"one={BUNDLED}", "two tokenizers are called one"),
+        (f"bundled={BUNDLED}", "two tokenizers are named bundled"),
+        (f"one={BUNDLED}", "two tokenizers are named one"),
         (f"empty={tmp_path}", "has no tokenizer.json"),
         (f"{'x' * 61}={BUNDLED}", "name of 1 to 60 characters"),
     ):
