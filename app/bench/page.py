@@ -31,7 +31,7 @@ class BenchContext(NamedTuple):
 
 def page(context: BenchContext, request: Request) -> Response:
     """Return the benchmark page."""
-    modules = page_modules.PAGE.ahead("js/bench/main.js")
+    modules = page_modules.PAGE.preloads("js/bench/main.js")
     sheets = page_sheets.SHEETS.links("bench")
     response = flask.make_response(flask.render_template("bench.html", modules=modules, sheets=sheets))
     response.headers["Cache-Control"] = "no-cache"

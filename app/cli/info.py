@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         ("vocabulary", f"{facts.vocab_size:,}"),
         ("cache", cache_by_layer(facts, model.kv_bytes_per_token)),
         *([("without", without)] if without else []),
-        ("served", model.compared()),
+        ("served", model.comparison()),
         ("device", f"{machine.device} ({machine.processor}, {machine.num_threads} threads)"),
         ("versions", ", ".join(f"{k} {v}" for k, v in {"kvtheater": __version__, **machine.versions}.items())),
     ]

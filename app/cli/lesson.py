@@ -134,7 +134,7 @@ def run_new(arguments: argparse.Namespace) -> int:
 
 def _check_one(path: Path) -> int:
     from app.ground.settings import ServerSettings
-    from app.lessons.check import check, seen_otherwise
+    from app.lessons.check import changed_prompts, check
     from app.lessons.pace import minutes, minutes_more
     from app.lessons.parse import read_lesson
     from app.models.live_engine import engine_builder
@@ -157,7 +157,7 @@ def _check_one(path: Path) -> int:
         raise UserError(f"{path}: its model {name}: {error}") from error
     if lesson.wants_roofs:
         measure_roofs(model.device, model.dtype)
-    for note in seen_otherwise(lesson):
+    for note in changed_prompts(lesson):
         say(f"{path}:{note.line}: {note.sentence}")
     found = check(lesson, builders.__getitem__)
     for wrong in found:

@@ -67,11 +67,11 @@ def run_record(arguments: argparse.Namespace) -> int:
 
 
 def _recorded(lesson: Lesson, languages: list[str]) -> list[Recorded]:
-    from app.lessons.recording import recorded_by
+    from app.lessons.recording import record_lesson
     from engine.model.errors import ModelError
 
     try:
-        return recorded_by(lesson, languages)
+        return record_lesson(lesson, languages)
     except ModelError as error:
         raise UserError(f"{lesson.path}: a model of it: {error}") from error
     except LessonError as error:

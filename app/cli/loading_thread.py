@@ -109,7 +109,7 @@ class LoadingThread:
                 model.check(self._settings.config_of(model.facts.name))
         except BaseException as error:  # a bug ends the server, too, and is reported as one
             self.error = error
-            self._first.fail(sentence_of(error))
+            self._first.set_failed(sentence_of(error))
             stop.set()
             return
         self._have(self._first, model, is_compiled=True)
@@ -117,13 +117,15 @@ class LoadingThread:
     def _read(self, served: ModelEntry) -> LiveModel:
         given = self._arguments
         name = self._sources.get(served.name, served.name)
-        return load(name, given.dtype, given.device, self._settings, True, served.begin, self._tiers, self._workers_of)
+        return load(
+            name, given.dtype, given.device, self._settings, True, served.set_stage, self._tiers, self._workers_of
+        )
 
     def _have(self, served: ModelEntry, model: LiveModel, is_compiled: bool) -> None:
-        served.have(model)
+        served.set_model(model)
         seconds = served.status()["seconds"]
         say(
-            f"{model.facts.name} is ready on {model.machine.device} after {seconds:.1f} s, {model.compared()}",
+            f"{model.facts.name} is ready on {model.machine.device} after {seconds:.1f} s, {model.comparison()}",
             flush=True,
         )
         config = self._settings.config_of(served.name)
@@ -145,5 +147,5 @@ class LoadingThread:
                 say(f"served by the eager pass, not compiled: {model.only_eager}", flush=True)
                 return
             self._compiled.add(model)
-            served.compiled("under_way")
-            model.compile_in_background(lambda why: served.compiled("failed" if why else "done", why))
+            served.set_compiled("under_way")
+            model.compile_in_background(lambda why: served.set_compiled("failed" if why else "done", why))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from app.cli.options import UserError, add_command
 from app.cli.terminal import counted, say
 from app.ground.plain import to_json
-from app.prompts.tokenizers import named
+from app.prompts.tokenizers import parse_tokenizer
 from app.prompts.words import percent, words
 from engine.trace.messages import languages
 
@@ -103,7 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.num_blocks is not None and arguments.num_blocks < 1:
         raise UserError(f"--num-blocks must be at least 1, not {arguments.num_blocks}")
     settings = Settings(arguments.policy, arguments.num_blocks)
-    tokenizer, model = named(arguments.tokenizer) if arguments.tokenizer else (None, None)
+    tokenizer, model = parse_tokenizer(arguments.tokenizer) if arguments.tokenizer else (None, None)
     try:
         file = read_prompts(arguments.file, keep_bodies=bool(model))
         encode = characters_of if file.is_private else _encode(model)
@@ -133,10 +133,10 @@ def _run(arguments: argparse.Namespace) -> int:
         report |= {"rendered": by_template is not None, "not_rendered": not_rendered}
         sys.stdout.write(to_json(report).decode() + "\n")
     elif arguments.html:
-        from app.prompts.report_page import Counted, report_page
+        from app.prompts.report_page import CountedUnit, report_page
 
         name = arguments.name or arguments.file.name
-        counted: Counted = "characters" if file.is_private else "rendered" if by_template else "parts"
+        counted: CountedUnit = "characters" if file.is_private else "rendered" if by_template else "parts"
         notes = [not_rendered, *_left_out(verdicts, language)]
         costs = _costs(verdicts, arguments, language)
         page = report_page(

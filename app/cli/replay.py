@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         with user_errors(ValueError):  # of the recorded lessons
             app = create_app(Models(ModelEntry(None)), settings, files)
         # named in the address, the first one opens even where a browser remembers another visit
-        first = app.extensions["kvtheater.library"].first_shown()
+        first = app.extensions["kvtheater.library"].first_given_file()
         view = {"recording": first, **({"detail": "library"} if len(files) > 1 else {})} if first else {}
         if arguments.lessons is not None and not files:
             view = {"distance": "learn"}

@@ -20,7 +20,7 @@ from app.cli.size import check_presets
 from app.ground.settings import MIB, ServerSettings
 from app.models.model_entry import ModelEntry
 from app.models.registry import Models, served_name
-from app.prompts.tokenizers import offered
+from app.prompts.tokenizers import tokenizers_by_name
 from engine.model.gguf_file import is_gguf
 from engine.model.shipped import BUNDLED, SHIPPED
 
@@ -149,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.host = arguments.host or ("0.0.0.0" if arguments.is_class else "127.0.0.1")
     first, *others = _names(arguments.model)
     with user_errors(ValueError, of="--tokenizer"):
-        tokenizers = offered(arguments.model, [first, *others], arguments.tokenizer)
+        tokenizers = tokenizers_by_name(arguments.model, [first, *others], arguments.tokenizer)
     config = served_config(arguments)
     settings = server_settings(
         arguments,

@@ -288,7 +288,7 @@ def _model_facts(context: OpenAIContext, served: ModelEntry) -> dict[str, Any]:
         "engine": engine.as_map() if engine else None,
         "state": served.status()["state"],
     }
-    if served.is_there:
+    if served.is_loaded:
         found["chat_template"] = "own" if served.model.has_chat_template else "plain"
         found["default_sampling_params"] = served.model.default_sampling
     return found

@@ -54,7 +54,7 @@ def _with_presets(answer: Callable[[Sequence[Path], Request], Response]) -> Endp
 
 def page(context: ScaleContext, request: Request) -> Response:
     """Return the page."""
-    modules = page_modules.PAGE.ahead("js/scale/main.js")
+    modules = page_modules.PAGE.preloads("js/scale/main.js")
     sheets = page_sheets.SHEETS.links("scale")
     options = {"scale": msgspec.to_builtins(SECTIONS)}
     response = flask.make_response(flask.render_template("scale.html", modules=modules, sheets=sheets, options=options))

@@ -92,8 +92,8 @@ def models(context: ModelsContext, request: Request) -> Response:
     answer: ModelsAnswer = {
         "models": listed,
         "bytes": context.models.num_bytes,
-        "max_bytes": context.models.most_bytes,
-        "device": _device(context) if context.models.is_live and context.models.first.is_there else None,
+        "max_bytes": context.models.max_bytes,
+        "device": _device(context) if context.models.is_live and context.models.first.is_loaded else None,
     }
     return json_answer(answer)
 

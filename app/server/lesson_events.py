@@ -15,7 +15,7 @@ from app.lessons import messages
 from app.lessons.answers import LessonOpened, LessonReplayed, LessonState
 from app.lessons.item_messages import page_items
 from app.lessons.lesson import LessonError
-from app.lessons.lesson_replay import way
+from app.lessons.lesson_replay import replay_state
 from app.lessons.lesson_sessions import LessonSession, LessonSessions
 from app.lessons.words import question_texts
 from app.page.words import languages
@@ -29,7 +29,7 @@ class LessonEvents:
         self._lessons, self._classrooms = lessons, classrooms
 
     def lesson_open(self, sid: str, message: messages.LessonOpen) -> LessonOpened:
-        known = self._lessons.known(message.session, message.lesson, message.language)
+        known = self._lessons.find_open(message.session, message.lesson, message.language)
         lesson_session = known or self._lessons.open(
             message.lesson,
             message.language,
@@ -52,7 +52,7 @@ class LessonEvents:
             first = lesson_session.course.at
             if message.item == first:  # else another click was faster
                 try:
-                    lesson_session.course.go_on()
+                    lesson_session.course.advance()
                 finally:
                     lesson_session.show()
             self._classrooms.set_lesson_position(message.session, lesson_session.course.at)
@@ -67,7 +67,7 @@ class LessonEvents:
                 try:
                     course.answer(message.given)
                     if course.is_answered:
-                        course.go_on()
+                        course.advance()
                 finally:
                     lesson_session.show()
             self._classrooms.set_lesson_position(message.session, lesson_session.course.at)
@@ -76,9 +76,9 @@ class LessonEvents:
     def lesson_retell(self, sid: str, message: messages.LessonRetell) -> LessonReplayed:
         lessons = self._lessons.recorded
         transcript = lessons.get(message.lesson, message.language)
-        shown = way(transcript, message.at, message.answers)
+        shown = replay_state(transcript, message.at, message.answers)
         has = message.first if message.run == shown.moment.run else 0
-        header, first, records, captures = lessons.stretch(transcript, shown, has, READ_BYTES)
+        header, first, records, captures = lessons.record_range(transcript, shown, has, READ_BYTES)
         return {
             "theater": "",
             "first": message.since,

@@ -26,7 +26,7 @@ class PagesContext(NamedTuple):
 
 def page(context: PagesContext, request: Request) -> Response:
     """Return the stage."""
-    modules = page_modules.PAGE.ahead("js/main.js")
+    modules = page_modules.PAGE.preloads("js/main.js")
     response = flask.make_response(
         flask.render_template(
             "index.html",

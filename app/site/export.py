@@ -24,7 +24,7 @@ from app.ground.plain import to_json
 from app.ground.settings import ServerSettings
 from app.lessons.catalogue import Catalogue
 from app.lessons.lesson import Lesson
-from app.lessons.recording import recorded_by
+from app.lessons.recording import record_lesson
 from app.lessons.transcript import cards, write_recorded
 from app.models.model_entry import ModelEntry
 from app.models.registry import Models
@@ -116,7 +116,7 @@ def write_futures(folder: Path, model: LoadedModel) -> None:
 def write_lessons(folder: Path, lessons: Sequence[Lesson]) -> None:
     """Record lessons on the shipped models, and write the list of them."""
     shipped = [lesson for lesson in lessons if set(lesson.models) <= SHIPPED.keys()]
-    found = [recorded for lesson in shipped for recorded in recorded_by(lesson, lesson.languages)]
+    found = [recorded for lesson in shipped for recorded in record_lesson(lesson, lesson.languages)]
     for recorded in found:
         write_recorded(recorded, folder / LESSONS)
     listed = cards([recorded.transcript for recorded in found])

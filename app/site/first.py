@@ -13,7 +13,7 @@ from pathlib import Path
 
 from app.ground.paths import static_dir
 from app.page import assets
-from app.page.joined import JOINED, beside, in_order, joined
+from app.page.joined import JOINED, bundled, dependency_order, rewrite_imports
 from app.page.onefile import trace_bytes
 from engine.trace.log import TraceReader
 
@@ -27,20 +27,20 @@ _MODULE = re.compile(r'\s*<script type="module"[^>]*></script>')
 def write_modules(folder: Path) -> None:
     """Write the bundle, and all other modules beside it; `folder` is the site's static/, with the page's files."""
     names, later = _first()
-    (folder / JOINED).write_text(joined(names, later, ENTRY, _text), encoding="utf-8")
+    (folder / JOINED).write_text(bundled(names, later, ENTRY, _text), encoding="utf-8")
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if name in names:
             path.unlink()
         elif path.suffix in (".js", ".mjs") and name not in (JOINED, AHEAD):
-            path.write_text(beside(name, _text(name), names, later), encoding="utf-8")
+            path.write_text(rewrite_imports(name, _text(name), names, later), encoding="utf-8")
 
 
 def _first() -> tuple[list[str], set[str]]:
     """Return the modules of the opening, each after its imports; and those that the entry does not import itself."""
     at_once = {ENTRY, *assets.modules_from(static_dir(), ENTRY)}
     # the entry comes last: it runs when the others are there
-    names = in_order((*OPENING, ENTRY), lambda name: assets.imports_of(static_dir(), name))
+    names = dependency_order((*OPENING, ENTRY), lambda name: assets.imports_of(static_dir(), name))
     return names, set(names) - at_once
 
 

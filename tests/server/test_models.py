@@ -46,12 +46,12 @@ class FakeOpener:
         return SIZES[name]
 
     def open(self, served: ModelEntry) -> None:
-        served.begin("weights")
+        served.set_stage("weights")
         assert self.let.wait(10)
         if self.broken:
             raise ValueError(self.broken)
         self.opened.append(served.name)
-        served.have(FakeModel(served.name, SIZES[served.name]))
+        served.set_model(FakeModel(served.name, SIZES[served.name]))
 
 
 class Several(Server):
@@ -155,8 +155,8 @@ def test_idle_models_are_unloaded_least_recently_used_first(server: Several, cli
     error = client.refused("create", model="three")
     assert error["code"] == "refused"
     assert error["message"] == (
-        "the model three could not be opened: its weights take 30 MiB, and of the 100 MiB that models may take those "
-        "in use hold 100 (first 20, one 40, two 40): close what runs on them, or start the server with a larger "
+        "the model three could not be opened: its weights take 30 MiB, but of the limit of 100 MiB for all models, "
+        "100 MiB are in use (first 20, one 40, two 40); close their sessions, or start the server with a larger "
         "--max-model-mib"
     )
     for name in ("two", "one"):  # both idle, `two` for longer
@@ -241,7 +241,7 @@ class LiveOpener:
     def open(self, served: ModelEntry) -> None:
         model = from_module(tiny_model("llama"), tiny_tokenizer(), served.name)
         self.modules.append(weakref.ref(model.module))
-        served.have(LiveModel(model, False, SETTINGS))
+        served.set_model(LiveModel(model, False, SETTINGS))
 
 
 @pytest.fixture
@@ -284,7 +284,7 @@ def test_sessions_share_weights_and_an_unloaded_model_is_free(
     assert models.find("one").leases == 0 and opener.modules[0]() is not None, "it stays as long as there is room"
     client.do("create", model="two")
     assert opener.modules[0]() is None, "its weights are freed"
-    assert not models.find("one").is_there and models.find("two").is_there
+    assert not models.find("one").is_loaded and models.find("two").is_loaded
 
 
 def test_the_command_that_opens_models_holds_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +303,7 @@ def test_the_command_that_opens_models_holds_none_of_them(monkeypatch: pytest.Mo
     assert second.status()["compiled"] == "done", "it was named"
     module = weakref.ref(second.model._model.module)  # type: ignore[attr-defined]
     models.lease("bundled-mha").close()
-    assert [one.is_there for one in (first, second, third)] == [True, False, True]
+    assert [one.is_loaded for one in (first, second, third)] == [True, False, True]
     assert module() is None and third.status()["compiled"] == "off" and not opening.is_at_work
     assert second.facts is not None, "what is known of it stays"
 

@@ -328,5 +328,5 @@ def test_findings_are_reported(make_server, tmp_path):
     (folder / "x.kvtrace").write_text("no trace")
     server = make_server(data_dir=tmp_path / "data")
     (finding,) = requests.get(f"{server.url}/api/recordings").json()["findings"]
-    assert finding["kind"] == "not_a_trace" and "x.kvtrace is left alone" in finding["message"]
+    assert finding["kind"] == "not_a_trace" and "x.kvtrace was ignored" in finding["message"]
     assert json.dumps(finding)
