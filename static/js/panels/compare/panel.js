@@ -69,7 +69,7 @@ function Placeholder() {
   return html`<p class="hint compare-empty" id="compare-empty">${text}</p>`;
 }
 
-const ALL = 10_000; // more than any run has left
+const ALL = 10_000; // more steps than any run has left
 
 function Head() {
   const label = t("compare.swap");

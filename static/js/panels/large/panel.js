@@ -72,7 +72,7 @@ export function Panel({ library, monitor, monitorTitle, queries, branches }) {
   const large = own.large.value;
   useEffect(() => {
     if (!large) return undefined;
-    if (settings.detail.peek() === "library") settings.detail.value = "requests"; // leave the library
+    if (settings.detail.peek() === "library") settings.detail.value = "requests"; // close the list it was opened from
     return follow();
   }, [large]);
   const index = viewIndex.value;
