@@ -11,7 +11,7 @@ import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch, ThemeButton } from "../../kit/preferences.js";
 import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
-import { beingMade } from "../../net/library.js";
+import { activeRecording } from "../../net/library.js";
 import { attends, classState, startOpen } from "../../state/classroom.js";
 import { markPlace, openView, settings } from "../../state/settings.js";
 import {
@@ -33,7 +33,7 @@ import { hasLesson, isEmbedded, isSite } from "../../state/without_server.js";
 import { putAway } from "./notice.js";
 
 function RecordMark() {
-  const made = beingMade.value;
+  const made = activeRecording.value;
   if (!made) return null;
   return html`<button class="tool record-now" id="record-now" title=${made.name} onClick=${show}><i class="record-mark"
     aria-hidden="true">●</i> ${t("library.recording")}</button>`;

@@ -91,7 +91,7 @@ function paintUpper(c, g, film, done) {
   c.fillStyle = colours().q;
   for (let i = 0; i < Math.min(film.steps.length, Math.ceil(done)); i++) {
     const part = Math.min(1, done - i);
-    const cells = computedIn(film.without, i);
+    const cells = computedIn(film.withoutCache, i);
     const count = i + 2 >= done && part < 1 ? Math.floor(cells * part) : cells;
     const y = g.top + i * g.row;
     if (g.cell < 4) c.fillRect(g.x(0), y, count * g.cell, tall);
@@ -113,7 +113,7 @@ function soFar(sums, done) {
 }
 
 /** Return the tokens computed without and with a cache after `done` steps. @param {Film} film @param {number} done */
-export const counted = (film, done) => [soFar(film.without, done), soFar(film.kept, done)];
+export const counted = (film, done) => [soFar(film.withoutCache, done), soFar(film.withCache, done)];
 
 /**
  * @param {CanvasRenderingContext2D} c

@@ -80,7 +80,7 @@ function act({ id, nodes }) {
 function Tree() {
   const [box, size] = useBox();
   const [cache, hit, now] = [tree.value, answer.value, state.value];
-  const way = useMemo(() => new Set(hit?.way.map((node) => node.hash)), [hit]);
+  const way = useMemo(() => new Set(hit?.path.map((node) => node.hash)), [hit]);
   const branches = useMemo(() => branchesOf(cache?.roots ?? []), [cache]);
   const rows = useMemo(() => {
     const shut = new Set([...closed.value].filter((id) => !way.has(id))); // the path of a hit stays visible

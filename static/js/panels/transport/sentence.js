@@ -58,7 +58,7 @@ export function Sentence() {
   const index = viewIndex.value;
   const wanted = viewSub.value ?? (playedSub.value !== null && drawnIndex.value === index ? playedSub.value : null);
   const sub = wanted === null || subSteps() ? wanted : null; // until their texts are loaded
-  const own = sub === null ? player.value.say() : null;
+  const own = sub === null ? player.value.sentence() : null;
   const parts = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
   const inCard = settings.viewMode.value === "present"; // there, the scene's card shows its outcome
   const end = own === null && sub === null && !inCard && index === numRecords.value - 1 ? sceneEnd.value : null;
