@@ -33,11 +33,7 @@ class StateSize(NamedTuple):
 
 
 def state_size(config: Mapping[str, Any], kind: str) -> StateSize:
-    """Return the state size of one layer.
-
-    Raises:
-        ImpossibleInput: the configuration lacks a field of the formula.
-    """
+    """Return the state size of one layer. Raises ImpossibleInput: the configuration lacks a field of the formula."""
     kernel = _first(config, KERNELS)
     if kind == "conv":
         return StateSize(_needed(config, ("hidden_size",)) * _needed(config, ("conv_L_cache",)), 0)

@@ -36,11 +36,7 @@ class Roof(Struct, frozen=True, kw_only=True):
     source: str
 
     def checked(self) -> Roof:
-        """Validate the rates and return self.
-
-        Raises:
-            ValueError: a rate is not above 0.
-        """
+        """Validate the rates and return self. Raises ValueError: a rate is not above 0."""
         if not all(0 < rate < math.inf for rate in (self.flops_per_second, self.bytes_per_second)):
             raise ValueError("flops_per_second and bytes_per_second must be above 0")
         return self
@@ -52,7 +48,6 @@ class Roof(Struct, frozen=True, kw_only=True):
         return derive("ridge", "FLOP/B", "P / W", peak, width)
 
     def factors(self) -> tuple[Factor, Factor]:
-        """Return P and W."""
         return Factor("P", self.flops_per_second, "peak_flops"), Factor("W", self.bytes_per_second, "bandwidth")
 
 
@@ -115,11 +110,7 @@ class StepTimes:
         return self._step(batch, 1, context, [_entry(context - 1, 1)] * batch)
 
     def prefill(self, batch: int, tokens: int) -> StepTime:
-        """Return the step that computes `batch` complete prompts of `tokens` tokens.
-
-        Raises:
-            ValueError: `batch` or `tokens` is less than 1.
-        """
+        """Return the step that computes `batch` prompts of `tokens` tokens. Raises ValueError: one is below 1."""
         _at_least_one(batch, "prompt")
         _at_least_one(tokens, "token")
         return self._step(batch, tokens, tokens, [_entry(0, tokens)] * batch)

@@ -47,11 +47,7 @@ class Load(Struct, frozen=True, kw_only=True):
     reserve_bytes: int = 1 << 30  # other memory; an assumption
 
     def checked(self) -> Load:
-        """Validate the load and return self.
-
-        Raises:
-            ImpossibleInput: a count is invalid or contradicts another.
-        """
+        """Validate the load and return self. Raises ImpossibleInput: a count is invalid or contradicts another."""
         for name in AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise impossible("at_least_one", name=name, value=getattr(self, name))

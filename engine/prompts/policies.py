@@ -50,7 +50,6 @@ class Policy(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return next((count for word, count in self.minimums.items() if word in name), self.minimum)
 
     def is_for(self, model: str) -> bool:
-        """Return whether the policy applies to a model."""
         return not any(word in _plain(model) for word in self.not_for)
 
 

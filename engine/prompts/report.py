@@ -128,7 +128,6 @@ class CacheReplay:
         return found
 
     def run(self, request: PromptRequest) -> Verdict:
-        """Run the next request."""
         index, raw = len(self._requests), request
         if request.rendered is not None:
             request = replace(request, segments=request.rendered.segments)

@@ -4,9 +4,9 @@
                    ▲                                   │ a prompt is computed
                    └────── offer ◄─────────────────────┘   link ─► the instance that decodes
 
-The engine's code does the scheduling, caching, routing and logging; a `StepCost` replaces the model. Instances run in
-parallel, each on its own machine. Or they are the concurrent batches of one pipeline, each with its own scheduler and a
-part of the blocks (like vLLM's former virtual engines): a step passes the stages in order, one step per stage at a
+The engine's code does the scheduling, caching, routing and logging; a `StepCost` replaces the model. Instances either
+run in parallel, each on its own machine, or are the concurrent batches of one pipeline, each with its own scheduler and
+a part of the blocks (like vLLM's former virtual engines): a step passes the stages in order, one step per stage at a
 time.
 """
 
@@ -145,7 +145,6 @@ class Simulation:
         )
 
     def close(self) -> None:
-        """Close the log."""
         if self.log is not None:
             self.log.close()
 

@@ -52,7 +52,7 @@ class Sequence:
         self._next: int | None = None  # expected number of the next message; None: no message yet
         self._reason: KnownReason = "attached"  # reason of the next break
         self._is_replaying = False
-        self._may_have_restarted = False  # after a lost connection: the publisher may available restarted
+        self._may_have_restarted = False  # set when the connection is lost
         self._pending: dict[int, bytes] = {}  # live messages that wait for earlier ones
         self._pending_bytes = 0
         self._replayed: dict[int, bytes] = {}
@@ -72,11 +72,9 @@ class Sequence:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether a replay is pending or running."""
         return self._is_replaying
 
     def live(self, sequence: int, payload: bytes) -> Iterator[SequenceEvent]:
-        """Handle a live message."""
         check = zlib.crc32(payload)
         before, self._last_live = self._last_live, (sequence, check)
         if before is not None and sequence <= before[0]:

@@ -131,7 +131,7 @@ def test_without_replay_missed_messages_are_a_gap() -> None:
 
 
 def test_a_publisher_that_does_not_answer_is_a_gap_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.observe.monitor.subscriber.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("engine.observe.monitor.subscriber.REPLY_SECONDS", 0.2)
     with Publisher() as publisher, attached(publisher) as attachment:
         publisher.publish(message(removed([])))
         wait_for(lambda: len(attachment.log) == 2)

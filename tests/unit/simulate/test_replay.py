@@ -158,7 +158,7 @@ def test_the_first_diverging_record_is_reported() -> None:
         ("observed", "reports no requests"),
         ("instances", "several instances"),
         ("outside", "outside the pool"),
-        ("cache", "loaded from outside the pool"),
+        ("cache", "the log has no requests"),
         ("forgetting", "forget_policy, .* depends on the model"),
         ("drafts", "speculative_config, .* depends on the model"),
     ],
