@@ -20,7 +20,7 @@ import {
   place,
   prefixesAt,
   problem,
-  STILL,
+  STILL_MS,
   show,
   shown,
 } from "../../net/log_index.js";
@@ -42,7 +42,7 @@ function PrefixBranches({ branches, observed }) {
   const { answer: found, problem } = useQuery(
     isNeeded ? () => prefixesAt(current, instance) : null,
     [isNeeded, current, instance],
-    STILL,
+    STILL_MS,
   );
   return html`<details class="large-prefixes" id="large-prefixes" onToggle=${(/** @type {Event} */ event) =>
     setOpen(/** @type {HTMLDetailsElement} */ (event.currentTarget).open)}>
