@@ -211,7 +211,7 @@ class Rerun:
             self._submit(logged)
             return True
         if failure := _failure(logged):
-            self.left_out.append(f"record {logged.index} of the original is left out: there {failure}")
+            self.left_out.append(f"record {logged.index} of the original is left out: {failure}")
             return False
         if logged.kind == "abort":
             return self.engine.abort(self._sequence_map.aborted(logged))
