@@ -569,7 +569,7 @@ class Engine:
         """Put received content into its blocks; returns `received`, with an error if that failed."""
         try:
             for group, cache in enumerate(self._runner.kv_caches):
-                cache.put([(block_id, data) for index, block_id, data in received.contents if index == group])
+                cache.write([(block_id, data) for index, block_id, data in received.contents if index == group])
         except Exception as error:  # the transfer is reported once: the sequence would wait for ever
             return received._replace(contents=[], error=TransferError("lost", f"{type(error).__name__}: {error}"))
         return received

@@ -2,8 +2,8 @@
 
     slot    [ compressed part | rotated key part ]        DeepSeek-V3: 512 + 64 numbers in place of 128 * (192 + 128)
 
-The reader chooses the form: one key head whose values are the compressed part (`LatentStore`), or keys and values of
-every head, computed when they are read (`ExpandedStore`). Both read the same planes; blocks are copied unchanged.
+There are two views of the same planes. `LatentStore` has one key head whose values are the compressed part.
+`ExpandedStore` computes the keys and values of every head when they are read. Copies of blocks do not convert them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ExpandedStore(KVStore):
     """Keys and values of every head, computed from the latents of a store whenever they are read."""
 
     def __init__(self, latents: LatentStore, shapes: Sequence[LayerShape], expand: Expand) -> None:
-        self.__dict__.update(latents.__dict__)  # the same planes
+        self.__dict__.update(latents.__dict__)  # share the planes
         self.latents = latents
         self.shapes = list(shapes)
         self._expand = expand

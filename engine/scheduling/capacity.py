@@ -31,7 +31,7 @@ def check_feasible(
     if not sequence.token_ids or sequence.max_tokens < 1:
         raise ValueError(f"{name} needs at least one token, and one to generate")
     longest = slots_required(sequence.num_tokens, sequence.max_tokens)
-    demand = cache.demand_at_most(longest, splits_at or longest)
+    demand = cache.max_demand(longest, splits_at or longest)
     # after a preemption each beam may have to hold all of its blocks itself
     required = demand.needed * (places if sequence.together else 1)
     if required > demand.available:

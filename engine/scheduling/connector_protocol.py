@@ -54,4 +54,4 @@ def ask_outside(connector: Connector | None, cache: Cache, sequence: Sequence, m
     loading, operation = connector.matched(sequence)
     if not count:
         return External(match, 0, None, operation)
-    return External(cache.followed(match, loading), count, loading, operation, is_later)
+    return External(cache.drop_unseen(match, loading), count, loading, operation, is_later)

@@ -221,7 +221,7 @@ def _holds_any_length(config: EngineConfig, reaches: Sequence[AttentionSpan]) ->
     """Return whether a sequence of any length fits into the pool."""
     step, size = config.tokens_a_step, config.block_size
     return step is not None and all(
-        group.retention is not None and group.retention.most_blocks(step, size) <= group.num_blocks
+        group.retention is not None and group.retention.max_blocks(step, size) <= group.num_blocks
         for group in _groups(config, reaches)
     )
 
@@ -249,7 +249,7 @@ def _groups(config: EngineConfig, reaches: Sequence[AttentionSpan]) -> list[Grou
     if config.strategy != "first_fit" and not config.by_sequence:
         return groups
     # a piece is freed as a whole
-    return [group._replace(one_piece=config.strategy == "first_fit", retention=None) for group in groups]
+    return [group._replace(contiguous=config.strategy == "first_fit", retention=None) for group in groups]
 
 
 def _swap_space(config: EngineConfig, groups: Sequence[GroupPlan]) -> int:
