@@ -15,8 +15,8 @@ from engine.trace.records import Header
 
 
 def sequence_table(log_index: LogIndex, header: Header) -> dict[str, list[Any]]:
-    """Return `SequenceColumns`, `SpanColumns` as `span_…`, and per sequence `client`, `ttft` and `tpot` in seconds, and
-    `missed`: seconds from the eviction of the block at which its hits ended to its lookup. None: undefined or unknown.
+    """Return `SequenceColumns`, `SpanColumns` with the prefix `span_`, and per sequence `client`, `ttft`, `tpot` and
+    `missed` (seconds from the eviction of the first missed block to the lookup). None: undefined or unknown.
     """
     sequences, more = log_index.index.sequences, log_index.index.classes
     rows = list(range(len(sequences.seq_id)))
