@@ -31,7 +31,7 @@ class GroupPlan(NamedTuple):
     """Plan of a group of layers and its pool."""
 
     layers: list[int]
-    reaches: frozenset[AttentionSpan]  # of its layers
+    reaches: frozenset[AttentionSpan]  # attention spans of its layers
     retention: RetentionPolicy | None  # None: all keys and values are retained
     num_blocks: int
     first_block: int = 0  # its blocks have the ids [first_block, first_block + num_blocks), in the trace and everywhere
@@ -55,9 +55,9 @@ class Demands(NamedTuple):
 class States(NamedTuple):
     """Figures of a model's recurrent states, for `state_group`."""
 
-    num_bytes: int  # of a sequence, in all layers
+    num_bytes: int  # bytes of one sequence's state in all layers
     checkpoint: int  # tokens between two retained states
-    num_checkpoints: int  # in addition to those of running sequences
+    num_checkpoints: int  # states that are retained in addition to those of running sequences
 
 
 def plan_groups(
@@ -91,8 +91,8 @@ def state_group(states: States, first_block: int, demands: Demands) -> GroupPlan
     """Return the group of all layers with a state. It has blocks for the largest step, and more for checkpoints."""
     retention = state_retention(states.checkpoint)
     # per sequence: the state before a step, and the last two that it stores
-    most = 3 * demands.max_num_seqs + demands.max_num_batched_tokens // states.checkpoint + 1
-    blocks = most + states.num_checkpoints
+    max_in_use = 3 * demands.max_num_seqs + demands.max_num_batched_tokens // states.checkpoint + 1
+    blocks = max_in_use + states.num_checkpoints
     return GroupPlan([], frozenset(), retention, blocks, first_block, state_bytes=states.num_bytes)
 
 

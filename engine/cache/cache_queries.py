@@ -29,7 +29,7 @@ class CacheQueries:
         swap_space: int = 0,
         kv_bytes_per_token: Sequence[int] = (),
     ) -> None:
-        """Create the groups. `swap_space`: CPU blocks per group. `kv_bytes_per_token`: of each group's layers."""
+        """Create the groups. `swap_space`: CPU blocks per group. `kv_bytes_per_token`: by group, in all layers."""
         self.block_size = block_size
         self._emit = emit
         self.promised: dict[int, int] = {}  # block id -> sequence that will write it in this step
@@ -74,8 +74,8 @@ class CacheQueries:
     ) -> BlockDemand:
         """Return the demand of `allocate` with the same arguments, or of `swap_in` for a swapped-out sequence.
 
-        The result is the demand on the first group that lacks blocks, or else on the first group. `reserved`: tokens
-        that must also fit, although `allocate` takes no blocks for them yet. Changes nothing.
+        Returns the demand on the first group with too few blocks, or else on the first group. `reserved`: number of
+        tokens that must also fit, although `allocate` takes no blocks for them yet. Changes nothing.
         """
         tables = self._tables.get(seq_id) or BlockTables.empty(len(self.groups))
         demands = [
@@ -83,11 +83,11 @@ class CacheQueries:
                 seq_id,
                 tables,
                 num_tokens,
-                own,
+                group_hits,
                 loading.of(group.index) if loading else group.swap_space.incoming(seq_id),
                 reserved,
             )
-            for group, own in self._groups_with(hits)
+            for group, group_hits in self._groups_with(hits)
         ]
         return next((demand for demand in demands if not demand.fits), demands[0])
 

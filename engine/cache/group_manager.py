@@ -434,7 +434,7 @@ class GroupManager:
         )
 
     def check_integrity(self, tables: Mapping[int, BlockTables]) -> None:
-        """Compare all counters with a recount. `tables`: of all sequences. Raises IntegrityError. O(blocks)."""
+        """Compare all counters with a recount. `tables`: seq_id -> tables. Raises IntegrityError. O(blocks)."""
         self.pool.check_integrity()
         check_tables(tables, self.pool, self.block_size, self.promised, self.tokens_logical, self.index)
         self.swap_space.check_integrity()

@@ -13,7 +13,7 @@ class BlockSource(NamedTuple):
 
     block_hash: bytes = b""
     medium: Medium = "cpu"
-    block_id: int = 0  # in the other pool
+    block_id: int = 0  # block id in the other instance's pool
 
 
 class Incoming(NamedTuple):
@@ -22,7 +22,7 @@ class Incoming(NamedTuple):
     The other entries of that range are RELEASED, because no later query of the sequence sees them.
     """
 
-    reason: AllocateReason  # of the blocks in `logicals`
+    reason: AllocateReason  # reason to allocate the blocks in `logicals`
     begin: int
     end: int
     logicals: frozenset[int]

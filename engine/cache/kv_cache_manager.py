@@ -78,8 +78,8 @@ class KVCacheManager(CacheQueries):
         if hits:
             tables.num_hashed += len(hits[0])
             tables.num_computed += len(hits[0]) * self.block_size
-        for group, own in self._groups_with(hits):
-            group.take_hits(seq_id, tables, own)
+        for group, group_hits in self._groups_with(hits):
+            group.take_hits(seq_id, tables, group_hits)
             if loading is None:
                 group.cover(seq_id, tables, num_tokens, reason)
             else:
@@ -246,8 +246,8 @@ class KVCacheManager(CacheQueries):
     def release_forgotten(self, seq_id: int, logicals: Sequence[Sequence[int]]) -> None:
         """Release full blocks whose tokens every head of a group's layers has forgotten. `logicals`: by group."""
         tables = self._tables_of(seq_id)
-        for group, own in zip(self.groups, logicals, strict=True):
-            group.release_forgotten(seq_id, tables, own)
+        for group, forgotten in zip(self.groups, logicals, strict=True):
+            group.release_forgotten(seq_id, tables, forgotten)
 
     def fork(
         self, parent_seq_id: int, seq_id: int, request_id: str, reason: ForkReason = "sample", seed: int | None = None

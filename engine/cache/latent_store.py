@@ -63,10 +63,10 @@ class ExpandedStore(KVStore):
 
     def gather_heads(self, layer: int, rows: Tensor) -> tuple[Tensor, Tensor]:
         num_heads = self.shapes[layer].num_kv_heads
-        slots, at = torch.unique(rows // num_heads, return_inverse=True)  # expansion computes all heads of a slot
+        slots, index = torch.unique(rows // num_heads, return_inverse=True)  # expansion computes all heads of a slot
         keys, values = self.gather(layer, slots)
         heads = rows % num_heads
-        return keys[at, heads], values[at, heads]
+        return keys[index, heads], values[index, heads]
 
     def gather(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
         return self._expand(layer, self.keys[layer].read(slots)[:, 0])

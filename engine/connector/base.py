@@ -65,7 +65,7 @@ class Received(NamedTuple):
     contents: list[tuple[int, int, bytes]]  # group, block id, content
     error: TransferError | None
     link: str
-    began: float  # by `time.perf_counter`
+    began: float  # reading of `time.perf_counter`
     ended: float
 
     @property

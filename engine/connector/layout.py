@@ -61,7 +61,7 @@ def _weights(module: Any) -> bytes:
 
 def _tensors(module: Any) -> Iterator[NamedBytes]:
     """Yield the bytes of every parameter and buffer in memory, including buffers that checkpoints do not have."""
-    own = (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
-    for name, tensor in chain(*own):
+    tensors = chain(module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
+    for name, tensor in tensors:
         data = tensor.detach().reshape(-1).contiguous().view(torch.uint8).cpu().numpy()
         yield NamedBytes(name, str(tensor.dtype), list(tensor.shape), memoryview(data))

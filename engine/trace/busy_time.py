@@ -65,9 +65,9 @@ class BusyTime:
     """Union of clock intervals, in seconds since the trace began. They may be added in any order."""
 
     def __init__(self) -> None:
-        self._starts: list[float] = []  # of disjoint intervals, ascending
+        self._starts: list[float] = []  # starts of disjoint intervals, ascending
         self._ends: list[float] = []
-        self._sums: list[float] = []  # for each interval: total seconds of the intervals before it
+        self._sums: list[float] = []  # total seconds of the intervals before each interval
 
     def read(self, record: StepRecord) -> None:
         """Add the step of a record, and the transfers that ended in it."""

@@ -51,7 +51,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Counts(Struct, kw_only=True):
-    """Totals of what a checked file contains."""
+    """Totals of a checked file."""
 
     num_bytes: int = 0
     num_records: int = 0

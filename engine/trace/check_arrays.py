@@ -87,7 +87,7 @@ def _rows(rows: AttentionRows, entry: BatchEntry, dtype: str, header: Header, ha
         return
     hidden = np.arange(num_keys)[None, :] + rows.key_start > np.arange(num_queries)[:, None] + first  # [R, C]
     if (exact * hidden).any():
-        yield "a query gives weight to a key that comes after it"
+        yield "a query gives weight to a key at a later position"
     sums = exact.sum(axis=-1)  # [H, R]
     slack = FINE_SLACK if dtype == header.model.dtype == "float32" else COARSE_SLACK
     if (sums > 1 + slack).any() or (not has_sinks and (sums < 1 - slack).any()):

@@ -31,7 +31,7 @@ class _Counted(NamedTuple):
 
     held: bool = False
     cached: bool = False
-    tokens: int = 0  # of a held block
+    tokens: int = 0  # filled slots if the block is held
 
 
 UNTOUCHED = _Counted()

@@ -61,7 +61,7 @@ class ForgettingChecker:
 
     def wrong_in(self, record: StepRecord) -> Iterator[Wrong]:
         """Yield each contradiction in a record's operations, with the index of the operation."""
-        for seq_id in self._ended:  # in the previous record, whose capture has been read by now
+        for seq_id in self._ended:  # sequences that ended in the previous record, whose capture is checked by now
             self._forgotten.pop(seq_id, None)
             self._pinned.pop(seq_id, None)
         self._ended.clear()

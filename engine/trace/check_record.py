@@ -13,7 +13,7 @@ from engine.trace.operations import Draft, Sample, Verify, Write
 from engine.trace.records import Candidate, Header, StepRecord
 from engine.trace.state import State
 
-LOGPROB_SLACK = 1e-3  # for a probability rounded up past 1
+LOGPROB_SLACK = 1e-3  # tolerance for a probability that is rounded to more than 1
 
 
 def wrong_in_record(

@@ -83,8 +83,8 @@ def _contents(state: State, is_observed: bool) -> Iterator[str]:
         for logical, block_id in entries:
             if not 0 <= block_id < len(state.blocks):
                 continue
-            wanted = tokens[logical * size : min((logical + 1) * size, computed)]
-            if state.blocks[block_id].token_ids[: len(wanted)] != wanted:
+            expected = tokens[logical * size : min((logical + 1) * size, computed)]
+            if state.blocks[block_id].token_ids[: len(expected)] != expected:
                 yield (
                     f"block {block_id} is in the block table of sequence {sequence.seq_id} at position "
                     f"{logical * size}, but holds other tokens"

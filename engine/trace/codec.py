@@ -52,7 +52,7 @@ class Frame(NamedTuple):
     """Position of a frame's payload in its file."""
 
     kind: FrameKind
-    offset: int  # of the payload, bytes from the start of the file
+    offset: int  # offset of the payload in the file
     length: int
     checksum: int
 

@@ -22,7 +22,7 @@ from engine.trace.log import TraceReader
 from engine.trace.operations import Allocate, Free, LookupExternal, Op
 from engine.trace.records import Candidate, Header, StepRecord
 
-TOLERANCE = 1e-4  # of log probabilities and scores; float32 sums in another order differ by about 1e-6
+TOLERANCE = 1e-4  # for log probabilities and scores; float32 sums in another order differ by about 1e-6
 Setting = str | int | float | bool | None
 
 
@@ -45,7 +45,7 @@ class TokenDifference(Struct, frozen=True, kw_only=True):
     request_id: str
     number: int
     member: int
-    position: int  # in the sequence
+    position: int  # position in the sequence
     a: Token | None
     b: Token | None
 

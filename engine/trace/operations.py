@@ -201,7 +201,7 @@ class Requeue(_Op, frozen=True, kw_only=True, tag="requeue"):
 class Allocate(BlockOp, frozen=True, kw_only=True, tag="allocate"):
     """The block at the head of the free queue becomes the sequence's next logical block (ref_count 1).
 
-    `reason` says what the block is for; None: unknown.
+    `reason` is the purpose of the block; None: unknown.
 
     `admission`   the first tokens of a newly admitted sequence
     `resume`      the first tokens of a sequence that was preempted

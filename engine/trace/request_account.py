@@ -105,7 +105,7 @@ class RequestRow:
     ended: float | None = None
     num_cached_tokens: int = 0  # hit tokens at the first admission, in the pool or outside it
     num_external_tokens: int = 0  # hit tokens outside the pool
-    num_output_tokens: int = 0  # of all sequences
+    num_output_tokens: int = 0  # total of all sequences
     num_sequences: int = 1
     num_alive: int = 1  # number of unfinished sequences
     longest_output: int = 0  # maximum tokens of a completed sequence

@@ -211,7 +211,7 @@ class DiskTier:
 
 
 def _is_permanent(error: BadBlock | OSError) -> bool:
-    """Return whether the file is permanently unusable. Files of other users and a lack of descriptors are not."""
+    """Return whether the file is permanently unusable, unlike a file of another user."""
     if isinstance(error, BadBlock):
         return error.reason != "foreign"
     return error.errno in (*_NO_FILE, errno.EACCES, errno.EPERM, errno.EIO)

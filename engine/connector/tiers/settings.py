@@ -38,7 +38,7 @@ def parse_size(text: str) -> int:
         raise SettingError(f"“{text}” is not a size; write for example 512MiB, 10GiB, or a number of bytes")
     size = int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
     if not 1 <= size <= MAX_SIZE:
-        raise SettingError(f"“{text}” is not a valid size; it must be from 1 to {MAX_SIZE} bytes")
+        raise SettingError(f"“{text}” is not a size from 1 to {MAX_SIZE} bytes")
     return size
 
 

@@ -85,6 +85,6 @@ class DiskWriter:
                 log.exception("a KV block could not be written to disk")
                 self._disk.stats.drop("io_error", key, str(error))
             with self._changed:
-                if self._queue.pop(key, None) is not None:  # None: closed meanwhile
+                if self._queue.pop(key, None) is not None:  # None if `close` has cleared the queue
                     self._bytes -= len(payload)
                 self._changed.notify_all()

@@ -65,26 +65,31 @@ def classes(log_index: LogIndex, header: Header, by: By) -> dict[str | None, Cla
 
 
 def _rows(log_index: LogIndex, header: Header, by: By) -> _Rows:
-    sequences, more = log_index.index.sequences, log_index.index.classes
+    sequences, class_columns = log_index.index.sequences, log_index.index.classes
     count = len(sequences.seq_id)
-    root = roots_of(more)
-    continued = {before for before in more.before if before != NONE}
+    root = roots_of(class_columns)
+    continued = {before for before in class_columns.before if before != NONE}
     last_parts = [row for row in range(count) if row not in continued]
     roots = [root[row] for row in last_parts]
     preempted = np.zeros(count, np.int64)
-    np.add.at(preempted, root, np.array(more.num_preemptions, np.int64))
+    np.add.at(preempted, root, np.array(class_columns.num_preemptions, np.int64))
     column = _column
-    output, is_request = column(sequences.num_output_tokens, last_parts), column(more.parent, last_parts) == NONE
+    output, is_request = (
+        column(sequences.num_output_tokens, last_parts),
+        column(class_columns.parent, last_parts) == NONE,
+    )
     ttft, tpot = latencies(log_index, header, last_parts, roots)
     cached = np.where(column(sequences.admitted_in, roots) == NONE, NONE, column(sequences.num_cached_tokens, roots))
     prompt = column(sequences.num_prompt_tokens, roots)
     name_of: dict[By, Callable[[int], str | None]] = {
         "all": lambda i: "all",
-        "client": lambda i: None if more.client[roots[i]] == NONE else more.clients[more.client[roots[i]]],
-        "priority": lambda i: str(more.priority[roots[i]]),
+        "client": lambda i: (
+            None if class_columns.client[roots[i]] == NONE else class_columns.clients[class_columns.client[roots[i]]]
+        ),
+        "priority": lambda i: str(class_columns.priority[roots[i]]),
         "prompt": lambda i: length_class(int(prompt[i])),
         "output": lambda i: length_class(int(output[i])),
-        "prefix": lambda i: _prefix_name(more, roots[i]),
+        "prefix": lambda i: _prefix_name(class_columns, roots[i]),
     }
     names = [name_of[by](i) for i in range(len(last_parts))]
     reasons = [sequences.finish_reason[row] for row in last_parts]
@@ -107,15 +112,17 @@ def latencies(
 
     A fork has no TTFT. `roots`: for each of the sequences, the row of its request's first part.
     """
-    sequences, more = log_index.index.sequences, log_index.index.classes
+    sequences, class_columns = log_index.index.sequences, log_index.index.classes
     now = _clock(log_index, header).tolist()
     ttft, tpot = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     for index, (row, root) in enumerate(zip(rows, roots, strict=True)):
         if (first := sequences.first_token_in[row]) == NONE:
             continue
-        if more.parent[row] == NONE:
+        if class_columns.parent[row] == NONE:
             ttft[index] = time_to_first_token(now[sequences.submitted_in[root]], now[first])
-        found = time_per_output_token(now[first], now[more.last_token_in[row]], sequences.num_output_tokens[row])
+        found = time_per_output_token(
+            now[first], now[class_columns.last_token_in[row]], sequences.num_output_tokens[row]
+        )
         tpot[index] = np.nan if found is None else found
     return ttft, tpot
 
@@ -147,11 +154,11 @@ def length_class(length: int) -> str:
     return str(low) if low == high else f"{low}-{high}"
 
 
-def _prefix_name(more: ClassColumns, row: int) -> str | None:
-    if more.texts_unknown:
+def _prefix_name(class_columns: ClassColumns, row: int) -> str | None:
+    if class_columns.texts_unknown:
         return None
-    index = more.prefix[row]
-    return "short" if index == NONE else more.prefixes[index].hex()
+    index = class_columns.prefix[row]
+    return "short" if index == NONE else class_columns.prefixes[index].hex()
 
 
 def _figures(rows: _Rows, members: NDArray[np.int64]) -> ClassFigures:

@@ -27,7 +27,7 @@ class Growing(Generic[C]):
         """Track `columns`. `changing`: columns of equal length whose entries may change."""
         self.columns = columns
         self._changing = changing
-        self._lengths = dict.fromkeys((name for name, _ in _lists(columns)), 0)  # at the last `take`
+        self._lengths = dict.fromkeys((name for name, _ in _lists(columns)), 0)  # lengths at the last `take`
         self._num_taken = 0  # rows of the changing columns at the last `take`
         self._changed: set[int] = set()
 

@@ -313,7 +313,7 @@ class ObservedRows:
         self._append("standings", which, position, row, index, int(is_restored))
 
     def _count_again(self, rank: _Rank, op: Stored, row: int, bit: int) -> None:
-        """Count a content that was stored again while cached, because a lookup missed it, and the groups that lack it.
+        """Count a content that was stored again while cached because a lookup missed it, and the groups without it.
 
         A content that occurs twice in one message does not count.
         """

@@ -29,7 +29,7 @@ from engine.trace.log_index.sequence_rows import SequenceColumns, SpanColumns
 
 MAGIC = b"KVSURV\x00\x09"
 LEVEL = 1  # zlib level: reading must be fast
-OWN = 8  # number of random bytes that identify a file
+FILE_ID_BYTES = 8  # number of random bytes that identify a file
 _HEAD = struct.Struct("<II")
 
 
@@ -66,7 +66,7 @@ class Update(Struct, frozen=True, kw_only=True):
 class Position(NamedTuple):
     """Position up to which a file was read."""
 
-    own: bytes  # random bytes that identify the file
+    file_id: bytes  # random bytes that identify the file
     offset: int
     checksum: int  # CRC-32 of all bytes before it
 
@@ -99,7 +99,7 @@ class IndexWriter:
         """Delete an existing file. The first update creates the new one."""
         path.unlink(missing_ok=True)
         self._path = path
-        self._head = MAGIC + os.urandom(OWN)  # b"" once it is written
+        self._head = MAGIC + os.urandom(FILE_ID_BYTES)  # b"" once it is written
         self._checksum = zlib.crc32(self._head)
 
     def append(self, update: Update) -> None:
@@ -121,12 +121,12 @@ def read_index(path: Path, known: Index | None = None) -> Index:
     prepare(Update)
     try:
         with path.open("rb") as file:
-            head = file.read(len(MAGIC) + OWN)
-            if head[: len(MAGIC)] != MAGIC or len(head) < len(MAGIC) + OWN:
+            head = file.read(len(MAGIC) + FILE_ID_BYTES)
+            if head[: len(MAGIC)] != MAGIC or len(head) < len(MAGIC) + FILE_ID_BYTES:
                 raise DerivedFileError("the log index is damaged")
-            size, own = os.fstat(file.fileno()).st_size, head[len(MAGIC) :]
-            if known is None or known.position.own != own or size < known.position.offset:
-                found = Index(position=Position(own, len(head), zlib.crc32(head)))
+            size, file_id = os.fstat(file.fileno()).st_size, head[len(MAGIC) :]
+            if known is None or known.position.file_id != file_id or size < known.position.offset:
+                found = Index(position=Position(file_id, len(head), zlib.crc32(head)))
             else:
                 found = _copy(known)
             _read_updates(file, found, size)
@@ -152,7 +152,7 @@ def _read_updates(file: IO[bytes], index: Index, size: int) -> None:
             _merge(index, msgspec.msgpack.decode(payload, type=Update))
         except (msgspec.MsgspecError, IndexError) as error:
             raise DerivedFileError(f"the log index is damaged: {error}") from error
-        index.position = Position(index.position.own, end, checksum)
+        index.position = Position(index.position.file_id, end, checksum)
 
 
 def _merge(index: Index, update: Update) -> None:

@@ -22,14 +22,14 @@ from engine.trace.log_index.make import make
 from engine.trace.log_index.observed_ranks import ObservedColumns, concatenate
 from engine.trace.log_index.sequence_rows import PREEMPTED, RUNNING, WAITING
 from engine.trace.log_index.series import DRAWN, bins
-from engine.trace.log_index.stored import MAGIC, OWN, Index, read_index
+from engine.trace.log_index.stored import FILE_ID_BYTES, MAGIC, Index, read_index
 from engine.trace.operations import Evict, Load, Removed, Store
 from engine.trace.state import Sequence, State
 from engine.trace.tables import group_of
 from tests.load.large_log import Shape, write
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-MAGIC_AND_OWN = len(MAGIC) + OWN
+MAGIC_AND_OWN = len(MAGIC) + FILE_ID_BYTES
 TRACES = sorted(path.name for path in GOLDEN.glob("*.kvtrace"))
 
 
@@ -236,14 +236,14 @@ def test_a_second_writer_uses_the_first_ones_index(
         rows.write_bytes(b"\0" * rows.stat().st_size)
         assert _said(make(log, target, progress.append)) == _said(first) and progress == [len(log)] * 2
         again = LogIndex(target, log, known)  # another file: it is read from its beginning
-        assert again.index.position.own != known.index.position.own and _said(again.index) == _said(known.index)
+        assert again.index.position.file_id != known.index.position.file_id and _said(again.index) == _said(known.index)
         assert (again.blocks_at(len(log) - 1)["ref_count"] >= 0).all()
 
 
 def _said(index: Index) -> dict[str, Any]:
     """Return an index's content, however its updates were split."""
     found = asdict(index)
-    for name in ("place", "changes", "wholes", "contents", "heard"):
+    for name in ("position", "changes", "wholes", "contents", "heard"):
         del found[name]
     contents = ContentColumns()
     for patch in index.contents:
