@@ -111,5 +111,5 @@ def _difference_lines(first: OpDifference, answer: Answer) -> list[str]:
 
 def _words(voice: Voice, op: Op | None) -> str:
     return (
-        "nothing more in this record" if op is None else f"{op.__struct_config__.tag}: {voice.tell(op, None, 'long')}"
+        "nothing more in this record" if op is None else f"{op.__struct_config__.tag}: {voice.render(op, None, 'long')}"
     )

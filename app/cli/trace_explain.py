@@ -249,7 +249,7 @@ class _Narrator:
     def _event(self, event: TimelineEvent) -> str:
         record = self._log.record(event.record)
         place = record.ops.index(event.op)
-        sentences = [self._voice.tell(event.op, Context(header=self._log.header, record=record, place=place))]
+        sentences = [self._voice.render(event.op, Context(header=self._log.header, record=record, index=place))]
         if event.computed_again:
             sentences.append(self._say("timeline.again", n=event.computed_again))
         if event.wait and event.wait.steps:

@@ -17,7 +17,7 @@ from engine.trace.log import TraceReader
 from engine.trace.messages import languages
 from engine.trace.query.database import MAX_ROWS, Answer, LogDatabase, QueryError
 from engine.trace.query.questions import questions
-from engine.trace.query.table_cache import DATA, LONG, SUFFIX, CachedTables, make
+from engine.trace.query.table_cache import DATA, MIN_CACHED_BYTES, SUFFIX, CachedTables, make
 
 WIDEST = 44  # characters of a column
 
@@ -77,7 +77,7 @@ def _sql_of(name: str, observed: bool) -> str:
 def _answer(log: TraceReader, file: Path, sql: str, limit: int) -> Answer:
     """Query a log. A short log is read for each query; a long one's tables are cached, as the page does."""
     with user_errors(QueryError):
-        if log.num_bytes > LONG and (cached := _cached(log, file)) is not None:
+        if log.num_bytes > MIN_CACHED_BYTES and (cached := _cached(log, file)) is not None:
             return cached.ask(sql, limit)
         with LogDatabase(log) as database:
             return database.ask(sql, limit)

@@ -57,7 +57,7 @@ class Fold:
         self._tally = tally
         self._block_size = geometry(header).block_size
         self._clock = LiveClock(was_halted)
-        self._account = Account(self._clock, len(header.instances) > 1, model_name=self.model_name, forgets=True)
+        self._account = Account(self._clock, len(header.instances) > 1, model_name=self.model_name, drop_rows=True)
         self._missing: dict[int, int] = {}  # by sequence to be admitted: tokens that the pool had not, at its lookup
         self._outside: dict[int, Counter[Medium]] = {}  # blocks by tier, at its last lookup there
         self._residencies = Residencies()
@@ -104,12 +104,12 @@ class Fold:
                 tally.add(names.FLOPS, work.flops)
                 tally.add(names.READ_BYTES, work.weight_bytes + work.kv_read_bytes)
                 tally.add(names.WRITE_BYTES, work.kv_write_bytes)
-            for request in account.over:
+            for request in account.completed:
                 if request.longest_output:
                     tally.observe(names.MAX_GENERATION, request.longest_output)
                     tally.observe(names.REQUEST_N, request.n)
             self.memory = memory
-        return account.over
+        return account.completed
 
     def _lookup(self, op: Lookup) -> None:
         self._missing[op.seq_id] = op.num_tokens - op.num_hit_tokens

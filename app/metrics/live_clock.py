@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.trace.busy_time import moved_between, step_seconds
+from engine.trace.busy_time import step_seconds, transfer_span
 from engine.trace.records import StepRecord
 
 
@@ -23,7 +23,7 @@ class LiveClock:
     def read(self, record: StepRecord) -> None:
         """Read the next record; exclude the halted, idle time before it."""
         at, seconds = record.timing.at, step_seconds(record.timing)
-        began, ended = moved_between(record)
+        began, ended = transfer_span(record)
         done = [(began, ended)] if began < ended else []
         for began, ended in (*done, (at - seconds, at)):
             if self._was_halted() and began > self.last:

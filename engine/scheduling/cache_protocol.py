@@ -26,10 +26,10 @@ class Match(Protocol):
 
 
 class HitExplanation(Protocol):
-    """Reason for the end of the hits."""
+    """Reason why a lookup did not hit more tokens."""
 
-    def of(self, found: Lookup) -> Lookup:
-        """Return the lookup with this reason."""
+    def add_to(self, lookup: Lookup) -> Lookup:
+        """Return a copy of the lookup with this reason."""
 
 
 class Demand(Protocol):
@@ -62,13 +62,13 @@ class Cache(Protocol):
 
     def block_tables(self, seq_id: int) -> list[list[int]]: ...
 
-    def demand_at_most(self, num_slots: int, tokens_a_step: int) -> Demand: ...
+    def max_demand(self, num_slots: int, tokens_a_step: int) -> Demand: ...
 
     def demand(
         self, seq_id: int, num_tokens: int, hits: Any = (), loading: Any = None, reserved: int = 0
     ) -> Demand: ...
 
-    def followed(self, match: Any, loading: Any) -> Match: ...
+    def drop_unseen(self, match: Any, loading: Any) -> Match: ...
 
     def has_room(self, seq_id: int, num_tokens: int) -> bool: ...
 

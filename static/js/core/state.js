@@ -83,7 +83,7 @@ export function apply(state, record, observe = null, budget = UNBOUNDED) {
   const instance = record.instance ?? 0;
   const count = instanceCount(state.block_groups);
   if (instance < 0 || instance >= count)
-    throw new TraceStateError(`record ${record.index} is of instance ${instance}, and there is none`);
+    throw new TraceStateError(`record ${record.index} names instance ${instance}, which does not exist`);
   forget(state);
   /** @type {Copy | null} */
   let pendingCopy = null;
@@ -99,7 +99,7 @@ export function apply(state, record, observe = null, budget = UNBOUNDED) {
         );
       const change = /** @type {any} the entry of the type that `op` has */ (OPERATIONS[op.type]);
       pendingCopy = change(state, op, record.index, outputs, budget, instance) ?? null;
-      if (position === ops.length - 1) expect(!pendingCopy, "it replaces another block, and no copy follows");
+      if (position === ops.length - 1) expect(!pendingCopy, "it replaces another block, but no copy follows");
       observe?.(op, state);
     } catch (error) {
       throw new TraceStateError(

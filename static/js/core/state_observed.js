@@ -20,7 +20,7 @@ export const OBSERVED = {
       if (block) block.last_hit_in = index;
       return;
     }
-    expect(target.block_hash === null, "the place has a content already");
+    expect(target.block_hash === null, "the place has content already");
     budget.spend(op.token_ids.length);
     target.block_hash = op.block_hash;
     // a longer one belongs to a group with larger blocks, and only the operation has it

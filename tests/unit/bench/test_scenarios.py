@@ -94,7 +94,7 @@ def test_mistakes_are_reported_in_one_sentence() -> None:
     )
     assert "Expected `int`, got `str`" in _wrong(axis={**axis, "values": ["many"]})
     assert "temperature must be between 0 and 100, not -1.0" in _wrong(sampling={"temperature": -1.0})
-    assert "“much” is no size" in _wrong(tiers={"cpu": "much"})
+    assert "“much” is not a size" in _wrong(tiers={"cpu": "much"})
     assert "unknown field `tape`" in _wrong(tiers={"tape": "1MiB"})
     headline = {"title": TEXT, "metric": "seconds", "variant": "paged", "at": 1, "against": "none"}
     assert "3 is not on the axis" in _wrong(headlines=[{**headline, "at": 3}])
