@@ -285,7 +285,7 @@ def test_the_address_is_printed_and_answers_during_loading(command: Callable[...
     assert status == 0 and re.fullmatch(r"fake is ready on none after \d+\.\d s, equal to itself", ready)
     kept, *rest = rest
     assert re.fullmatch(r"\d+ layers? keeps? keys and values, [\d,]+ bytes a token", kept)
-    assert rest == ["stopping: closing 0 sessions with 0 viewers; once more to stop at once", "stopped"]
+    assert rest == ["stopping: closing 0 sessions with 0 viewers; interrupt again to stop at once", "stopped"]
     assert err == [f"kvtheater: loading bundled: {IN_WORDS[stage]}" for stage in ("torch", "weights")]
 
 
