@@ -15,7 +15,7 @@ from app.ground.errors import refuse
 from app.ground.routing import Route, json_answer
 from app.page import modules as page_modules
 from app.page import sheets as page_sheets
-from engine.bench.code import code_of_a_step
+from engine.bench.code import step_code_hash
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 
@@ -45,7 +45,7 @@ def index(context: BenchContext, request: Request) -> Response:
         "records": context.records.all(),
         "can_run": context.runs.can_run,
         "keeps_records": context.runs.keeps_records,
-        "code": code_of_a_step(),
+        "code": step_code_hash(),
     }
     return json_answer(answer)
 

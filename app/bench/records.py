@@ -179,4 +179,4 @@ class BenchAnswer(TypedDict):
     records: list[Listed]
     can_run: bool
     keeps_records: bool
-    code: str  # `code_of_a_step`
+    code: str  # `step_code_hash`

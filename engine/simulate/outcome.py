@@ -9,7 +9,7 @@ from engine.trace.request_account import TokenTimes
 
 
 class Wanted(Protocol):
-    """Request to simulate, e.g. `engine.bench.workload.Ask`."""
+    """Request to simulate, e.g. `engine.bench.workload.WorkloadRequest`."""
 
     @property
     def prompt(self) -> list[int]: ...  # of a further turn only the new tokens, unless `is_whole`
