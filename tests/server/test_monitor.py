@@ -74,7 +74,7 @@ def test_commands_to_a_monitored_server_are_refused(event: str, fields: dict[str
         try:
             client.do("join", theater="attached")
             error = client.refused(event, theater="attached", **fields)
-            assert error["code"] == "refused" and "it can be looked at, not changed" in error["message"]
+            assert error["code"] == "refused" and "it can be viewed, but not changed" in error["message"]
         finally:
             client.io.disconnect()
 

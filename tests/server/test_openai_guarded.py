@@ -351,7 +351,7 @@ def test_runs_with_api_clients_cannot_be_reset(api: Api) -> None:
     connection = api.open(prompt=STORY, max_tokens=900, ignore_eos=True, stream=True)
     wait_for(lambda: api.served.engine.num_active == 1)
     theater = api.served.session
-    with pytest.raises(Exception, match="1 requests of the API are under way"):
+    with pytest.raises(Exception, match="1 API requests are running"):
         theater.reset()
     connection.close()
     wait_for(lambda: api.served.engine.num_active == 0)
