@@ -1,8 +1,8 @@
-"""Record the two runs side by side: `python -m tools.record_beside --python ENV/bin/python`.
+"""Record the same requests with this engine and with vLLM: `python -m tools.record_beside --python ENV/bin/python`.
 
-The same requests through our engine and through vLLM, which ENV has, with equal settings. Without `--python` only ours
-is made again: a release does so, as it forks no run of an earlier one.
-`tests/unit/recordings/test_beside.py` holds one to the other, operation by operation.
+ENV is an environment with vLLM; both engines have equal settings. Without `--python`, only this engine's recording is
+written, which each release does, because recordings of earlier versions cannot be forked.
+`tests/unit/recordings/test_beside.py` compares both operation by operation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from app.ground.paths import static_dir
 from app.recordings.shelf import SUFFIX, Card
 from engine.config import EngineConfig
-from engine.lab.beside import BesideRequest, ours, settled, theirs
+from engine.lab.beside import BesideRequest, explicit_config, serve_here, serve_vllm
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
 from engine.trace.check import check
@@ -34,7 +34,7 @@ REQUESTS = [
     ),
 ]
 CONFIG = EngineConfig(
-    block_size=32,  # the smallest that vLLM has on a CPU
+    block_size=32,  # the smallest that vLLM supports on a CPU
     num_blocks=7,
     max_num_seqs=4,
     max_num_batched_tokens=64,
@@ -56,23 +56,24 @@ CARDS = {
 
 
 def main() -> None:
-    """Make both."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--python", type=Path, help="of the environment that vLLM is installed in; without: ours only")
+    parser.add_argument(
+        "--python", type=Path, help="interpreter of an environment with vLLM (default: record only this engine)"
+    )
     arguments = parser.parse_args()
     folder, model = static_dir() / "recordings", load_model(BUNDLED)
-    config = settled(CONFIG, model)
+    config = explicit_config(CONFIG, model)
     paths = {name: folder / f"{name}{SUFFIX}" for name in CARDS}
     requests = [msgspec.structs.replace(one, ignore_eos=True) for one in REQUESTS]
     if arguments.python:
-        theirs(arguments.python, model, config, requests, paths["beside-vllm"], 0.3)
+        serve_vllm(arguments.python, model, config, requests, paths["beside-vllm"], 0.3)
     paths["beside-ours"].unlink(missing_ok=True)
-    ours(model, config, requests, paths["beside-ours"])
+    serve_here(model, config, requests, paths["beside-ours"])
     for name, path in paths.items():
         text = msgspec.json.format(msgspec.json.encode(CARDS[name]), indent=2)
         path.with_suffix(".json").write_bytes(text + b"\n")
-        wrong = list(check(path))
-        print(f"{path.name}: {path.stat().st_size:,} bytes" + "".join(f"\n  {finding}" for finding in wrong))
+        findings = list(check(path))
+        print(f"{path.name}: {path.stat().st_size:,} bytes" + "".join(f"\n  {finding}" for finding in findings))
 
 
 if __name__ == "__main__":

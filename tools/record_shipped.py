@@ -1,7 +1,7 @@
 """Record the shipped recordings: `python -m tools.record_shipped [NAME…]`.
 
-Each is a real run of a bundled model. A recording's card beside it says the command that makes it again; the same
-command gives the same log apart from the clocks (`tests/unit/recordings/test_shipped.py`).
+Each is a run of the bundled model. The card of a recording has the command that records it again; the log is the same
+except for times (`tests/unit/recordings/test_shipped.py`).
 """
 
 from __future__ import annotations
@@ -36,25 +36,26 @@ MOON = "春江潮水连海平，海上明月共潮生。"
 MOUNTAIN = "白日依山尽，黄河入海流。"
 FROST = "床前明月光，疑是地上霜。"
 NOBODY = "I'm nobody! Who are you?\nAre you nobody, too?\nThen there's a pair of us - don't tell!\n"
-WAVES = "滟滟随波千万里，何处春江无月明。"  # what follows MOON
-ALL = 16 << 20  # bytes of arrays a step, as a theater keeps them
+WAVES = "滟滟随波千万里，何处春江无月明。"  # the verse after MOON
+ALL = 16 << 20  # bytes of arrays per step, as in a session
 FEW = 320 << 10
 DISK_BYTES = 4 << 20
 
 
 class Wave(Struct, frozen=True):
-    """Prompts submitted together, `after` so many steps; None: when all before them are computed to their end."""
+    """Prompts submitted together. `after`: number of steps before them; None: all earlier requests are finished."""
 
     prompts: list[str]
     after: int | None = None
     request_ids: list[str] | None = None
-    sampling: dict[str, Any] = {}  # what differs from the recording's
+    sampling: dict[str, Any] = {}  # replaces parameters of the recording
 
 
 class Shipped(Struct, frozen=True, kw_only=True):
-    """Shipped recording: prompts in waves. Arrays: `budget_bytes` a step at most; `layer`: of this one alone.
+    """Shipped recording of prompts in waves.
 
-    `to_disk`: full blocks are stored in a folder too. `earlier`: blocks that a server computed before and left there.
+    `budget_bytes`: maximum size of arrays per step; `layer`: only layer with arrays, None: all. `to_disk`: whether full
+    blocks are also stored in a folder; `earlier`: waves of an earlier server that stored blocks there.
     """
 
     name: str
@@ -73,9 +74,9 @@ class Shipped(Struct, frozen=True, kw_only=True):
 def opening(
     language: str, *, beginning: str, shares: str, waits: str, before: list[str], sampling: dict[str, Any] | None = None
 ) -> Shipped:
-    """The recording that a first visit opens with: A alone, then B that begins like it, then C that has to wait.
+    """Return the recording of the opening: A runs alone, then B shares its prefix, then C must wait.
 
-    What ran before leaves the free queue mixed, so A's blocks lie where they happen to be free.
+    Earlier requests change the order of the free queue, so that A's blocks are not consecutive.
     """
     return Shipped(
         name=f"opening-{language}",
@@ -118,7 +119,7 @@ RECORDINGS = [
         shares=NOBODY + "How dreary to be somebody!\nHow",
         waits="Twinkle, twinkle, little star,\nHow I wonder what you are!",
         before=["Who has seen the wind?\nNeither I nor", "Little Lamb, who made thee?\nDost thou"],
-        # three poems that it knows begin with "I", about as likely; this seed chooses the one of the plainest words
+        # three memorized poems begin with "I" and are about equally likely; this seed chooses the simplest one
         sampling={"temperature": 0.7, "seed": 2},
     ),
     Shipped(
@@ -227,7 +228,7 @@ RECORDINGS = [
 
 
 def main(names: list[str]) -> int:
-    """Make those that are named, or all. Returns the exit status."""
+    """Record the named recordings, or all. Returns the exit status."""
     folder = static_dir() / "recordings"
     unknown = set(names) - {shipped.name for shipped in RECORDINGS}
     if unknown:
@@ -239,21 +240,20 @@ def main(names: list[str]) -> int:
             path = folder / f"{shipped.name}{SUFFIX}"
             path.unlink(missing_ok=True)
             record(model, shipped, path)
-            wrong = list(check(path))
+            findings = list(check(path))
             text = msgspec.json.format(msgspec.json.encode(card(shipped)), indent=2)
             path.with_suffix(".json").write_bytes(text + b"\n")
-            print(f"{path.name}: {path.stat().st_size:,} bytes" + "".join(f"\n  {finding}" for finding in wrong))
+            print(f"{path.name}: {path.stat().st_size:,} bytes" + "".join(f"\n  {finding}" for finding in findings))
     return 0
 
 
 def card(shipped: Shipped) -> Card:
-    """Return the description beside the file."""
     command = f"python -m tools.record_shipped {shipped.name}"
     return Card(title=shipped.title, text=shipped.text, tags=shipped.tags, command=command)
 
 
 def record(model: LoadedModel, shipped: Shipped, path: Path) -> None:
-    """Run it, the log going to `path`."""
+    """Run a recording and write its log to `path`."""
     capture = CaptureRequest(budget_bytes=shipped.budget_bytes, dtype="float32")
     if shipped.layer is not None:
         capture = CaptureRequest(layers=[shipped.layer], only=True, budget_bytes=shipped.budget_bytes)
@@ -276,7 +276,7 @@ def record(model: LoadedModel, shipped: Shipped, path: Path) -> None:
 
 
 def run(engine: Engine, shipped: Shipped, waves: list[Wave]) -> None:
-    """All of the waves, to their end."""
+    """Run all waves until all requests are finished."""
     for wave in waves:
         play(engine, wave.after)
         sampling = SamplingParams(**shipped.sampling | wave.sampling)
@@ -288,7 +288,7 @@ def run(engine: Engine, shipped: Shipped, waves: list[Wave]) -> None:
 
 @contextmanager
 def tiers(folder: str) -> Iterator[Tiers]:
-    """A server's, as long as it runs; at its end everything is written."""
+    """Open the tiers of a server. On exit all blocks are written."""
     store = Tiers(disk=DiskSetting(Path(folder), DISK_BYTES))
     try:
         yield store

@@ -1,10 +1,10 @@
 # ruff: noqa: E501  (Markdown, laid out as it is read)
-"""Write the model card from the measurements of a run and its evaluation.
+"""Write the model card from the records of a run and its evaluation.
 
     python -m training.card --config training/bundled.toml --model FOLDER --run DIR --evaluation FILE.json \\
                             --kv-dtype FILE.json --window-policy FILE.json
 
-Reads the run's `checkpoint/progress.json` and `run.json` and the model's `heads.json`; writes `FOLDER/README.md`. No figure is typed by hand.
+Reads the run's `checkpoint/progress.json` and `run.json` and the model's `heads.json`; writes `FOLDER/README.md`.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ PROSODY = {
 
 
 def prosody_rows(found: dict[str, dict[str, float]]) -> str:
-    """The table of rhyme and tone; a row is missing where nothing regular came out."""
+    """Return the table of rhyme and tone. Rows without regular quatrains are omitted."""
     return "\n".join(
         f"| {title} | {found[key]['quatrains']} | {found[key]['rhyme']:.0%} | {found[key]['level_rhyme']:.0%} "
         f"| {found[key]['alternation']:.0%} |"
@@ -187,7 +187,6 @@ def prosody_rows(found: dict[str, dict[str, float]]) -> str:
 
 
 def head_rows(found: dict[str, Any]) -> str:
-    """The table of heads."""
     return "\n".join(
         f"| {TITLES[e['pattern']]} | {e['layer']} | {e['head']} | {e['mean_weight']:.2f} | {e['uniform']:.2f} |"
         for e in found["patterns"]
@@ -199,7 +198,6 @@ def _literal(text: str) -> str:
 
 
 def kv_rows(found: dict[str, Any]) -> str:
-    """The table of cache dtypes."""
     pairs = zip(found["chinese"]["kinds"], found["english"]["kinds"], strict=True)
     return "\n".join(
         f"| {zh['kv_cache_dtype']} | {zh['bytes_per_token']:,} | {zh['bits_per_character']:.3f} | {en['bits_per_character']:.3f} "
@@ -209,7 +207,6 @@ def kv_rows(found: dict[str, Any]) -> str:
 
 
 def window_rows(found: dict[str, Any]) -> str:
-    """The table of windows."""
     pairs = zip(found["chinese"]["policies"], found["english"]["policies"], strict=True)
     return "\n".join(
         f"| {zh['window'] + zh['sinks'] if zh['window'] else 'all'} | {zh['sinks']} / {zh['window'] or 'all'} | {zh['bits_per_character']:.3f} "
@@ -219,7 +216,7 @@ def window_rows(found: dict[str, Any]) -> str:
 
 
 def window_verdict(found: dict[str, Any]) -> str:
-    """Say in how many of the sizes the sinks help at an equal number of visible keys."""
+    """Return a sentence on the number of cases in which sinks help at an equal number of visible keys."""
     pairs = [
         (plain["bits_per_character"], sunk["bits_per_character"])
         for language in found.values()
@@ -238,7 +235,6 @@ def card(
     kv: dict[str, Any],
     window: dict[str, Any],
 ) -> str:
-    """The card's Markdown."""
     heads = json.loads((folder / HEADS).read_text(encoding="utf-8"))
     shape, train, data = config["model"], config["train"], config["data"]
     head_dim = shape["hidden"] // shape["heads"]
@@ -303,7 +299,7 @@ def _poem(poem: dict[str, Any]) -> str:
 
 
 def _failed(poems: list[dict[str, Any]]) -> str:
-    """The poems that it does not know to the end, in a sentence."""
+    """Return a sentence with the poems that are not recited completely, or ""."""
     failed = [_poem(poem) for poem in poems if not poem["whole"]]
     return f" Not to the end: {'; '.join(failed)}." if failed else ""
 
@@ -318,14 +314,13 @@ def _clock(progress: Progress) -> str:
 
 
 def main() -> None:
-    """Write the card."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")
     parser.add_argument("--run", type=Path, required=True, help="the run's --out folder")
-    parser.add_argument("--evaluation", type=Path, required=True, help="what training.evaluate wrote")
-    parser.add_argument("--kv-dtype", type=Path, required=True, help="what training.kv_dtype wrote")
-    parser.add_argument("--window-policy", type=Path, required=True, help="what training.window_policy wrote")
+    parser.add_argument("--evaluation", type=Path, required=True, help="output of training.evaluate")
+    parser.add_argument("--kv-dtype", type=Path, required=True, help="output of training.kv_dtype")
+    parser.add_argument("--window-policy", type=Path, required=True, help="output of training.window_policy")
     args = parser.parse_args()
     progress = Progress(**json.loads((args.run / "checkpoint" / PROGRESS).read_text(encoding="utf-8")))
     run = json.loads((args.run / RUN).read_text(encoding="utf-8"))

@@ -1,11 +1,11 @@
 # ruff: noqa: E501  (Markdown, laid out as it is read)
-"""Write the card of the four siblings from the measurements of their runs and evaluations.
+"""Write the card of the four siblings from the records of their runs and evaluations.
 
     python -m training.siblings_card --config training/bundled.toml --models engine/model/siblings --runs DIR
 
-Reads `DIR/NAME/checkpoint/progress.json`, `DIR/NAME/run.json` and `DIR/NAME/evaluation.json` of each sibling that has a
-folder there, and `DIR/recall.json` if it is there, and keeps them in `siblings.json` beside this file; what is not there
-is that of the last time. Writes `README.md` beside the models. No figure is typed by hand.
+Reads `DIR/NAME/checkpoint/progress.json`, `DIR/NAME/run.json` and `DIR/NAME/evaluation.json` of each sibling with a folder
+in DIR, and `DIR/recall.json` if it exists, and updates `siblings.json` in this folder. Writes `README.md` into the models'
+folder.
 """
 
 from __future__ import annotations
@@ -89,10 +89,9 @@ Trained in float32; other work ran on the machines at the same time.
 
 
 def main() -> None:
-    """Write the record and the card."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--models", type=Path, required=True, help="folder with one folder a sibling")
+    parser.add_argument("--models", type=Path, required=True, help="folder with one folder per sibling")
     parser.add_argument("--runs", type=Path, required=True, help="folder with the runs' --out folders")
     args = parser.parse_args()
     record: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
@@ -108,7 +107,7 @@ def main() -> None:
 
 
 def figures(run: Path) -> dict[str, Any]:
-    """Figures of a run and of its evaluation."""
+    """Return the figures of a run and its evaluation."""
     progress = Progress(**json.loads((run / "checkpoint" / PROGRESS).read_text(encoding="utf-8")))
     found = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
     about = json.loads((run / RUN).read_text(encoding="utf-8"))
@@ -126,7 +125,6 @@ def figures(run: Path) -> dict[str, Any]:
 
 
 def row(title: str, shape: Section, found: dict[str, Any], folder: Path) -> str:
-    """A line of the table."""
     kinds = shape.get("layer_types", ["full_attention"] * shape["layers"])
     attending = kinds.count("full_attention")
     per_token = 2 * attending * shape["kv_heads"] * (shape["hidden"] // shape["heads"]) * NUMBER
@@ -140,19 +138,17 @@ def row(title: str, shape: Section, found: dict[str, Any], folder: Path) -> str:
 
 
 def state_numbers(shape: Section) -> int:
-    """Numbers in the state of a gated delta net: a matrix a head, and the last inputs of the convolution."""
+    """Return the size of a gated delta net's state: a matrix per head, and the last inputs of the convolution."""
     keys, values = (shape["state_heads"] * shape[name] for name in ("state_key_dim", "state_value_dim"))
     return int(values * shape["state_key_dim"] + (2 * keys + values) * shape["convolution"])
 
 
 def recall_row(name: str, found: dict[str, Any]) -> str:
-    """A line of the table of what was remembered."""
     saved = [f"{found[language][str(d)]['saved']:.2f}" for language in LANGUAGES for d in DISTANCES]
     return f"| `{name}` | {' | '.join(saved)} |"
 
 
 def card(hybrid: Section, rows: list[str], record: dict[str, Any]) -> str:
-    """The card."""
     machines: dict[str, list[str]] = {}
     for name in TITLES:
         about = "{machine} ({cores} cores). Versions: {versions}.".format_map(record[name])

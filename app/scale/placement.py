@@ -20,8 +20,8 @@ from engine.accounting.derived import Derived
 from engine.accounting.presets import GpuPreset, ModelPreset, Presets, presets
 from engine.simulate.instance_options import Demand, Nodes, PlacementError
 from engine.simulate.layers import Card
-from engine.simulate.placed import Tried, tried
-from engine.simulate.placement import Placement, apart, on_one_node, together
+from engine.simulate.placed import Tried, simulate_placement
+from engine.simulate.placement import Placement, colocated, disaggregated, on_one_node
 from engine.simulate.placement_numbers import placement_numbers
 from engine.trace.applications import TABLE
 
@@ -104,7 +104,7 @@ def tried_answer(query: Query, known: Presets | None = None) -> TriedAnswer:
         instances = sum(option.replicas * option.stages for option in found.options)
         if instances > MAX_INSTANCES:
             raise refusal("most_instances", "refused", number=instances, most=MAX_INSTANCES)
-        return {"way": way, "tried": tried(settings["cards"], found, demand, settings["nodes"], number)}
+        return {"way": way, "tried": simulate_placement(settings["cards"], found, demand, settings["nodes"], number)}
     except ValueError as error:
         raise refused(error) from error
     finally:
@@ -141,9 +141,9 @@ def read(query: Query, known: Presets) -> Settings:
 
 
 _WAYS: dict[Way, Callable[[Settings], Placement]] = {
-    "apart": lambda one: apart(one["cards"], one["nodes"], one["demand"]),
+    "apart": lambda one: disaggregated(one["cards"], one["nodes"], one["demand"]),
     "on_one_node": lambda one: on_one_node(one["cards"], one["nodes"], one["demand"]),
-    "together": lambda one: together(one["cards"][1], one["nodes"], one["demand"]),
+    "together": lambda one: colocated(one["cards"][1], one["nodes"], one["demand"]),
 }
 
 

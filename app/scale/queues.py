@@ -178,7 +178,7 @@ def _line(prefill: Prefill, arrangement: Arrangement, rate: float) -> Line:
         ttft = mean_ttft(prefill, arrangement, rate)
     except ImpossibleInput as error:
         reason = {"en": str(error), **error.translations}
-    limit = prefill.most(arrangement)
+    limit = prefill.max_load(arrangement)
     loads = [MAX_LOAD * limit * i / POINTS for i in range(POINTS + 1)]
     return {
         "arrangement": arrangement,

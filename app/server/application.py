@@ -109,10 +109,10 @@ def create_app(
     app.extensions[SPANS] = spans
     sessions = SessionManager(models, settings, emit, metrics.observe)
     playbacks = Playbacks(library, emit)
-    sessions.show(runs)
+    sessions.add_logs(runs)
     if attachment is not None:
-        sessions.show(AttachedSession(attachment, emit))
-    sessions.show(playbacks)
+        sessions.add_logs(AttachedSession(attachment, emit))
+    sessions.add_logs(playbacks)
     sessions.on_close(library.close)
     app.extensions["kvtheater.library"] = library
     app.extensions["kvtheater"] = sessions
@@ -160,7 +160,7 @@ def create_app(
     app.register_blueprint(metrics_endpoint.blueprint(metrics, requests, *queues))
     app.register_error_handler(Exception, _answer_error)
 
-    identify = identifier(settings.token, classrooms.known)
+    identify = identifier(settings.token, classrooms.read_pass)
     if settings.message_queue is not None:
         app.extensions["kvtheater.relays"] = Relays(settings.message_queue, transport.hub, transport.clients, identify)
     host = settings.host if settings.token is None else None

@@ -38,7 +38,7 @@ def register(
 ) -> None:
     """Register the handlers of all events and connections."""
     commands = bounds.Commands(access)
-    reads = bounds.Commands(access, bounds.MAX_READS_OF_ONE, Limits().all_events)
+    reads = bounds.Commands(access, bounds.MAX_READS_PER_GUEST, Limits().all_events)
     for handlers, table in ((events, EVENTS), (lessons, LESSON_EVENTS), (class_events, CLASS_EVENTS)):
         for name, event in table.items():
             bounded = reads if name == "read" else None
@@ -49,7 +49,7 @@ def register(
     clients.on("*", _unknown, _busy)
 
     def on_connect(sid: str, environ: Mapping[str, Any]) -> None:
-        access.come(sid, Person(bool(environ.get(OWNER)), environ.get(PASS), environ.get(ADDRESS, "")))
+        access.add(sid, Person(bool(environ.get(OWNER)), environ.get(PASS), environ.get(ADDRESS, "")))
         events.greet(sid)
 
     def on_disconnect(sid: str) -> None:
@@ -88,7 +88,7 @@ def _answer(
 
 def _handle_counted(commands: bounds.Commands, handle: Callable[[str, M], Result], sid: str, message: M) -> Result:
     """Handle a command, which counts as pending until its result is there."""
-    done = commands.take(sid)
+    done = commands.begin(sid)
     try:
         result = handle(sid, message)
     except BaseException:

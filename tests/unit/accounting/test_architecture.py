@@ -13,7 +13,7 @@ from engine.accounting.architecture import kv_shapes, read_architecture
 from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.kv_shape import KvShape
 from engine.accounting.presets import presets
-from engine.setup.unloaded_model import MAX_BYTES, _plain, architecture_from, architecture_of, described
+from engine.setup.unloaded_model import MAX_BYTES, _plain, architecture_from, architecture_of, architecture_of_config
 from tests.causal_types import WINDOW, causal_config, causal_model
 
 LLAMA = {
@@ -48,7 +48,7 @@ GEMMA = {
     ],
 )
 def test_parameters_are_those_of_the_published_checkpoints(config: dict[str, Any], num_params: int) -> None:
-    assert described(config, "m").num_params == num_params
+    assert architecture_of_config(config, "m").num_params == num_params
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_parameters_are_those_of_the_published_checkpoints(config: dict[str, Any
     ],
 )
 def test_a_preset_is_what_its_configuration_gives(preset: str, config: dict[str, Any]) -> None:
-    known, found = presets().models[preset].architecture, described(config, "m")
+    known, found = presets().models[preset].architecture, architecture_of_config(config, "m")
     assert set(known.shapes) == set(found.shapes)
     assert known.num_params == pytest.approx(found.num_params, rel=0.015), "some are given rounded"
     for name in ("num_heads", "hidden_size", "vocab_size", "expanded_dim"):
@@ -167,7 +167,7 @@ def test_an_invalid_configuration_is_explained_in_one_sentence(text: bytes, sent
 
 def test_settings_that_name_code_or_files_are_not_taken() -> None:
     more = {"auto_map": {"AutoConfig": "evil.Evil"}, "quantization_config": {"quant_method": "fp8"}, "_x": "/etc"}
-    assert described({**LLAMA, **more}, "m").num_params == 8_030_261_248
+    assert architecture_of_config({**LLAMA, **more}, "m").num_params == 8_030_261_248
 
 
 @pytest.mark.parametrize(

@@ -12,17 +12,17 @@ from app.session.engine_lock import LABS_SHARE, EngineLock
 
 
 def test_turns_come_in_the_order_of_asking():
-    turns, order, threads = EngineLock(), [], []
-    with turns:
+    lock, order, threads = EngineLock(), [], []
+    with lock:
         for i in range(5):
 
             def take(i: int = i) -> None:
-                with turns:
+                with lock:
                     order.append(i)
 
             threads.append(threading.Thread(target=take))
             threads[-1].start()
-            while turns.waiting <= i:  # it is waiting before the next one asks
+            while lock.waiting <= i:  # it is waiting before the next one asks
                 time.sleep(0.001)
     for thread in threads:
         thread.join(5)
@@ -30,14 +30,14 @@ def test_turns_come_in_the_order_of_asking():
 
 
 def test_the_engine_lock_is_fair():
-    turns, taken, both = EngineLock(), list[tuple[int, bool]](), threading.Barrier(2)
+    lock, taken, both = EngineLock(), list[tuple[int, bool]](), threading.Barrier(2)
 
     def work(i: int) -> None:
         both.wait(5)
         while len(taken) < 100:
-            with turns:
+            with lock:
                 time.sleep(0.001)
-                taken.append((i, bool(turns.waiting)))  # whose turn it was, and whether the other waits for the next
+                taken.append((i, bool(lock.waiting)))  # whose turn it was, and whether the other waits for the next
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
     for thread in threads:
@@ -49,34 +49,34 @@ def test_the_engine_lock_is_fair():
 
 
 def test_a_thread_that_waited_too_long_gets_no_turn_and_blocks_no_other():
-    turns = EngineLock()
-    with turns:
-        assert not turns.take(0.01)
-    assert turns.take(0) and not turns.take(0)
-    turns.leave()
-    with turns:
+    lock = EngineLock()
+    with lock:
+        assert not lock.acquire(0.01)
+    assert lock.acquire(0) and not lock.acquire(0)
+    lock.release()
+    with lock:
         pass
 
 
 def test_an_error_hands_the_turn_on():
-    turns = EngineLock()
+    lock = EngineLock()
     for _ in range(2):
         try:
-            with turns:
+            with lock:
                 raise KeyError
         except KeyError:
             pass
-    with turns:
+    with lock:
         pass
 
 
 def test_a_step_waits_for_one_lab_at_most_however_many_there_are():
-    turns, over = EngineLock(), threading.Event()
+    lock, over = EngineLock(), threading.Event()
     taken: list[str] = []
 
     def lab() -> None:
         while not over.is_set():
-            with turns.labs:
+            with lock.labs:
                 time.sleep(0.001)
                 taken.append("lab")
 
@@ -88,9 +88,9 @@ def test_a_step_waits_for_one_lab_at_most_however_many_there_are():
             time.sleep(0.001)
         for _ in range(40):
             before = len(taken)
-            with turns:  # a lab's turn may end while this one begins to stand in line, and it stands behind the next
+            with lock:  # a lab's turn may end while this one begins to stand in line, and it stands behind the next
                 assert len(taken) - before <= 2
-                assert turns.waiting <= 1  # a single lab stands in everybody's line
+                assert lock.waiting <= 1  # a single lab stands in everybody's line
     finally:
         over.set()
         for thread in labs:
@@ -106,16 +106,16 @@ def test_labs_leave_others_their_share_of_the_time(monkeypatch: pytest.MonkeyPat
 
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=pass_time)
     monkeypatch.setattr("app.session.engine_lock.time", clock)
-    turns = EngineLock()
+    lock = EngineLock()
     for _ in range(5):
-        with turns.labs:
+        with lock.labs:
             pass_time(0.02)
     assert now[0] == pytest.approx(100.1), "alone they do not pause"
     began = now[0]
     for _ in range(200):
-        with turns:
+        with lock:
             pass_time(rng.random() / 100)
-        with turns.labs:
+        with lock.labs:
             pass_time(seconds := rng.random() / 100)
         spent += seconds
     assert 0.5 * LABS_SHARE < spent / (now[0] - began) <= LABS_SHARE * 1.01  # no pause is counted after the last

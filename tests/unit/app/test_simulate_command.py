@@ -199,7 +199,7 @@ def test_an_invalid_file_is_a_sentence(capsys: pytest.CaptureFixture[str], tmp_p
         ([*A100, "--link-gb-per-second", "-3"], "--link-gb-per-second must be from"),
         (
             [*A100, "--forget-policy", "h2o"],
-            "with forget_policy, what is computed and what is freed depends on the model",
+            "with forget_policy, the computed tokens and the freed blocks depend on the model",
         ),
         ([*A100, "--speculative-config", '{"num_speculative_tokens":2}'], "with speculative_config, what is computed"),
         ([*A100, "--like", "run.kvtrace"], "omit --model and --gpu"),

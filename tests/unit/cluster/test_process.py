@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from engine.cluster import process
 from engine.cluster.cluster import Cluster
-from engine.cluster.instance import Ask, InstanceGoneError
+from engine.cluster.instance import InstanceGoneError, RoutedRequest
 from engine.cluster.messages import ModelSource
 from engine.cluster.process import ProcessInstance
 from engine.cluster.process_cluster import process_cluster
-from engine.cluster.processes import Processes, threads_of_each
+from engine.cluster.processes import Processes, threads_per_instance
 from engine.cluster.worker_process import WorkerProcess, Workers
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
@@ -145,14 +145,16 @@ def test_refusals_use_the_same_words(model: LoadedModel, workers: Workers) -> No
         for spec, kind in refused:
             with pytest.raises(kind) as expected:
                 engine.check_requests([spec])
-            for do in (both.decode.check, lambda specs: both.decode.submit([Ask(one) for one in specs])):
+            for do in (both.decode.check, lambda specs: both.decode.submit([RoutedRequest(one) for one in specs])):
                 with pytest.raises(kind) as found:
                     do([spec])
                 assert str(found.value) == str(expected.value)
                 assert getattr(found.value, "translations", {}) == getattr(expected.value, "translations", None) != {}
-        both.decode.submit([Ask(RequestSpec([5], GREEDY, "a"))])
+        both.decode.submit([RoutedRequest(RequestSpec([5], GREEDY, "a"))])
         with pytest.raises(RequestError, match="'a' is in use"):
-            both.decode.submit([Ask(RequestSpec([5], GREEDY, "b")), Ask(RequestSpec([5], GREEDY, "a"))])
+            both.decode.submit(
+                [RoutedRequest(RequestSpec([5], GREEDY, "b")), RoutedRequest(RequestSpec([5], GREEDY, "a"))]
+            )
         assert both.decode.load.unfinished == 1
         assert both.decode.abort("a") and not both.decode.abort("a")
         assert both.decode.load.unfinished == 0
@@ -169,7 +171,7 @@ def test_a_failed_instances_process_is_reused(workers: Workers) -> None:
         with pytest.raises(ConfigError, match="max_model_len"):
             wrong.wait_until_ready()
         with pytest.raises(ConfigError, match="max_model_len"):
-            wrong.submit([Ask(RequestSpec([1], GREEDY))])
+            wrong.submit([RoutedRequest(RequestSpec([1], GREEDY))])
         assert wrong.has_ended and not wrong.is_ready
         right = processes.start("right", "mixed", PLAIN)
         assert right.config.num_blocks == 40 and right.pid == wrong.pid
@@ -184,7 +186,7 @@ def test_unreadable_models_are_refused(tmp_path: Path, workers: Workers) -> None
         others.give_back(worker)
         with Processes(others) as processes:
             one = processes.start("one", "mixed", PLAIN)
-            with pytest.raises(ModelError, match="holds no model"):
+            with pytest.raises(ModelError, match="contains no model"):
                 one.wait_until_ready()
         workers.give_back(others.take())
 
@@ -207,7 +209,7 @@ def test_the_layout_digest_is_equal_in_every_process(model: LoadedModel, workers
 
 def test_arrays_are_captured_as_requested(workers: Workers) -> None:
     with couple(workers, PLAIN) as both:
-        both.decode.submit([Ask(RequestSpec([5, 6, 7], GREEDY))])
+        both.decode.submit([RoutedRequest(RequestSpec([5, 6, 7], GREEDY))])
         captures = list[Any]()
         for request in (None, CaptureRequest(layers=[1], only=True), None):
             both.decode.observe(request)
@@ -349,9 +351,9 @@ def test_no_process_outlives_its_parent(folder: str) -> None:
 
 def test_threads_are_divided_among_instances() -> None:
     here = min(len(os.sched_getaffinity(0)), torch.get_num_threads())
-    assert threads_of_each(1) == here and threads_of_each(here) == threads_of_each(here + 1) == 1
+    assert threads_per_instance(1) == here and threads_per_instance(here) == threads_per_instance(here + 1) == 1
     torch.set_num_threads(1)
     try:
-        assert threads_of_each(1) == 1, "as OMP_NUM_THREADS=1 has it"
+        assert threads_per_instance(1) == 1, "as OMP_NUM_THREADS=1 has it"
     finally:
         torch.set_num_threads(here)

@@ -156,7 +156,7 @@ def test_evicted_lost_or_salted_content_is_no_hit() -> None:
     chain = HashChain(SIZE, None)
     router.note("a", a.record(Evict(block_id=2, block_hash=chain.hash_at(2, TEXT))))
     assert hits() == [8, 0]
-    router.gone("a")
+    router.instance_ended("a")
     assert hits() == [0, 0]
     router.note("a", a.caches(TEXT[:8]))
     assert hits() == [8, 0], "started anew"
@@ -174,7 +174,7 @@ def test_no_request_is_refused_before_a_measurement() -> None:
     measured(router, a, (100, 0.5))
     with pytest.raises(RejectedError):
         router.choose(TEXT, None, [Candidate("a", Load(running=1))])
-    router.gone("a")
+    router.instance_ended("a")
     assert router.choose(TEXT, None, [Candidate("a", Load(running=1))]).chosen.estimated_seconds is None
 
 
@@ -207,8 +207,8 @@ def test_a_request_that_would_come_too_late_is_refused_with_the_numbers() -> Non
     with pytest.raises(RejectedError) as refused:
         router.choose(TEXT, None, late)
     assert str(refused.value) == (
-        "the first token would take about 0.3 s, and the objective is 0.25 s: 116 tokens are queued at a and 4 of its "
-        "own are to be computed; send it again when less is waiting"
+        "the first token would take about 0.3 s, but the objective is 0.25 s: 116 tokens are queued at a and 4 of its "
+        "own are to be computed; send it again when the queue is shorter"
     )
     assert (refused.value.estimated_seconds, refused.value.ttft_slo) == (0.3, 0.25)
     assert router.choose(TEXT, None, [late[0], Candidate("b", Load(), 0)]).index == 1, "the other one is in time"
@@ -248,12 +248,12 @@ def test_a_prompt_computed_in_time_may_wait_for_its_decode_instance() -> None:
     router.note("d", d.record(batch=[entry(0, "decode", 1)], seconds=0.02))
     free, full = Candidate("d", Load()), Candidate("d", Load(running=1))
     assert router.choose(TEXT, None, candidates([a]), [free]).chosen.estimated_seconds == 20 / 200
-    with pytest.raises(RejectedError, match=r"about 0\.2 s.* no place to run is free for 0\.2 s"):
+    with pytest.raises(RejectedError, match=r"about 0\.2 s.* no sequence can start for 0\.2 s"):
         router.choose(TEXT, None, candidates([a]), [full])
     assert router.choose(TEXT, None, [full]).chosen.estimated_seconds is None, "it computes no prompt"
 
 
 def test_routing_needs_a_candidate() -> None:
     router, _, _ = pair("least_loaded")
-    with pytest.raises(ValueError, match="no instance"):
+    with pytest.raises(ValueError, match="no candidates"):
         router.choose(TEXT, None, [])

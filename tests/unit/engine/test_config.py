@@ -14,7 +14,11 @@ MOST = 1 << 18  # blocks that a log's state has at most, of all groups together
 @pytest.mark.parametrize(
     ("settings", "windows", "message"),
     [
-        ({"num_blocks": MOST + 1, "block_size": 1}, [None], f"makes {MOST + 1} blocks, and a log holds {MOST} at most"),
+        (
+            {"num_blocks": MOST + 1, "block_size": 1},
+            [None],
+            f"gives {MOST + 1} blocks, and a log can have at most {MOST}",
+        ),
         # the window's pool: 20000 sequences of 8 tokens and one block more each, 512 tokens of a step
         (
             {"num_blocks": MOST - 1000, "block_size": 1, "max_num_seqs": 20_000},
@@ -41,8 +45,8 @@ def test_the_pool_respects_the_logs_limit(settings: dict[str, Any], windows: lis
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_blocks": 1, "block_size": 1}, "a pool of 1 blocks x 1 slots has no room for a prompt token and one to"),
-        ({"max_model_len": 1, "block_size": 1}, r"max_model_len must be between 2 \(a prompt token and one"),
+        ({"num_blocks": 1, "block_size": 1}, "a pool of 1 blocks x 1 slots does not fit one prompt token and one"),
+        ({"max_model_len": 1, "block_size": 1}, r"max_model_len must be between 2 \(one prompt token and one"),
     ],
 )
 def test_settings_that_fit_no_request_are_refused(settings: dict[str, Any], message: str) -> None:

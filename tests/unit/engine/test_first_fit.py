@@ -71,7 +71,7 @@ def test_a_request_waits_although_enough_blocks_are_free(tmp_path: Path) -> None
 
 def test_a_piece_is_of_one_sequence_and_of_the_length_that_it_was_reserved_for() -> None:
     with Engine(tiny_llama(), REGION) as engine:
-        with pytest.raises(RequestError, match="one piece for one sequence, and 2 sequences"):
+        with pytest.raises(RequestError, match="in its own piece, which 2 sequences"):
             engine.add_request([1, 2], SamplingParams(n=2, temperature=1.0, max_tokens=4))
         request = engine.add_request([1, 2], tokens(6))
         engine.adjust(request.request_id, tokens(8))  # it waits: nothing is reserved yet

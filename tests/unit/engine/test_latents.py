@@ -97,7 +97,7 @@ def test_other_latent_layouts_are_refused(case: Case, tmp_path: Path, strategy: 
 
 @each_with_a_family("strategy", "concat", "dynamic", "static")
 def test_caches_per_sequence_refuse_latents(case: Case, strategy: str) -> None:
-    with pytest.raises(ConfigError, match="keeps latents: use paged"):
+    with pytest.raises(ConfigError, match="caches latents: use strategy paged"):
         Engine(case.model, config(strategy=strategy, max_model_len=None))
 
 

@@ -92,7 +92,7 @@ def test_the_group_of_states_is_the_last_one_and_has_its_size(case: Case) -> Non
 
 @pytest.mark.parametrize("strategy", ["contiguous", "first_fit", "none", "concat", "dynamic", "static"])
 def test_other_strategies_are_refused(case: Case, strategy: str) -> None:
-    with pytest.raises(ConfigError, match="recurrent states goes with strategy paged"):
+    with pytest.raises(ConfigError, match="recurrent states requires strategy paged"):
         Engine(case.model, config(strategy=strategy, max_model_len=None))
 
 
@@ -103,7 +103,7 @@ def test_a_state_checkpoint_is_a_multiple_of_blocks(case: Case) -> None:
 
 def test_prefill_and_decode_instances_are_refused(case: Case) -> None:
     """The transfer ends before the last prompt token; the state is the one after it."""
-    with pytest.raises(ConfigError, match="a state cannot be taken back by a token"):
+    with pytest.raises(ConfigError, match="a state cannot be reset by single tokens"):
         local_cluster(case.model, config(prefill=1, decode=1))
 
 

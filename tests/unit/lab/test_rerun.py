@@ -446,7 +446,7 @@ def test_invalid_choices_and_adjustments_are_refused() -> None:
             (1, 5, None, "beams"),
             (0, 128, None, "no token 128; the last one is 127"),
             (0, -1, None, "no token -1"),
-            (0, 5, 3, r"position 3 cannot be chosen: the tokens to come are at 4..14"),
+            (0, 5, 3, r"position 3 cannot be chosen: future tokens have positions 4..14"),
             (0, 5, 15, "position 15"),
         ):
             with pytest.raises(RequestError, match=words):
@@ -454,7 +454,7 @@ def test_invalid_choices_and_adjustments_are_refused() -> None:
         greedy = msgspec.structs.replace(GREEDY, max_tokens=1)
         with pytest.raises(RequestError, match="over 1: so many"):
             engine.adjust("a", greedy)
-        with pytest.raises(RequestError, match="n is settled"):
+        with pytest.raises(RequestError, match="n cannot change after"):
             engine.adjust("a", msgspec.structs.replace(SAMPLED, n=2))
         with pytest.raises(RequestError, match="beams"):
             engine.adjust("beams", SamplingParams(use_beam_search=True, beam_width=2, max_tokens=9))

@@ -131,7 +131,7 @@ def test_without_replay_missed_messages_are_a_gap() -> None:
 
 
 def test_a_publisher_that_does_not_answer_is_a_gap_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.observe.monitor.subscriber.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("engine.observe.monitor.subscriber.REPLY_SECONDS", 0.2)
     with Publisher() as publisher, attached(publisher) as attachment:
         publisher.publish(message(removed([])))
         wait_for(lambda: len(attachment.log) == 2)
@@ -223,7 +223,7 @@ def test_a_server_of_unknown_size_is_refused_in_a_sentence() -> None:
         Attachment(Attaching(events="tcp://127.0.0.1:1"))
     with pytest.raises(AttachError, match="no metrics from"):
         Attachment(Attaching(events="tcp://127.0.0.1:1", metrics="http://127.0.0.1:1/metrics", wait=0))
-    with pytest.raises(AttachError, match="not an address of events"):
+    with pytest.raises(AttachError, match="not a valid address of events"):
         Attachment(Attaching(events="nowhere", block_size=4, num_blocks=4))
 
 

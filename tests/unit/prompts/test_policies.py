@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from engine.prompts.engine_cache import EngineCache
 from engine.prompts.policies import Hit, policies
 from engine.prompts.readers import PromptRequest
-from engine.prompts.report import Player, Settings
+from engine.prompts.report import CacheReplay, Settings
 from engine.prompts.segments import Segment
 
 
@@ -21,8 +21,8 @@ def request(*texts: str, time: float = 0.0, marks: tuple[int, ...] = (), kept: f
 
 def hits(policy: str, *requests: PromptRequest) -> list[Hit]:
     """Return the hits with one token for each character."""
-    player = Player(lambda text: [ord(char) for char in text], Settings())
-    return [player.play(one).hits[policy] for one in requests]
+    player = CacheReplay(lambda text: [ord(char) for char in text], Settings())
+    return [player.run(one).hits[policy] for one in requests]
 
 
 # texts that often begin alike, and prompts that often go on from each other
@@ -35,11 +35,11 @@ PROMPTS = st.lists(st.lists(TEXT, min_size=1, max_size=5), min_size=1, max_size=
 def test_the_tree_finds_what_this_engines_cache_finds(prompts: list[list[str]]) -> None:
     """Segments begin with their own marks, as a template writes them."""
     engine = EngineCache(num_blocks=1000, block_size=16)
-    player = Player(lambda text: [ord(char) for char in text], Settings())
+    player = CacheReplay(lambda text: [ord(char) for char in text], Settings())
     for index, texts in enumerate(prompts):
         one = request(*(f"{i}{text}" for i, text in enumerate(texts)))
         found = engine.admit(index, [player.tokens_of(segment) for segment in one.segments])
-        assert player.play(one).hits["vllm"].num_tokens == found.num_tokens
+        assert player.run(one).hits["vllm"].num_tokens == found.num_tokens
 
 
 def test_a_long_conversation_with_another_first_role_is_matched_by_its_tokens() -> None:

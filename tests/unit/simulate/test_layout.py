@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.simulate.layout import Instances, Kind, Layout, filled, nodes_needed, side_by_side
+from engine.simulate.layout import Instances, Kind, Layout, fill_nodes, nodes_needed, side_by_side
 
 
 def alike(kind: Kind, replicas: int, tensor_parallel: int, stages: int = 1, gpu: str = "a") -> Instances:
@@ -14,7 +14,7 @@ def letters(found: Layout) -> list[str]:
 
 
 def test_gpus_that_split_a_layer_are_in_one_node_and_the_wider_come_first() -> None:
-    found = filled([alike("prefill", 3, 1), alike("decode", 3, 2)], 4)
+    found = fill_nodes([alike("prefill", 3, 1), alike("decode", 3, 2)], 4)
     assert letters(found) == ["dddd", "ddpp", "p"]
     assert found.places == {"prefill": [1, 1, 2], "decode": [0, 0, 1]}
 
@@ -23,14 +23,14 @@ def test_gpus_that_split_a_layer_are_in_one_node_and_the_wider_come_first() -> N
 def test_no_gpu_is_left_between_where_widths_divide_a_node(widths: tuple[int, int]) -> None:
     for replicas in range(1, 9):
         instances = [alike("prefill", replicas, widths[0]), alike("decode", 9 - replicas, widths[1], 3)]
-        found = filled(instances, 8)
+        found = fill_nodes(instances, 8)
         gpus = replicas * widths[0] + (9 - replicas) * widths[1] * 3
         assert len(found.nodes) == nodes_needed(instances, 8) == -(-gpus // 8)
 
 
 def test_a_node_has_gpus_of_one_kind() -> None:
     instances = [alike("prefill", 1, 2, gpu="h"), alike("decode", 1, 2, gpu="a")]
-    assert letters(filled(instances, 8)) == ["pp", "dd"] and nodes_needed(instances, 8) == 2
+    assert letters(fill_nodes(instances, 8)) == ["pp", "dd"] and nodes_needed(instances, 8) == 2
 
 
 def test_side_by_side_each_stage_has_its_node() -> None:
