@@ -201,7 +201,10 @@ def test_an_invalid_file_is_a_sentence(capsys: pytest.CaptureFixture[str], tmp_p
             [*A100, "--forget-policy", "h2o"],
             "with forget_policy, the computed tokens and the freed blocks depend on the model",
         ),
-        ([*A100, "--speculative-config", '{"num_speculative_tokens":2}'], "with speculative_config, what is computed"),
+        (
+            [*A100, "--speculative-config", '{"num_speculative_tokens":2}'],
+            "with speculative_config, the computed tokens",
+        ),
         ([*A100, "--like", "run.kvtrace"], "leave --model and --gpu out"),
         (["--like", "nothing.kvtrace"], "cannot read nothing.kvtrace"),
         (["--like", SHIPPED], "not a .kvtrace file"),
