@@ -127,12 +127,11 @@ def _folder_words(kind: str, language: str, page: str | None = None) -> dict[str
     `kind`: `words` or `lazy`. `page`: name of a separate page; None: all folders except those of separate pages.
     """
     root = static_dir() / "js"
-    folders = [path.parent for path in sorted(root.rglob(f"{kind}.en.json"))]
-    tops = {folder: folder.relative_to(root).parts[0] for folder in folders}
+    paths = sorted(root.rglob(f"{kind}.en.json"))
+    found = [path for path in paths if (top if (top := path.relative_to(root).parts[0]) in SEPARATE else None) == page]
     return {
         f"{folder.name}/{kind}.{language}.json": in_language(language, functools.partial(_texts, folder, kind))
-        for folder in folders
-        if (tops[folder] if tops[folder] in SEPARATE else None) == page
+        for folder in (path.parent for path in found)
     }
 
 

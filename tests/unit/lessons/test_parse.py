@@ -91,11 +91,7 @@ def test_optional_sections_come_last_and_count_apart() -> None:
         (HEAD + BODY + "## start\ndo: step", 0, "two sections"),
         (HEAD + "## a\nsandbox:\ndo: step", 9, "only optional sections may follow it"),
         (HEAD + "## a\nsandbox:\n## b optional\ndo: step", 9, "begin with do: restart"),
-        (
-            HEAD + "## a\ndo: step\n## b optional\nsandbox:\n## c optional\ndo: restart",
-            11,
-            "only optional sections may follow it",
-        ),
+        (HEAD + "## a\ndo: step\n## b optional\nsandbox:\n## c optional\ndo: restart", 11, "sections may follow it"),
         (HEAD + "## a optional\ndo: step\n## b\ndo: step", 10, "only optional sections may follow"),
         (HEAD + "## a soon\ndo: step", 8, "or name optional"),
         (HEAD + BODY.replace("](k)", "](~block_size)"), 12, "needs digits"),
