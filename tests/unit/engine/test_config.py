@@ -23,7 +23,7 @@ MOST = 1 << 18  # blocks that a log's state has at most, of all groups together
         (
             {"num_blocks": MOST - 1000, "block_size": 1, "max_num_seqs": 20_000},
             HYBRID,
-            rf"makes {MOST - 1000 + 20_000 * 9 + 512} blocks in 2 groups of layers",
+            rf"gives {MOST - 1000 + 20_000 * 9 + 512} blocks in 2 groups of layers",
         ),
         (
             {"num_blocks": 64, "block_size": 1, "preemption_mode": "swap", "swap_space": MOST + 1},
