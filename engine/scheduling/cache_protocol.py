@@ -25,7 +25,7 @@ class Match(Protocol):
     def verdict(self) -> LookupVerdict: ...
 
 
-class Why(Protocol):
+class HitExplanation(Protocol):
     """Reason why a lookup did not hit more tokens."""
 
     def add_to(self, lookup: Lookup) -> Lookup:
@@ -52,7 +52,9 @@ class Cache(Protocol):
         self, seq_id: int, token_ids: Items[int], cache_salt: str | None = None, skip: bool = False
     ) -> Match: ...
 
-    def explain(self, seq_id: int, token_ids: Items[int], cache_salt: str | None, num_hit_tokens: int) -> Why: ...
+    def explain(
+        self, seq_id: int, token_ids: Items[int], cache_salt: str | None, num_hit_tokens: int
+    ) -> HitExplanation: ...
 
     def remember(self, seq_id: int, token_ids: Items[int], cache_salt: str | None) -> None: ...
 

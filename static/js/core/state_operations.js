@@ -36,7 +36,7 @@ const RECENT_LOOKUPS = 100;
 
 /** @type {Operations} a missing operation is a type error */
 export const OPERATIONS = {
-  // explanatory only
+  // no effect on the state
   defer(state, op, _index, _outputs, budget) {
     if (op.reason === "fragmented") expectFragmented(state, op, budget);
   },
@@ -97,7 +97,7 @@ export const OPERATIONS = {
   },
 
   lookup_external(state, op) {
-    sequenceOf(state, op.seq_id); // explanatory only
+    sequenceOf(state, op.seq_id); // no effect on the state
   },
 
   requeue(state, op, _index, _outputs, budget) {

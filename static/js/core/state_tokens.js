@@ -1,4 +1,4 @@
-// Operations on the tokens of a sequence, and on what is kept of their keys and values. Mirrors those in
+// Effects of operations on the tokens of a sequence, and on their keys and values. Mirrors
 // engine/trace/operation_effects.py: same rules, same errors.
 
 import { isOfStates, RELEASED } from "./groups.js";
@@ -42,7 +42,7 @@ export const TOKENS = {
     const sequence = sequenceOf(state, op.seq_id);
     expect(op.position >= sequence.token_ids.length, `position ${op.position} has its token already`);
     const chosen = own(state, sequence, "chosen");
-    let at = chosen.length; // mostly in ascending order
+    let at = chosen.length; // usually appended in ascending order
     while (at > 0 && chosen[at - 1][0] >= op.position) at--;
     chosen.splice(at, chosen[at]?.[0] === op.position ? 1 : 0, [op.position, op.token_id]);
   },
@@ -92,10 +92,10 @@ export const TOKENS = {
     for (const table of ownTables(state, sequence))
       for (let logical = Math.floor(start / size); logical < table.length; logical++) {
         const block = blockOf(state, table[logical]);
-        const kept = Math.max(start - logical * size, 0);
-        if (block.token_ids.length <= kept) continue;
+        const remaining = Math.max(start - logical * size, 0);
+        if (block.token_ids.length <= remaining) continue;
         expect(block.ref_count === 1 && block.block_hash === null, `block ${block.block_id} is shared or cached`);
-        own(state, block, "token_ids").length = kept;
+        own(state, block, "token_ids").length = remaining;
       }
     sequence.num_computed_tokens = start;
   },
