@@ -36,7 +36,6 @@ class StateStore:
     def __init__(
         self, shapes: Sequence[StateShape], num_blocks: int, device: torch.device, new_pool: NewPool = zeros
     ) -> None:
-        """Allocate the tensors with `new_pool`."""
         self.num_blocks = num_blocks
         self.device = device
         self.tensors = [new_pool((num_blocks, *one.shape), dtype=one.dtype, device=device) for one in shapes]

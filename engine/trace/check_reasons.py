@@ -80,17 +80,14 @@ def _check_later(ops: list[Op]) -> Iterator[tuple[int, str]]:
                 yield position, f"allocate: the reason is draft, but no draft of sequence {op.seq_id} follows"
             for reason, follows in fills:
                 if op.reason is not None and (op.reason == reason) != follows:
-                    yield (
-                        position,
-                        f"allocate: the reason is {op.reason}, but {'a' if follows else 'no'} {reason} follows",
-                    )
+                    count = "a" if follows else "no"
+                    yield position, f"allocate: the reason is {op.reason}, but {count} {reason} follows"
             filled.discard(op.block_id)
             loaded.discard(op.block_id)
         following = op
 
 
 def _free_cause(op: Op) -> tuple[int, FreeReason] | None:
-    """Return the sequence whose blocks the operation frees, and the reason; None for other operations."""
     match op:
         case Finish():
             return op.seq_id, "finish"

@@ -24,7 +24,7 @@ class Growing(Generic[C]):
     """Columns that track their changes since the last `take`."""
 
     def __init__(self, columns: C, changing: tuple[str, ...]) -> None:
-        """Track `columns`. `changing`: columns of equal length whose entries may change."""
+        """`changing`: columns of equal length whose entries may change."""
         self.columns = columns
         self._changing = changing
         self._lengths = dict.fromkeys((name for name, _ in _lists(columns)), 0)  # lengths at the last `take`
