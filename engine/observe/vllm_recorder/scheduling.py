@@ -216,7 +216,7 @@ class Scheduling:
             num_hit_tokens=len(hits) * size,
             block_ids=[block_id for block_id in hits if block_id != RELEASED],
         )
-        return why.of(found)
+        return why.add_to(found)
 
     def _lookup_verdict(self, one: RecordedRequest, hits: list[int]) -> LookupVerdict:
         if not self._settings.enable_prefix_caching:

@@ -39,13 +39,13 @@ def test_the_rooms_words_are_joined(rooms: Path) -> None:
 
 def test_a_key_of_two_rooms_is_refused(rooms: Path) -> None:
     put(rooms, "net", {"sentence.a": "another"})
-    with pytest.raises(ValueError, match=r"net/words.en.json has 'sentence.a', which another room has too"):
+    with pytest.raises(ValueError, match=r"net/words.en.json has 'sentence.a', which another file has too"):
         words.words_of("en")
 
 
 def test_so_is_one_that_the_engine_has_words_for(rooms: Path) -> None:
     put(rooms, "net", {next(iter(option_texts("en"))): "another"})
-    with pytest.raises(ValueError, match="which another room has too"):
+    with pytest.raises(ValueError, match="which another file has too"):
         words.words_of("en")
 
 

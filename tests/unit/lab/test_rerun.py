@@ -252,7 +252,7 @@ def test_a_rerun_refuses_a_log_with_a_failed_step(where: str, monkeypatch: pytes
         with fresh(ALL["roomy"]) as engine:
             again = Rerun(engine, log_of(original), 2, RequestChange(prompt=[70], sampling=GREEDY), True)
             again.finish()
-            assert again.left_out == ["record 2 of the original is left out: the step failed: MemoryError"]
+            assert again.left_out == ["record 2 of the original is left out: there the step failed: MemoryError"]
             assert len(tokens_of(engine, 0)) == len(PROMPTS[0]) + 12
 
 
@@ -418,7 +418,8 @@ def test_a_fork_repeats_later_inputs_and_lists_impossible_ones() -> None:
         again = Rerun(engine, log_of(original), 4, AbortChange(request_id="b"), True)
         again.finish()
         with engine:
-            assert len(again.left_out) == 1 and again.left_out[0].endswith("has no sequence 0 at this point")
+            reason = "request 'b' has no sequence 0 at this point"
+            assert again.left_out == [f"record 6 of the original is left out: {reason}"]
             assert engine.num_steps == 6 and tokens_of(engine, 0) == tokens_of(original, 0)
 
 
