@@ -29,7 +29,7 @@ RUNTIME = Path(__file__).parent / "kernels"  # folder of runtime.h
 
 
 class CannotBuild(RuntimeError):
-    """There is no C++ compiler, or it rejects a unit; the message is one sentence."""
+    """Raised without a C++ compiler, or if it rejects a unit; the message is one sentence."""
 
 
 class Library(NamedTuple):
