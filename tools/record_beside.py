@@ -42,15 +42,18 @@ CONFIG = EngineConfig(
 )
 COMMAND = "python -m tools.record_beside --python ENV/bin/python"
 TEXT = {
-    "en": "The same requests, the same settings, a pool too small for all. Compare has this run beside the other.",
+    "en": "Equal requests and settings, with a pool that is too small for all. Compare shows both runs.",
     "zh": "同样的请求、同样的设置，块池装不下全部请求。“比较”把这一次运行和另一次并排。",
 }
 CARDS = {
     "beside-ours": Card(
-        title={"en": "Beside vLLM: ours", "zh": "与 vLLM 并排：我们的引擎"}, text=TEXT, tags=["vLLM"], command=COMMAND
+        title={"en": "Comparison with vLLM: this engine", "zh": "与 vLLM 并排：我们的引擎"},
+        text=TEXT,
+        tags=["vLLM"],
+        command=COMMAND,
     ),
     "beside-vllm": Card(
-        title={"en": "Beside ours: vLLM", "zh": "与我们并排：vLLM"}, text=TEXT, tags=["vLLM"], command=COMMAND
+        title={"en": "Comparison with vLLM: vLLM", "zh": "与我们并排：vLLM"}, text=TEXT, tags=["vLLM"], command=COMMAND
     ),
 }
 

@@ -83,7 +83,7 @@ def opening(
         title={"en": f"The opening ({language})", "zh": f"开场（{language}）"},
         text={
             "en": (
-                "What the opening shows: A grows alone, B begins with the same tokens and shares their blocks, "
+                "The run of the opening: A runs alone, B begins with the same tokens and shares their blocks, "
                 "C does not fit and waits. Arrays of one layer."
             ),
             "zh": (
@@ -127,8 +127,8 @@ RECORDINGS = [
         title={"en": "A poem, token by token", "zh": "一首诗，逐字生成"},
         text={
             "en": (
-                "Sixteen tokens are prefilled in one step, then come 23 decode steps. "
-                "Every layer's Q, K, V and attention are recorded."
+                "Sixteen tokens are prefilled in one step, followed by 23 decode steps. "
+                "Q, K, V and attention of every layer are recorded."
             ),
             "zh": "一步预填充 16 个 token，再解码 23 步。每一层的 Q、K、V 和注意力都已录下。",
         },
@@ -174,8 +174,8 @@ RECORDINGS = [
         title={"en": "Three samples of one prompt: copy-on-write", "zh": "一个提示，三个样本：写时复制"},
         text={
             "en": (
-                "Parallel sampling forks the prompt's blocks. The partly filled last one is copied at the first write "
-                "to it by each but its last owner."
+                "Parallel sampling forks the prompt's blocks. The partly filled last block is copied when a "
+                "sequence first writes to it, except by its last owner."
             ),
             "zh": "并行采样让三个序列共享提示的块。最后那个未填满的块在第一次写入时复制，最后一个拥有者就地写入。",
         },
@@ -190,8 +190,8 @@ RECORDINGS = [
         title={"en": "Before a restart: full blocks go to disk", "zh": "重启之前：满块写进磁盘"},
         text={
             "en": (
-                "Part 1 of 2. A prompt is computed as ever. Each block that is full is copied to disk too, beside the "
-                "computation. Then the server is stopped, and its pool is gone."
+                "Part 1 of 2. A prompt is computed as usual. Each full block is also copied to disk, in parallel with "
+                "the computation. Then the server is stopped, and its pool is lost."
             ),
             "zh": "两段之一。提示照常计算；每个写满的块另存一份到磁盘，不耽误计算。随后服务器停机，块池就没有了。",
         },
@@ -207,9 +207,9 @@ RECORDINGS = [
         title={"en": "After the restart: the same prompt comes from disk", "zh": "重启之后：同一提示从磁盘读回"},
         text={
             "en": (
-                "Part 2 of 2. A new server, an empty pool, the same prompt: the prefix cache misses, the disk does "
-                "not. What was kept is loaded, only the rest is computed, and the text is the same. The third time it "
-                "is in the pool, and nothing is loaded."
+                "Part 2 of 2. A new server with an empty pool gets the same prompt: the prefix cache misses, the disk "
+                "hits. The stored blocks are loaded, only the rest is computed, and the text is the same. The third "
+                "time, the blocks are in the pool, and nothing is loaded."
             ),
             "zh": (
                 "两段之二。新的服务器，空的块池，同一个提示：前缀缓存没有命中，磁盘里却有。存下的块读回来，只计算余下的，"

@@ -22,13 +22,13 @@ SCHEMA = CORE / "schema.js"
 TYPES = CORE / "trace.d.ts"
 COLUMNS = 118
 HEAD = """\
-// Written by `python -m tools.trace_schema` from the types of engine/trace: what `types.js` holds values to.
+// Written by `python -m tools.trace_schema` from the types of engine/trace, for the checks of `types.js`.
 // A struct is [required fields, optional fields]; a type a name, {list}, {map}, {either}, {one} of texts, or {tagged}.
 
 export const STRUCTS = {
 """
 TYPES_HEAD = """\
-// Written by `python -m tools.trace_schema` from the types of engine/trace: a trace's records as the page has them.
+// Written by `python -m tools.trace_schema` from the types of engine/trace: the records of a trace in the page.
 
 import type { NdArray } from "./ndarray.js";
 

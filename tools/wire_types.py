@@ -39,7 +39,7 @@ WIRE = CORE / "wire.d.ts"
 BENCH = CORE / "bench.d.ts"
 HEAD = "// Written by `python -m tools.wire_types` from the server's types: {what}.\n\n"
 IN_JSON = """\
-/** What comes as JSON: bytes are hexadecimal text there. */
+/** A value in JSON, where bytes are hexadecimal text. */
 export type InJson<T> = T extends Uint8Array
   ? string
   : T extends readonly (infer U)[]
@@ -197,11 +197,11 @@ def wire_types() -> str:
         "/api/bench": wire.type_of(BenchAnswer),
     }
     more = [
-        "/** The socket's events: what a client asks, and what is acknowledged when it is done. */\n",
+        "/** Events of the socket: the client's arguments and the acknowledgement. */\n",
         f"export interface Events {{\n{''.join(events)}}}\n\n",
         "/** Events that the server pushes. */\nexport interface ServerEvents {\n",
         *(f"  {name}: {wire.type_of(kind)};\n" for name, kind in pushed.items()),
-        f"}}\n\n{IN_JSON}/** What is answered at an address. */\nexport interface Answers {{\n",
+        f"}}\n\n{IN_JSON}/** Answers by address. */\nexport interface Answers {{\n",
         *(f'  "{address}": InJson<{kind}>;\n' for address, kind in addresses.items()),
         "}\n",
     ]

@@ -33,7 +33,7 @@ TOLERANCE = 0.002  # bits per character, for the rounding of exported weights
 
 
 class Figure(NamedTuple):
-    """One figure of both models."""
+    """Value of a figure for both models."""
 
     name: str
     new: float

@@ -45,12 +45,12 @@ class LessonEvents:
         return _lesson_opened(self._lessons.find(message.session), message.language, message.since)
 
     def lesson_go(self, sid: str, message: messages.LessonGo) -> LessonState:
-        """Perform the learner's current item, and advance to the next."""
+        """Perform the learner's current item, and advance to the next one."""
         lesson_session = self._lessons.find(message.session)
         with lesson_session.lock, _of_lesson():
             self._check_no_open_question(message)
             first = lesson_session.course.at
-            if message.item == first:  # else another click was faster
+            if message.item == first:  # otherwise another click was faster
                 try:
                     lesson_session.course.advance()
                 finally:
@@ -99,7 +99,7 @@ class LessonEvents:
         }
 
     def _check_no_open_question(self, message: messages.LessonGo | messages.LessonAnswer) -> None:
-        """Refuse an answer to a question that a class has open; showing it to all answers it.
+        """Refuse to continue while the class answers the current question.
 
         Raises:
             AppError: `refused`.
@@ -118,9 +118,9 @@ LESSON_EVENTS: dict[str, Event] = {
 
 
 def _lesson_opened(lesson_session: LessonSession, wanted: str, since: int) -> LessonOpened:
-    """Return a lesson's items from `since` on, in the wanted language where the lesson has it.
+    """Return a lesson's items from `since` on, in language `wanted` if the lesson has it.
 
-    The run's prompts stay in the language in which the lesson was opened.
+    The run's prompts remain in the language in which the lesson was opened.
     """
     lesson = lesson_session.course.lesson
     language = wanted if wanted in lesson.languages else lesson_session.course.language
@@ -147,7 +147,7 @@ def _lesson_state(lesson_session: LessonSession, first: int, language: str | Non
 
 @contextlib.contextmanager
 def _of_lesson() -> Iterator[None]:
-    """Convert a lesson's error into the client's."""
+    """Convert a LessonError to an AppError."""
     try:
         yield
     except LessonError as error:

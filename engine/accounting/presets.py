@@ -76,7 +76,7 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def bytes_per_weight(self) -> None:
-        """None: the dtype determines it."""
+        """Bytes per weight; None, because the dtype determines them."""
         return None
 
     @property

@@ -141,10 +141,10 @@ class StepTimes:
             batch=batch if batch <= MAX_CROSSING else None,
             limit=limit,
             exact=exact,
-            evenly=self._evenly(batch, flops - ridge.value * own, ridge.value * shared),
+            evenly=self._first_batch_evenly(batch, flops - ridge.value * own, ridge.value * shared),
         )
 
-    def _evenly(self, minimum: int, gain: float, shared: float) -> int | None:
+    def _first_batch_evenly(self, minimum: int, gain: float, shared: float) -> int | None:
         """Return the smallest batch b >= `minimum` with b · gain > shared + ridge · (bytes of further experts).
 
         The right side grows less than linearly with b.
@@ -152,7 +152,7 @@ class StepTimes:
         more = self.roof.ridge.value * self._expert_bytes
 
         def crosses(batch: int) -> bool:
-            return batch * gain > shared + more * self._further(batch)
+            return batch * gain > shared + more * self._further_experts(batch)
 
         if not more or crosses(minimum):
             return minimum if minimum <= MAX_CROSSING else None
@@ -166,7 +166,7 @@ class StepTimes:
             low, high = (low, middle) if crosses(middle) else (middle, high)
         return high
 
-    def _further(self, tokens: int) -> float:
+    def _further_experts(self, tokens: int) -> float:
         """Return the number of experts read per layer in addition to those of one token."""
         return experts_read(self.facts, tokens) - self.facts.num_experts_per_tok
 

@@ -137,7 +137,7 @@ class CacheReplay:
         now = self._now
         space = self._keyspace(request)
         cache = self._caches[space] = self._caches.pop(space) if space in self._caches else _Cache()
-        held = self._held(request, tokens)
+        held = self._with_answer(request, tokens)
         matches = {name: tree.match(segments, tokens) for name, tree in cache.trees.items()}
         hits = {
             name: one.lookup(request, tokens, matches[one.policy.answers], now) for name, one in cache.policies.items()
@@ -189,7 +189,7 @@ class CacheReplay:
             return request.rendered.segments, request.rendered.tokens
         return request.segments, [self.tokens_of(segment) for segment in request.segments]
 
-    def _held(self, request: PromptRequest, tokens: Tokens) -> Prompt:
+    def _with_answer(self, request: PromptRequest, tokens: Tokens) -> Prompt:
         """Return the prompt with the cached part of its answer."""
         if request.held is not None:
             return request.held.segments, request.held.tokens

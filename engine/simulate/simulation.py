@@ -92,7 +92,7 @@ class Simulation:
         is_recorded = watch is not None or keep_log
         self.instances = [self._instance(i, roles, facts, is_recorded) for i in range(len(roles))]
         self._inboxes: list[list[tuple[RequestSpec, Offered | None]]] = [[] for _ in roles]
-        self._between: list[list[Callable[[], None]]] = [[] for _ in roles]  # calls to make before the next step
+        self._pending_calls: list[list[Callable[[], None]]] = [[] for _ in roles]  # calls to make before the next step
         self._idle: list[simpy.Event | None] = [None] * len(roles)
         self._network = Network(self._env, link, list(range(len(roles))) if nodes is None else list(nodes))
         self._stages = pipelines(self._env, roles, stages or {})
@@ -234,8 +234,8 @@ class Simulation:
 
     def _process_inbox(self, index: int) -> None:
         one = self.instances[index]
-        between, self._between[index] = self._between[index], []
-        for call in between:
+        calls, self._pending_calls[index] = self._pending_calls[index], []
+        for call in calls:
             call()
         inbox, self._inboxes[index] = self._inboxes[index], []
         if inbox:
@@ -257,13 +257,13 @@ class Simulation:
             self._send(request.instance, spec, offered)
 
     def _move(self, receiver: int, pull: Pull) -> Events:
-        came = yield from self._network.move(receiver, pull)
+        facts = yield from self._network.move(receiver, pull)
 
         def arrived() -> None:
-            self.instances[receiver].arrive(pull.seq_id, came, self._env.now)
+            self.instances[receiver].arrive(pull.seq_id, facts, self._env.now)
             self._release_offer(pull)
 
-        self._between[receiver].append(arrived)
+        self._pending_calls[receiver].append(arrived)
         self._wake(receiver)
 
     def _release_offer(self, pull: Pull) -> None:
@@ -273,7 +273,7 @@ class Simulation:
         def sent() -> None:
             self.instances[sender].sent(held.seq_id, pull.wanted, pull.num_bytes, self._env.now)
 
-        self._between[sender].append(sent)
+        self._pending_calls[sender].append(sent)
         self._wake(sender)
 
     def _instance(

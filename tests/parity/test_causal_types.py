@@ -27,7 +27,7 @@ AT_ONCE = (
 )
 # And what is found out by running it: a word of the reason.
 REASONS = {
-    "diffllama": "attends 2 times in one pass",
+    "diffllama": "attends 2 times per pass",
     "doge": "uses its own attention mask",
     "hrm_text": "3 of its 24 layers",
     "moshi": "sliding window that it does not pass",

@@ -120,7 +120,7 @@ def test_requests_that_need_a_model_get_retry_after(early: Early) -> None:
         assert answer.status_code == 503 and answer.headers["Retry-After"] == str(RETRY_AFTER), address
         error = answer.json()["error"]
         assert error["code"] == "loading"
-        assert error["message"] == "the model held is not there yet (reading its weights); ask again in a moment"
+        assert error["message"] == "the model held is not loaded yet (reading its weights); retry in a moment"
 
 
 def test_every_event_is_answered_before_there_is_a_model(early: Early) -> None:
@@ -164,7 +164,7 @@ def test_late_clients_get_the_current_loading_stage(early: Early) -> None:
 def test_a_model_that_cannot_be_opened_is_refused_permanently(early: Early) -> None:
     early.served.set_stage("weights")
     early.served.set_failed(sentence_of(ModelError(sentence("gguf.empty", path="held.gguf"))))
-    text = "the model held could not be opened: held.gguf has no weights"
+    text = "the model held cannot be opened: held.gguf has no weights"
     refused = early.viewer.refused("create")
     assert (refused["code"], refused["message"]) == ("refused", text)
     assert refused["said"]["zh"].endswith("held.gguf 中没有权重")
@@ -285,7 +285,7 @@ def test_the_address_is_printed_and_answers_during_loading(command: Callable[...
     assert status == 0 and re.fullmatch(r"fake is ready on none after \d+\.\d s, equal to itself", ready)
     kept, *rest = rest
     assert re.fullmatch(r"\d+ layers? keeps? keys and values, [\d,]+ bytes a token", kept)
-    assert rest == ["stopping: closing 0 sessions with 0 viewers; once more to stop at once", "stopped"]
+    assert rest == ["stopping: closing 0 sessions with 0 viewers; interrupt again to stop at once", "stopped"]
     assert err == [f"kvtheater: loading bundled: {IN_WORDS[stage]}" for stage in ("torch", "weights")]
 
 

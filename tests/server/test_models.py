@@ -138,7 +138,7 @@ def test_a_request_for_a_slow_model_is_answered_loading(
 ) -> None:
     monkeypatch.setattr("app.models.registry.WAIT", 0.5)
     server.opener.let.clear()
-    sentence = "the model one is not there yet (reading its weights); ask again in a moment"
+    sentence = "the model one is not loaded yet (reading its weights); retry in a moment"
     refused = client.refused("create", model="one")
     assert (refused["code"], refused["message"]) == ("loading", sentence)
     answer = requests.get(f"{server.url}/api/model?model=one")
@@ -155,7 +155,7 @@ def test_idle_models_are_unloaded_least_recently_used_first(server: Several, cli
     error = client.refused("create", model="three")
     assert error["code"] == "refused"
     assert error["message"] == (
-        "the model three could not be opened: its weights take 30 MiB, but of the limit of 100 MiB for all models, "
+        "the model three cannot be opened: its weights take 30 MiB, but of the limit of 100 MiB for all models, "
         "100 MiB are in use (first 20, one 40, two 40); close their sessions, or start the server with a larger "
         "--max-model-mib"
     )
@@ -182,7 +182,7 @@ def test_a_session_being_read_keeps_its_log_but_not_its_model(server: Several, c
 
 def test_a_model_that_fails_to_load_is_retried(server: Several, client: Client) -> None:
     """A client that polls while it loads sees the failure; a request after that tries again."""
-    sentence = "the model one could not be opened: its weights are no safetensors"
+    sentence = "the model one cannot be opened: its weights are no safetensors"
     server.opener.broken = "its weights are no safetensors"
     server.opener.let.clear()
     assert requests.get(f"{server.url}/api/model?model=one").status_code == 503
@@ -331,13 +331,13 @@ def test_a_model_is_unloaded_on_request_when_nothing_runs_on_it(server: Several,
 
     theater = client.do("create", model="one")["theater"]
     refused = ask("one")
-    assert refused.status_code == 422 and refused.json()["error"]["message"] == "1 run is on one: close it first"
+    assert refused.status_code == 422 and refused.json()["error"]["message"] == "1 run uses one; close it first"
     client.do("configure", theater=theater, config={}, model="two")
     assert server.listed()["one"]["status"]["state"] == "ready"
     (one,) = [listed for listed in ask("one").json()["models"] if listed["status"]["name"] == "one"]
     assert one["status"]["state"] == "unloaded" and one["status"]["bytes"] == 0
     assert ask("one").json()["error"]["message"] == "one is not in memory"
-    assert "stays" in ask("first").json()["error"]["message"] and ask("none").status_code == 404
+    assert "cannot be unloaded" in ask("first").json()["error"]["message"] and ask("none").status_code == 404
     client.do("create", model="one")
     assert server.opener.opened == ["one", "two", "one"]
 

@@ -13,7 +13,7 @@ from app.lessons.questions.rules import Evidence, Question, Value, choice, numbe
 from app.lessons.scene import Scene, Undecided
 from engine.bench.record import RESULTS, read_record
 from engine.bench.saturation import SCENARIO, Saturation, saturation
-from engine.bench.workload import Ask
+from engine.bench.workload import WorkloadRequest
 from engine.config import EngineConfig
 from engine.simulate.cost import Fixed
 from engine.simulate.degrees import goodput_per_gpu
@@ -135,7 +135,7 @@ def simulated_wait(percent: int) -> tuple[float, float]:
         rng, at, requests = random.Random(seed), 0.0, []
         for number in range(REQUESTS):
             at += rng.expovariate(percent / 100)
-            requests.append(Ask(prompt=[300 + number % 7], output_tokens=1, seed=0, at=at))
+            requests.append(WorkloadRequest(prompt=[300 + number % 7], output_tokens=1, seed=0, at=at))
         simulation = Simulation(facts, config, Fixed(1.0), seed=seed, keep_log=False)
         served = simulation.run(requests).requests[WARM_UP:]
         simulation.close()

@@ -179,7 +179,7 @@ class Sequence:
                 self._drop(sequence)
                 continue
             if sequence > self._next or (
-                self._may_have_restarted and not has_processed and not self._knows_before(available)
+                self._may_have_restarted and not has_processed and not self._has_predecessor(available)
             ):
                 if may_request and has_processed:  # after processing some messages, the others may fit
                     return
@@ -190,7 +190,7 @@ class Sequence:
             has_processed = True
             yield self._process(sequence, payload, replayed)
 
-    def _knows_before(self, available: dict[int, tuple[bytes, bool]]) -> bool:
+    def _has_predecessor(self, available: dict[int, tuple[bytes, bool]]) -> bool:
         """Return whether the last processed message is available and unchanged, or there is none."""
         before = (self._next or 0) - 1
         return before < 0 or (before in available and zlib.crc32(available[before][0]) == self._checks.get(before))

@@ -146,17 +146,17 @@ def test_a_file_a_folder_and_what_is_neither(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (b"{", "this is no config.json"),
-        (b"[" * 100_000, "this is no config.json"),
-        (b"[1]", "one JSON object"),
-        (b"{}", "no model_type"),
+        (b"{", "this is not a config.json"),
+        (b"[" * 100_000, "this is not a config.json"),
+        (b"[1]", "a JSON object"),
+        (b"{}", "lacks model_type"),
         (b"x" * (MAX_BYTES + 1), "at most 262144 bytes"),
-        (b'{"model_type": "chatglm"}', "'chatglm' is not one that transformers"),
+        (b'{"model_type": "chatglm"}', "does not support the family 'chatglm'"),
         (b'{"model_type": "vit"}', "generates no text"),
         (b'{"model_type": "llama", "num_hidden_layers": 100000}', "num_hidden_layers of the configuration is 100000"),
         (b'{"model_type": "llama", "num_key_value_heads": -1}', "num_key_value_heads of the configuration is -1"),
         (b'{"model_type": "llama", "hidden_size": "wide"}', "."),
-        (b'{"model_type": "deepseek_v4"}', "layers of kind"),
+        (b'{"model_type": "deepseek_v4"}', "the unsupported kind"),
     ],
 )
 def test_an_invalid_configuration_is_explained_in_one_sentence(text: bytes, sentence: str) -> None:
@@ -174,7 +174,7 @@ def test_settings_that_name_code_or_files_are_not_taken() -> None:
     ("config", "says"),
     [
         ({"model_type": "qwen2", "num_hidden_layers": 300_000_000}, "num_hidden_layers of the configuration is 3000"),
-        ({"model_type": "llava", "vision_config": {"num_hidden_layers": 200_000}}, "is 200000, where a whole number"),
+        ({"model_type": "llava", "vision_config": {"num_hidden_layers": 200_000}}, "is 200000, but must be"),
         ({"model_type": "t5", "num_layers": 500_000, "num_decoder_layers": 2}, "num_layers of the configuration"),
         ({"model_type": "qwen2_moe", "num_experts": 3_000_000}, "num_experts of the configuration is 3000000"),
         ({"model_type": "llama", "num_hidden_layers": 1e12}, "num_hidden_layers of the configuration"),
@@ -191,7 +191,7 @@ def test_an_excessive_configuration_creates_and_fetches_nothing(config: dict[str
 
 def test_a_model_of_too_many_parts_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.setup.unloaded_model.MAX_MODULES", 50)
-    with pytest.raises(ImpossibleInput, match="more than 50 parts"):
+    with pytest.raises(ImpossibleInput, match="more than 50 modules"):
         architecture_from(b'{"model_type": "llama", "num_hidden_layers": 40}', "config.json")
     monkeypatch.undo()
     assert architecture_from(b'{"model_type": "llama", "num_hidden_layers": 40}', "config.json").num_params > 1

@@ -109,7 +109,7 @@ def test_own_presets_are_usable_in_every_section(tmp_path: Path, capsys: pytest.
     assert placed["times_source"] == "measured at my desk"
     assert [way["placement"] is not None for way in placed["ways"]] == [True, True, True]
     elsewhere = placements(MultiDict({"model": "mine"}), presets([file]))["ways"][0]["refused"] or {}
-    assert "the layers of Mine were not measured on A100 SXM 80GB; there are times on desk" in elsewhere["en"]
+    assert "the layers of Mine were not measured on A100 SXM 80GB, only on desk" in elsewhere["en"]
     models = SimpleNamespace(is_live=False, first=SimpleNamespace(is_loading=False))
     here = RooflineContext(cast("Any", None), cast("Any", models), tmp_path, presets=file)
     steps = subject(here, MultiDict({"model": "mine", "gpu": "desk"}))

@@ -65,7 +65,7 @@ def test_a_run_of_three_instances_is_counted_as_its_log_has_it() -> None:
         apply(state, one)
         reading.read(one, 0)
         series.add(one, state)
-        ended += fold.take(one)
+        ended += fold.read(one)
         assert fold.num_running == len(state.running), one.index
         assert fold.num_waiting == len(state.waiting) + len(state.receiving), one.index
     totals = reading.figures().totals
@@ -106,7 +106,7 @@ def test_a_pause_of_the_person_who_steps_belongs_to_no_latency() -> None:
     def sums(records: list[StepRecord]) -> list[float]:
         fold = Fold(header, tally := Tally(64), lambda: True)
         for one in records:
-            fold.take(one)
+            fold.read(one)
         return [tally.histograms[metric.name].sum for metric in latencies]
 
     with TraceReader(GOLDEN) as log:

@@ -201,8 +201,11 @@ def test_an_invalid_file_is_a_sentence(capsys: pytest.CaptureFixture[str], tmp_p
             [*A100, "--forget-policy", "h2o"],
             "with forget_policy, the computed tokens and the freed blocks depend on the model",
         ),
-        ([*A100, "--speculative-config", '{"num_speculative_tokens":2}'], "with speculative_config, what is computed"),
-        ([*A100, "--like", "run.kvtrace"], "leave --model and --gpu out"),
+        (
+            [*A100, "--speculative-config", '{"num_speculative_tokens":2}'],
+            "with speculative_config, the computed tokens",
+        ),
+        ([*A100, "--like", "run.kvtrace"], "omit --model and --gpu"),
         (["--like", "nothing.kvtrace"], "cannot read nothing.kvtrace"),
         (["--like", SHIPPED], "not a .kvtrace file"),
     ],
@@ -241,9 +244,9 @@ def test_refused_points_are_listed_with_the_others(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("sweep", "message"),
     [
-        (["tp"], "--sweep takes an option and its values, as num-blocks=64,128; not 'tp'"),
+        (["tp"], "--sweep takes an option and its values, such as num-blocks=64,128; not 'tp'"),
         (["tp=1,,2"], "--sweep takes an option and its values"),
-        (["tp=1", "tp=2"], "an option is swept once"),
+        (["tp=1", "tp=2"], "takes each option once"),
         (["enable-prefix-caching=yes"], "--sweep enable-prefix-caching takes on and off, not 'yes'"),
         ([f"seed={','.join(map(str, range(101)))}", f"tp={','.join(map(str, range(100)))}"], "10100 combinations"),
     ],

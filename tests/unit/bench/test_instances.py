@@ -14,7 +14,7 @@ from engine.bench.measurement import Measurement
 from engine.bench.metrics import METRICS
 from engine.bench.runner import Runner
 from engine.bench.scenario import cell_of
-from engine.bench.workload import Ask, LateLong, MultiTurn, Random, Workload, requests_of
+from engine.bench.workload import LateLong, MultiTurn, Random, Workload, WorkloadRequest, requests_of
 from engine.cluster.build import local_cluster
 from engine.cluster.cluster import Cluster
 from engine.config import EngineConfig, SamplingParams
@@ -52,16 +52,16 @@ def work_of(found: Measurement) -> InstancesWork:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_instances_give_the_tokens_of_one_engine(model: LoadedModel, shape: str, kind: str) -> None:
-    asks = requests_of(WORKLOADS[kind], 600, 0)
-    alone = run_engine(model, CONFIG, asks, SAMPLING)
+    requests = requests_of(WORKLOADS[kind], 600, 0)
+    alone = run_engine(model, CONFIG, requests, SAMPLING)
     cluster = local_cluster(model, replace(CONFIG, **SHAPES[shape]))
     try:
-        found = run_instances(cluster, asks, SAMPLING)
+        found = run_instances(cluster, requests, SAMPLING)
     finally:
         cluster.close()
     assert found.outputs == alone.outputs
     assert [len(r.tokens) for r in found.requests] == [len(output) for [output] in alone.outputs]
-    assert [r.late for r in found.requests] == [ask.late for ask in asks]
+    assert [r.late for r in found.requests] == [request.late for request in requests]
     assert all(r.arrived <= r.tokens[0] and sorted(r.tokens) == r.tokens for r in found.requests)
     assert found.seconds == max(r.tokens[-1] for r in found.requests)
     assert [one.role for one in work_of(found).each] == cluster.config.roles
@@ -70,23 +70,25 @@ def test_instances_give_the_tokens_of_one_engine(model: LoadedModel, shape: str,
 
 
 def test_requests_that_arrive_by_the_clock_count_from_their_arrival(model: LoadedModel) -> None:
-    asks = requests_of(WORKLOADS["by and by"], 600, 0)
+    requests = requests_of(WORKLOADS["by and by"], 600, 0)
     cluster = local_cluster(model, replace(CONFIG, **SHAPES["apart"]))
     try:
-        found = run_instances(cluster, asks, SAMPLING)
+        found = run_instances(cluster, requests, SAMPLING)
     finally:
         cluster.close()
-    assert [r.arrived for r in found.requests] == [ask.at for ask in asks]
-    assert all(r.tokens[0] >= ask.at for r, ask in zip(found.requests, asks, strict=True))
+    assert [r.arrived for r in found.requests] == [request.at for request in requests]
+    assert all(r.tokens[0] >= request.at for r, request in zip(found.requests, requests, strict=True))
 
 
 def test_a_request_that_would_be_late_is_refused_and_counts_as_missed(model: LoadedModel) -> None:
     """Requests that arrive while both instances are busy are refused under an objective that nothing meets."""
-    asks = [dataclasses.replace(ask, at=0.0, output_tokens=100) for ask in requests_of(WORKLOADS["at once"], 600, 0)]
+    requests = [
+        dataclasses.replace(request, at=0.0, output_tokens=100) for request in requests_of(WORKLOADS["at once"], 600, 0)
+    ]
     cluster = local_cluster(model, replace(CONFIG, mixed=2, ttft_slo=1e-6))
     try:
-        run_instances(cluster, asks[:2], SAMPLING)  # and something is measured on both
-        found = run_instances(cluster, asks, SAMPLING)
+        run_instances(cluster, requests[:2], SAMPLING)  # and something is measured on both
+        found = run_instances(cluster, requests, SAMPLING)
     finally:
         cluster.close()
     assert [len(request.tokens) for request in found.requests] == [100, 100, 0, 0, 0, 0]
@@ -96,10 +98,10 @@ def test_a_request_that_would_be_late_is_refused_and_counts_as_missed(model: Loa
 
 def test_a_run_does_not_find_what_the_run_before_has_left(model: LoadedModel) -> None:
     """The second and third runs of one cluster hit as often as the first: only within themselves."""
-    asks = requests_of(WORKLOADS["in turns"], 600, 0)
+    requests = requests_of(WORKLOADS["in turns"], 600, 0)
     cluster = local_cluster(model, replace(CONFIG, **SHAPES["two"]))
     try:
-        works = [run_instances(cluster, asks, SAMPLING).work for _ in range(3)]
+        works = [run_instances(cluster, requests, SAMPLING).work for _ in range(3)]
     finally:
         cluster.close()
     hits = [work.hit_tokens for work in works if work is not None]
@@ -208,15 +210,15 @@ def test_a_layout_is_started_once_and_ended_after_all(monkeypatch: pytest.Monkey
 
 def test_a_turn_is_submitted_after_the_previous_answer(model: LoadedModel) -> None:
     """The pause begins with the end of the previous answer, on one engine and on several."""
-    asks = [
-        Ask([300, 301], 3, 1),
-        Ask([302], 2, 2, after=0, think=0.05),
-        Ask([303] * 9, 2, 3, after=0, is_whole=True),
-        Ask([304], 2, 4, after=1),
+    requests = [
+        WorkloadRequest([300, 301], 3, 1),
+        WorkloadRequest([302], 2, 2, after=0, think=0.05),
+        WorkloadRequest([303] * 9, 2, 3, after=0, is_whole=True),
+        WorkloadRequest([304], 2, 4, after=1),
     ]
     cluster = local_cluster(model, replace(CONFIG, **SHAPES["apart"]))
     try:
-        for found in (run_engine(model, CONFIG, asks, SAMPLING), run_instances(cluster, asks, SAMPLING)):
+        for found in (run_engine(model, CONFIG, requests, SAMPLING), run_instances(cluster, requests, SAMPLING)):
             times = found.requests
             assert [len(one.tokens) for one in times] == [3, 2, 2, 2]
             assert times[1].arrived >= times[0].tokens[-1] + 0.05

@@ -13,7 +13,7 @@ from engine.bench.models import Models
 from engine.bench.peers.base import PeerError
 from engine.bench.peers.process import LlamaCppPeer, ProcessPeer, VllmPeer
 from engine.bench.runner import Runner
-from engine.bench.workload import Ask
+from engine.bench.workload import WorkloadRequest
 from engine.config import EngineConfig, SamplingParams
 from engine.model.loader import load_model
 from tests.unit.bench.foreign_peer import FATAL, REFUSED
@@ -35,8 +35,8 @@ def last() -> Iterator[_Last]:
 
 
 def _run(peer: ProcessPeer, *lengths: int) -> list[list[list[int]]]:
-    asks = [Ask([300, 301 + n], n, 0) for n in lengths]
-    found = peer.run(asks, SamplingParams(temperature=0.0), EngineConfig())
+    requests = [WorkloadRequest([300, 301 + n], n, 0) for n in lengths]
+    found = peer.run(requests, SamplingParams(temperature=0.0), EngineConfig())
     assert found.seconds == 2.0 and [request.ttft for request in found.requests] == [1.0] * len(lengths)
     assert found.resident_bytes is None or found.resident_bytes > 1 << 20
     return found.outputs
@@ -119,14 +119,14 @@ def test_llama_cpp_computes_the_same_tokens_and_log_probabilities() -> None:
     engine = load_model("bundled", dtype="float32")
     assert engine.tokenizer is not None
     texts = [engine.tokenizer.encode(text) for text in ("Once upon a time there was", "春江潮水连海平，海上明月")]
-    asks = [Ask(prompt, 12, 0) for prompt in texts]
+    requests = [WorkloadRequest(prompt, 12, 0) for prompt in texts]
     sampling, config = SamplingParams(temperature=0.0, prompt_logprobs=0, ignore_eos=True), EngineConfig(num_blocks=64)
-    expected = run_engine(engine, config, asks, sampling)
+    expected = run_engine(engine, config, requests, sampling)
     errors = []
     for dtype in ("float32", "int8-weights", "int4-weights"):
         peer = LlamaCppPeer()
         peer.load(Models(), "bundled", dtype)
-        found = peer.run(asks, sampling, config)
+        found = peer.run(requests, sampling, config)
         peer.close()
         assert len(found.prompt_logprobs) == len(expected.prompt_logprobs) == sum(map(len, texts)) - len(texts)
         errors.append(np.abs(np.subtract(found.prompt_logprobs, expected.prompt_logprobs)).mean())

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from engine.bench.errors import BenchError
 from engine.bench.request_files import read_requests
 from engine.bench.scenario import find_scenario, scenario_ids, without_paths
-from engine.bench.workload import Ask, Trace, requests_in, requests_of
+from engine.bench.workload import Trace, WorkloadRequest, requests_in, requests_of
 
 FILES = {
     "azure": (
@@ -78,7 +78,7 @@ def session_of(*turns: str) -> dict[str, Any]:
     return {"conversations": [dict(zip(("from", "value"), turn.split(": "), strict=True)) for turn in turns]}
 
 
-def asks_in(tmp_path: Path, text: str, scale: int = 1) -> list[Ask]:
+def requests_from(tmp_path: Path, text: str, scale: int = 1) -> list[WorkloadRequest]:
     path = tmp_path / "requests"
     path.write_text(text)
     workload = Trace(name="requests", num_requests=99, scale=scale, most_tokens=9999, stretch=1.0)
@@ -91,8 +91,8 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
         session_of("system: s", "user: n", "assistant: opq"),
         session_of("human: r", "gpt: "),
     ]
-    asks = asks_in(tmp_path, json.dumps(conversations))
-    assert [("".join(map(chr, ask.prompt)), ask.output_tokens, ask.after) for ask in asks] == [
+    requests = requests_from(tmp_path, json.dumps(conversations))
+    assert [("".join(map(chr, request.prompt)), request.output_tokens, request.after) for request in requests] == [
         ("oldabc", 2, None),
         ("fghi", 3, 0),
         ("sn", 3, None),
@@ -114,7 +114,7 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
 )
 def test_another_shape_is_refused(tmp_path: Path, document: Any, says: str) -> None:
     with pytest.raises(BenchError, match=says):
-        asks_in(tmp_path, json.dumps(document))
+        requests_from(tmp_path, json.dumps(document))
 
 
 def test_texts_need_a_tokenizer(tmp_path: Path) -> None:
@@ -137,14 +137,14 @@ def lines(*rows: dict[str, Any]) -> str:
 
 def test_a_chat_continues_its_parent_if_the_hashes_do(tmp_path: Path) -> None:
     """The third row continues the first; the fourth has the first as parent, but another prompt."""
-    asks = asks_in(
+    requests = requests_from(
         tmp_path,
         lines(
             row(1, -1, 10, 32, [1, 2]), row(2, -1, 11, 32, [1, 3]), row(3, 1, 20, 64, [1, 2, 4, 5]),
             row(4, 1, 21, 64, [6, 7, 8, 9]), row(5, 77, 22, 32, [1, 2]),
         ),
     )  # fmt: skip
-    assert [(ask.after, ask.is_whole, len(ask.prompt), ask.at) for ask in asks] == [
+    assert [(request.after, request.is_whole, len(request.prompt), request.at) for request in requests] == [
         (None, False, 32, 0), (None, False, 32, 1), (0, False, 16, 10), (0, True, 64, 11), (None, False, 32, 12),
     ]  # fmt: skip
 
@@ -157,13 +157,13 @@ def test_rows_of_a_session_add_their_tokens_after_a_delay(tmp_path: Path) -> Non
         {"session_id": "b", "timestamp": 1500, "input_length": 512, "output_length": 8, "hash_ids": [1]},
         {**session, "delay": 250, "input_length": 1024, "hash_ids": [2, 3]},
     ]
-    asks = asks_in(tmp_path, lines(*rows))
-    assert [(ask.after, ask.think, len(ask.prompt), ask.at) for ask in asks] == [
+    requests = requests_from(tmp_path, lines(*rows))
+    assert [(request.after, request.think, len(request.prompt), request.at) for request in requests] == [
         (None, 0, 512, 0), (0, 3, 100, 0), (None, 0, 512, 1), (1, 0.25, 1024, 0),
     ]  # fmt: skip
-    assert asks[0].prompt == asks[2].prompt
+    assert requests[0].prompt == requests[2].prompt
     with pytest.raises(BenchError, match="line 1: it has no timestamp"):
-        asks_in(tmp_path, lines(*rows[1:]))
+        requests_from(tmp_path, lines(*rows[1:]))
 
 
 def test_conversations_a_line_are_those_of_a_list(tmp_path: Path) -> None:
@@ -195,8 +195,8 @@ def test_a_workload_may_be_ones_own_file_whose_path_no_record_has(tmp_path: Path
     path = tmp_path / "mine.csv"
     path.write_text(FILES["azure"])
     workload = Trace(name=str(path), num_requests=2, scale=1, most_tokens=1000, stretch=1.0)
-    asks = requests_of(workload, 1000, 0)
-    assert [(len(ask.prompt), ask.output_tokens) for ask in asks] == [(374, 44), (396, 109)]
+    requests = requests_of(workload, 1000, 0)
+    assert [(len(request.prompt), request.output_tokens) for request in requests] == [(374, 44), (396, 109)]
     with pytest.raises(BenchError, match=r"mine\.csv, line"):
         requests_of(replace(workload, format="burstgpt"), 1000, 0)
     with pytest.raises(BenchError, match="cannot read"):

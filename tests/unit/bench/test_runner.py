@@ -16,12 +16,12 @@ from engine.bench.drive import due_now
 from engine.bench.environment import refusal
 from engine.bench.errors import BenchError, Cancelled
 from engine.bench.measurement import Measurement
-from engine.bench.models import MADE
+from engine.bench.models import RANDOM_MODELS
 from engine.bench.peers.base import Peer, PeerError
 from engine.bench.record import RESULTS, read_record, write_record
 from engine.bench.runner import Progress, Runner
 from engine.bench.scenario import Cell, find_scenario, scenario_ids
-from engine.bench.workload import Ask
+from engine.bench.workload import WorkloadRequest
 from engine.engine import Engine
 from engine.setup import machine
 from engine.trace.log import TraceReader
@@ -104,7 +104,7 @@ class _Broken(Peer):
     def load(self, models: Any, model: str, dtype: str) -> None:
         pass
 
-    def run(self, asks: Any, sampling: Any, config: Any) -> Measurement:
+    def run(self, requests: Any, sampling: Any, config: Any) -> Measurement:
         raise PeerError("it has no greedy decoding")
 
 
@@ -221,22 +221,31 @@ def test_a_request_of_a_later_step_does_not_come_with_the_first_ones() -> None:
 
 
 def test_an_idle_engine_waits_for_no_step() -> None:
-    asks = [Ask([300], 1, 0), Ask([300], 1, 0, at_step=20), Ask([300], 1, 0, at_step=30), Ask([300], 1, 0, at=9.0)]
+    requests = [
+        WorkloadRequest([300], 1, 0),
+        WorkloadRequest([300], 1, 0, at_step=20),
+        WorkloadRequest([300], 1, 0, at_step=30),
+        WorkloadRequest([300], 1, 0, at=9.0),
+    ]
     done: Callable[[int], float | None] = {0: 0.0}.get
-    assert due_now(asks, [0, 1, 2, 3], done, 0.0, 0, True) == [0], "the engine is idle only until these come"
-    assert due_now(asks, [1, 2, 3], done, 0.0, 5, False) == []
-    assert due_now(asks, [1, 2, 3], done, 0.0, 20, False) == [1]
-    assert due_now(asks, [1, 2, 3], done, 0.0, 5, True) == [1], "nothing else comes: there will be no step 20"
-    assert due_now(asks, [3], done, 0.0, 5, True) == []
-    assert due_now(asks, [3], done, 9.0, 5, True) == [3]
+    assert due_now(requests, [0, 1, 2, 3], done, 0.0, 0, True) == [0], "the engine is idle only until these come"
+    assert due_now(requests, [1, 2, 3], done, 0.0, 5, False) == []
+    assert due_now(requests, [1, 2, 3], done, 0.0, 20, False) == [1]
+    assert due_now(requests, [1, 2, 3], done, 0.0, 5, True) == [1], "nothing else comes: there will be no step 20"
+    assert due_now(requests, [3], done, 0.0, 5, True) == []
+    assert due_now(requests, [3], done, 9.0, 5, True) == [3]
 
 
 def test_a_turn_waits_for_the_answer_before_it_its_time_and_the_pause_between() -> None:
-    asks = [Ask([300], 1, 0), Ask([300], 1, 0, after=0, think=2.0), Ask([300], 1, 0, after=0, at=9.0)]
-    assert due_now(asks, [1, 2], lambda index: None, 99.0, 0, False) == []
-    assert due_now(asks, [1, 2], lambda index: 4.0, 5.9, 0, True) == []
-    assert due_now(asks, [1, 2], lambda index: 4.0, 6.0, 0, True) == [1]
-    assert due_now(asks, [1, 2], lambda index: 4.0, 9.0, 0, True) == [1, 2]
+    requests = [
+        WorkloadRequest([300], 1, 0),
+        WorkloadRequest([300], 1, 0, after=0, think=2.0),
+        WorkloadRequest([300], 1, 0, after=0, at=9.0),
+    ]
+    assert due_now(requests, [1, 2], lambda index: None, 99.0, 0, False) == []
+    assert due_now(requests, [1, 2], lambda index: 4.0, 5.9, 0, True) == []
+    assert due_now(requests, [1, 2], lambda index: 4.0, 6.0, 0, True) == [1]
+    assert due_now(requests, [1, 2], lambda index: 4.0, 9.0, 0, True) == [1, 2]
 
 
 def test_turns_wait_for_the_answer_before() -> None:
@@ -283,7 +292,7 @@ def test_the_bandwidth_is_measured_only_for_a_metric_that_needs_it(monkeypatch: 
 
 def test_the_random_models_have_the_shape_that_they_name() -> None:
     """Qwen/Qwen3-0.6B has 28 layers, 16 query and 8 KV heads of 128, hidden 1,024, vocabulary 151,936: 596 million."""
-    config, dtype = MADE["qwen3-0.6b-random"]
+    config, dtype = RANDOM_MODELS["qwen3-0.6b-random"]
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     assert sum(p.numel() for p in model.parameters()) == 596_049_920 and model.dtype == torch.bfloat16

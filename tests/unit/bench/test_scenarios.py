@@ -7,7 +7,7 @@ import pytest
 
 from app.ground.paths import static_dir
 from engine.bench.errors import BenchError
-from engine.bench.models import MADE
+from engine.bench.models import RANDOM_MODELS
 from engine.bench.peers import PEERS, make_peer
 from engine.bench.scenario import SCENARIOS, cell_of, check, find_scenario, read_scenario, scenario_ids
 from engine.bench.text import Text
@@ -24,13 +24,13 @@ def test_every_shipped_scenario_loads_and_can_be_made(name: str) -> None:
     for point in range(len(found.axis.points())):
         for variant in found.variants:
             cell = cell_of(found, point, variant)
-            asks = requests_of(cell.workload, 8192, found.seed, lambda text: [1] * len(text))
-            made = MADE.get(cell.model)
+            requests = requests_of(cell.workload, 8192, found.seed, lambda text: [1] * len(text))
+            made = RANDOM_MODELS.get(cell.model)
             config = resolve(cell.engine, made[0].max_position_embeddings if made else 1024).config
             assert config.max_model_len is not None
-            for ask in asks:
-                if ask.after is None:
-                    assert len(ask.prompt) + ask.output_tokens <= config.max_model_len
+            for request in requests:
+                if request.after is None:
+                    assert len(request.prompt) + request.output_tokens <= config.max_model_len
 
 
 def test_a_headline_names_no_length_that_its_axis_does_not_have() -> None:
@@ -94,7 +94,7 @@ def test_mistakes_are_reported_in_one_sentence() -> None:
     )
     assert "Expected `int`, got `str`" in _wrong(axis={**axis, "values": ["many"]})
     assert "temperature must be between 0 and 100, not -1.0" in _wrong(sampling={"temperature": -1.0})
-    assert "“much” is no size" in _wrong(tiers={"cpu": "much"})
+    assert "“much” is not a size" in _wrong(tiers={"cpu": "much"})
     assert "unknown field `tape`" in _wrong(tiers={"tape": "1MiB"})
     headline = {"title": TEXT, "metric": "seconds", "variant": "paged", "at": 1, "against": "none"}
     assert "3 is not on the axis" in _wrong(headlines=[{**headline, "at": 3}])

@@ -9,7 +9,7 @@ import pytest
 from engine.cache.attention_span import AttentionSpan, RetentionPolicy, WindowPolicy, reaches_of, retention_of
 from engine.cache.block_pool import BlockPool
 from engine.cache.cache_figures import BlockDemand
-from engine.cache.prefix_index import PrefixIndex, Shelf
+from engine.cache.prefix_index import GroupIndex, PrefixIndex
 from engine.cache.prefix_memory import EvictedBlocks
 from engine.trace.operations import RELEASED, Evict, Free, Release, Share
 from tests.unit.cache.replay import CacheRun
@@ -135,7 +135,7 @@ def test_the_longest_beginning_is_found(window: int, sinks: int) -> None:
     retention = RetentionPolicy(window, sinks, "policy")
     for missing in range(1 << 6):
         pool = BlockPool(6)
-        index = PrefixIndex([Shelf(pool, retention, EvictedBlocks())], size, True)
+        index = PrefixIndex([GroupIndex(pool, retention, EvictedBlocks())], size, True)
         chain = index.chain(0, None)
         for logical in range(6):
             block, _ = pool.allocate()
@@ -153,7 +153,7 @@ def test_the_longest_beginning_is_found(window: int, sinks: int) -> None:
         assert hits == ([expected] if expected else []), f"{missing:06b}"
 
 
-def test_no_sequence_holds_more_than_most_blocks() -> None:
+def test_no_sequence_holds_more_than_max_blocks() -> None:
     """Computed in steps of up to so many tokens, for ever; and the bound is reached where steps begin anywhere."""
     for step, size in product([1, 2, 5, 8], [1, 2, 3, 8]):
         for retention in (
@@ -169,7 +169,7 @@ def test_no_sequence_holds_more_than_most_blocks() -> None:
                     gone = range(retention.first(size), retention.end(computed, size))
                     most = max(most, covered - len(gone))
                     computed, tokens = computed + tokens, step
-            bound = retention.most_blocks(step, size)
+            bound = retention.max_blocks(step, size)
             assert most <= bound <= most + 1, (retention, most, bound)
 
 

@@ -161,7 +161,7 @@ def counted_in(path: Path) -> int:
         tally = Tally(log.header.model.max_position)
         fold = Fold(log.header, tally)
         for index in range(len(log)):
-            fold.take(log.record(index))
+            fold.read(log.record(index))
     assert fold.num_running == fold.num_waiting == 0
     return int(sum(tally.counters[names.SUCCESS.name].values()))
 
@@ -230,7 +230,7 @@ def test_prompts_are_accepted_together_or_not_at_all() -> None:
     cluster.close()
 
 
-@pytest.mark.parametrize(("shape", "message"), [(Shape(1, 0), "goes on with them"), (Shape(0, 1), "computes prompts")])
+@pytest.mark.parametrize(("shape", "message"), [(Shape(1, 0), "one that decodes"), (Shape(0, 1), "computes prompts")])
 def test_an_unusable_cluster_is_refused(shape: Shape, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         cluster_of(tiny_llama(), PLAIN, shape)

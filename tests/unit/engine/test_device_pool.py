@@ -99,7 +99,7 @@ def test_an_engine_has_that_pool_and_its_log_says_how_large_it_is(model: LoadedM
 
 def test_a_share_without_room_is_refused_with_the_sizes(model: LoadedModel, gpu: Gpu) -> None:
     gpu.taken = 50 * MIB
-    with pytest.raises(ConfigError, match=r"0\.9 of 100 MiB.*40 MiB are taken.*a step takes 50 MiB") as refused:
+    with pytest.raises(ConfigError, match=r"0\.9 of 100 MiB.*data take 40 MiB.*a step takes 50 MiB") as refused:
         with_pool(EngineConfig(), model)
     assert "\n" not in str(refused.value)
 

@@ -134,7 +134,7 @@ def test_tensors_are_freed_with_their_sequences() -> None:
 def test_unsupported_options_of_sequence_caches_are_refused() -> None:
     with pytest.raises(ConfigError, match="kv_cache_dtype must be auto"):
         Engine(tiny_llama(), replace(CONFIG, strategy="dynamic", kv_cache_dtype="int8"))
-    with pytest.raises(ConfigError, match="static reserves 40 slots a sequence"):
+    with pytest.raises(ConfigError, match="static reserves 40 slots per sequence"):
         Engine(tiny_llama(), replace(CONFIG, strategy="static", num_blocks=8))
     with (
         Engine(tiny_llama(), replace(CONFIG, strategy="concat")) as engine,

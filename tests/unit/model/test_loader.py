@@ -86,7 +86,7 @@ def test_a_model_without_state_layers_is_not_served_as_hybrid() -> None:
     with pytest.raises(ModelError, match=r"no linear layer of .* can be stored in int8: ") as error:
         from_module(tiny_model("gpt2"), weights=torch.int8)
     one_sentence(error)
-    with pytest.raises(ModelError, match="int8-weights are for the CPU"):
+    with pytest.raises(ModelError, match="int8-weights is for the CPU"):
         resolve_dtype("int8-weights", torch.device("cuda"))
 
 

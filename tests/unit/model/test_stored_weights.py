@@ -58,12 +58,15 @@ AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, 
 @pytest.mark.parametrize(
     ("quantization", "reason"),
     [
-        (AWQ, "in awq .*not read here: .*gptqmodel.*they would take"),
-        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "in gptq .*not read here: .*optimum"),
-        ({"quant_method": "torchao", "quant_type": {"default": "int4"}}, "in torchao .*not read here"),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "in bitsandbytes .*not read here: .*bitsandbytes"),
-        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "in modelopt .*not read here: .*no reader"),
-        ({"quant_algo": "FP8"}, "in an unnamed form .*not read here"),
+        (AWQ, "in awq .*not supported here: .*gptqmodel.*they would take"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "in gptq .*not supported here: .*optimum"),
+        ({"quant_method": "torchao", "quant_type": {"default": "int4"}}, "in torchao .*not supported here"),
+        (
+            {"quant_method": "bitsandbytes", "load_in_4bit": True},
+            "in bitsandbytes .*not supported here: .*bitsandbytes",
+        ),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "in modelopt .*not supported here: .*no reader"),
+        ({"quant_algo": "FP8"}, "in an unnamed form .*not supported here"),
     ],
 )
 def test_unsupported_weights_are_refused_before_loading(

@@ -32,7 +32,7 @@ class Passes:
 
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Passes]:
-    monkeypatch.setattr(thread_count, "SLEEPS", False)
+    monkeypatch.setattr(thread_count, "IS_PASSIVE", False)
     before = torch.get_num_threads()
     torch.set_num_threads(8)
     yield Passes()
@@ -65,6 +65,6 @@ def test_busy_cores_reduce_threads_for_a_while(passes: Passes, free: int) -> Non
 
 
 def test_thread_counts_stay_if_threads_sleep_at_once(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thread_count, "SLEEPS", True)
+    monkeypatch.setattr(thread_count, "IS_PASSIVE", True)
     passes.free = 1
     assert passes.run(10) == [8]

@@ -101,7 +101,7 @@ def test_cards_of_two_kinds_are_in_nodes_of_their_own() -> None:
     """A GPU of each kind needs two nodes, however large; two of one kind share a node, and nothing leaves it."""
     model, demand = "llama-2-7b", Demand(rate=5, prompt_tokens=256, output_tokens=64, ttft=0.2, tpot=0.05)
     one = Nodes(number=1, gpus=8, network=25e9)
-    with pytest.raises(PlacementError, match="it takes 2 GPUs, which are 2 nodes of 8 of one kind, and there are 1"):
+    with pytest.raises(PlacementError, match="are 2 nodes of 8 GPUs of one kind, but there are 1"):
         disaggregated(on(model, H100), one, demand)
     assert disaggregated(on(model, H100), replace(one, number=2), demand).layout.nodes == [["prefill"], ["decode"]]
     alike = disaggregated(on(model), one, demand)
@@ -191,7 +191,7 @@ def test_a_slow_network_changes_the_placement(network: float) -> None:
     [
         ({"ttft": 0.001}, "no instance of the measured sizes meets the objective of prefill"),
         ({"tpot": 0.0001}, "no instance of the measured sizes meets the objective of decode"),
-        ({"rate": 5000.0}, "nodes of 4 of one kind, and there are 2"),
+        ({"rate": 5000.0}, "nodes of 4 GPUs of one kind, but there are 2"),
     ],
 )
 def test_unservable_demands_are_refused(changed: dict[str, float], says: str) -> None:

@@ -159,8 +159,8 @@ def test_the_first_diverging_record_is_reported() -> None:
         ("instances", "several instances"),
         ("outside", "outside the pool"),
         ("cache", "the log has no requests"),
-        ("forgetting", "forget_policy, .* depends on the model"),
-        ("drafts", "speculative_config, .* depends on the model"),
+        ("forgetting", "forget_policy, .* depend on the model"),
+        ("drafts", "speculative_config, .* depend on the model"),
     ],
 )
 def test_incomplete_logs_are_refused(name: str, says: str) -> None:

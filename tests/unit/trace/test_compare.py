@@ -15,7 +15,7 @@ from engine.requests.request_spec import RequestSpec
 from engine.trace import codec
 from engine.trace.busy_time import step_seconds
 from engine.trace.compare import Comparison, compare, same
-from engine.trace.figures import held_at_most
+from engine.trace.figures import peak_held
 from engine.trace.log import TraceReader
 from engine.trace.operations import Allocate, Choose, Free, Lookup, LookupExternal, Preempt, Release, Sample, Share
 from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, run, tiny_llama
@@ -100,7 +100,7 @@ def test_taken_back_to_its_beginning_a_record_holds_what_the_one_before_ended_wi
             taken = sum(1 for op in record.ops if isinstance(op, Allocate) or (isinstance(op, Share) and op.revived))
             assert before + taken - freed == record.memory.blocks_held
             after = record.memory.blocks_held
-            assert max(before, after) <= held_at_most(record, after, lambda _: 1) <= before + taken
+            assert max(before, after) <= peak_held(record, after, lambda _: 1) <= before + taken
 
 
 def test_the_figures_of_a_sequence(original: Engine) -> None:

@@ -242,7 +242,7 @@ def test_a_record_counts_once_its_whole_frame_is_known() -> None:
 
 def test_readers_may_read_while_a_writer_appends(header: Header, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads switch as often as they can, and a keyframe follows each record."""
-    monkeypatch.setattr(TraceWriter, "_wants_keyframe", lambda self, index: True)
+    monkeypatch.setattr(TraceWriter, "_is_keyframe_due", lambda self, index: True)
     interval = sys.getswitchinterval()
     records = submits(header, 300)
     failures: list[BaseException] = []
@@ -286,15 +286,15 @@ def test_subscribers_are_notified_after_a_record_is_readable(header: Header) -> 
 def test_a_long_file_is_walked_once_and_again_when_it_has_changed(
     tmp_path: Path, header: Header, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frames, "LONG", 5)
+    monkeypatch.setattr(frames, "MIN_CACHED_RECORDS", 5)
     walks: list[Path | None] = []
-    walk = TraceReader._walk
+    walk = TraceReader._index_frames
 
     def counted(self: TraceReader, fd: int, size: int, verify: bool, offset: int) -> None:
         walks.append(self.path)
         walk(self, fd, size, verify, offset)
 
-    monkeypatch.setattr(TraceReader, "_walk", counted)
+    monkeypatch.setattr(TraceReader, "_index_frames", counted)
     path = written(tmp_path / "a.kvtrace", header, submits(header, 8))
     for _ in range(3):
         with TraceReader(path, verify=False) as log:

@@ -66,14 +66,14 @@ def test_one_side_of_a_transfer_is_one_request() -> None:
     assert reading.figures().totals.seconds == 1.5
 
 
-def test_bounded_accounts_drop_ended_requests() -> None:
+def test_bounded_accounts_drop_rows_requests() -> None:
     """A server accounts for its runs for weeks."""
-    account = Account(EngineClock(is_shared=True), is_shared=True, forgets=True)
+    account = Account(EngineClock(is_shared=True), is_shared=True, drop_rows=True)
     for one in numbered([*PREFILL, *DECODE]):
         account.begin(one)
         for op in one.ops:
             account.handlers.get(type(op), id)(op)
-    [request] = account.over
+    [request] = account.completed
     assert request.reasons == ["length"] and not account.rows
     kept = [value for value in vars(account.parts).values() if isinstance(value, dict | set)]
     assert len(kept) >= 5 and not any(kept)

@@ -88,7 +88,6 @@ export function foldedPairs(sequences) {
  * Return the label of the token that an operation sampled, or null if it samples none.
  * @param {Pick<Answer, "sequences">} comparison @param {Side} side @param {Op | null} op
  * @param {number} record
- * @returns {string | null}
  */
 export function chosenToken({ sequences }, side, op, record) {
   if (op?.type === "choose") return labelOf(bytesOf(op.token_bytes));

@@ -73,7 +73,6 @@ const BAR = { minWidth: 150, from: 480 }; // px of a bar with its head; minimum 
  * @param {boolean} [timeline]
  * @param {readonly Row[]} [rows] columns that are empty in all of them are dropped
  * @param {string | null} [only]
- * @returns {{columns: Column[], bar: number}}
  */
 export function layoutFor(width, timeline = false, rows = [], only = null) {
   const shown = COLUMNS.filter(({ name }) => !RARE.has(name) || rows.some((row) => row[name]));
