@@ -40,7 +40,7 @@ class LabRoom(Room):
 
 @pytest.fixture
 def make_room(make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch) -> Callable[[int], LabRoom]:
-    monkeypatch.setattr(module, "EVERY", 3600.0)
+    monkeypatch.setattr(module, "INTERVAL", 3600.0)
     return lambda room_for: LabRoom(make_server(token=TOKEN, max_theaters=4), room_for)
 
 
