@@ -21,18 +21,16 @@ from engine.accounting.sources import Sourced, SourceFacts
 LINKS = list(presets().links.values())
 SHIPPED: list[Sourced] = [*model_presets(), *gpu_presets(), *LINKS]
 LAYERS = {"num_layers", "sliding_layers", "state_layers", "cross_layers"}
-# not figures: the requested quantity, and the choices with it
-SOURCED = {
+# factors that need no source: the request's own quantities and settings
+UNSOURCED = {
     *Load.__struct_fields__, "element_bytes", "scale_bytes", "state_bytes", "weight_bytes",
     "activation_bytes", "kept_bytes", "reserve",
 }  # fmt: skip
-COUNTED = {"kept_params"}  # from the figures: parameters that are not in the published dtype
+COUNTED = {"kept_params"}  # derived: parameters that are not in the published dtype
 
 
 def test_every_figure_has_one_source() -> None:
-    """The loader refuses figures without one. A source has a day if it has a date; a check states against what, and a
-    comparison only that it was not the vendor's own sheet.
-    """
+    """A checked source states what it was checked against, and whether that was the vendor's own sheet."""
     for preset in SHIPPED:
         assert {name for fact in preset.source_facts({}) for name in fact.figures} == set(preset.figures)
         for fact in preset.source_facts({}):
@@ -67,14 +65,14 @@ def test_each_factor_that_is_a_figure_shows_its_source(model: str) -> None:
 
 
 def test_sources_cover_roofs_experts_and_latents(tmp_path: Path) -> None:
-    class Nobody:
+    class NoModels:
         is_live = is_loading = False
 
         @property
-        def first(self) -> Nobody:
+        def first(self) -> NoModels:
             return self
 
-    here = RooflineContext(cast("Any", None), cast("Any", Nobody()), tmp_path)
+    here = RooflineContext(cast("Any", None), cast("Any", NoModels()), tmp_path)
     query = MultiDict({"model": "mixtral-8x7b", "gpu": "t4", "dtype": "int8"})
     found = steps(subject(here, query), tmp_path, query)
     assert found["roof"].source.startswith("NVIDIA T4 data sheet; NVIDIA T4 product brief")
@@ -93,5 +91,5 @@ def _check_all(preset: Sourced, numbers: list[Derived], sources: list[SourceFact
     meanings = {meaning for one in sources for meaning in one.meanings}
     for number in numbers:
         for factor in number.factors:
-            if not factor.of and factor.meaning not in SOURCED | COUNTED:
+            if not factor.of and factor.meaning not in UNSOURCED | COUNTED:
                 assert factor.meaning in meanings, f"{preset.id}: {factor.symbol} of {number.id}"

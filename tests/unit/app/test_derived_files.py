@@ -66,7 +66,7 @@ def test_evicted_indexes_are_read_again_on_demand(log_indexes: LogIndexes, monke
 
 @pytest.mark.slow
 def test_a_restarted_index_keeps_its_files(log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first process ends although it was awaited, and does not delete the second one's files."""
+    """The end of the first process does not delete the files of the second."""
     monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)
     run = growing(FILES[0])
     with pytest.raises(AppError, match="for the first time"):

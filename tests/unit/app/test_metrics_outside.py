@@ -1,4 +1,4 @@
-"""Metrics of a store outside the pool equal the log's operations."""
+"""Metrics of an external store equal the log's operations."""
 
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +21,7 @@ from tests.unit.app.metrics_runs import folded
 from tests.unit.engine.runs import tiny_llama
 
 T = TypeVar("T", bound=Op)
-SHARED = list(range(5, 26))  # 21 tokens: five blocks of four, and one more
+SHARED = list(range(5, 26))  # 21 tokens: five blocks of four and one token
 PROMPTS = [[*SHARED, 30, 31], [50, 51], [*SHARED, 40, 41, 42, 43, 44]]
 SETTINGS = {
     "plain": EngineConfig(block_size=4, num_blocks=40),
@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 def recorded(config: EngineConfig, tiers: Tiers, path: Path) -> tuple[Header, list[StepRecord]]:
-    """Record the prompts, one after the other; the file has what the metrics must show."""
+    """Run the prompts one after the other and return their log."""
     connector = OffloadingConnector(tiers, tiny_llama(), config)
     with Engine(tiny_llama(), config, log_path=path, connector=connector) as engine:
         for prompt in PROMPTS:
@@ -52,8 +52,8 @@ def of(kind: type[T], records: list[StepRecord]) -> list[T]:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_queries_are_what_the_pool_had_not_and_hits_what_was_loaded(name: str, tmp_path: Path) -> None:
-    """The store is empty at first; the second engine finds the five shared blocks. A prompt of two tokens has no
+def test_external_queries_count_pool_misses_and_hits_count_loads(name: str, tmp_path: Path) -> None:
+    """The store is empty at first. The second engine finds the five shared blocks. A prompt of two tokens causes no
     lookup.
     """
     config, disk = SETTINGS[name], DiskSetting(tmp_path / "blocks", 1 << 22)

@@ -1,4 +1,4 @@
-"""The page's defaults of a new run are its own small layout, unless the server or the model requires another."""
+"""The page's defaults for a new run are a small layout, unless the server or the model requires another."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ def shown(*of: Any) -> dict[str, Any]:
 OWN = {"strategy": "paged", "block_size": 4, "num_blocks": 48}
 
 
-def test_a_small_model_and_a_page_without_a_server_keep_the_pages_layout() -> None:
+def test_a_small_model_keeps_the_pages_default_layout() -> None:
     assert shown() == shown(EngineConfig()) == shown(EngineConfig(), FACTS) == OWN
 
 
-def test_settings_of_the_server_are_kept() -> None:
+def test_settings_of_the_server_override_the_pages_defaults() -> None:
     assert shown(EngineConfig(num_blocks=256), FACTS) == {**OWN, "num_blocks": 256}
     assert shown(EngineConfig(block_size=8, strategy="none"), FACTS) == {**OWN, "block_size": 8, "strategy": "none"}
 

@@ -1,4 +1,4 @@
-"""Scenario that runs in a second, and records made by hand, for several tests."""
+"""Scenario that runs in a second, and hand-written records, for several tests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Workloads on several instances: the tokens of one engine, and figures of each instance."""
+"""Workloads on several instances: tokens equal those of one engine, and figures per instance."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ from tests.unit.bench.small import SMALL, TEXT, scenario
 
 SAMPLING = SamplingParams(ignore_eos=True)
 CONFIG = EngineConfig(block_size=4, num_blocks=80, max_model_len=160, enforce_eager=True, num_logprobs=0)
-SHAPES = {"alone": {"mixed": 1}, "two": {"mixed": 2}, "apart": {"prefill": 1, "decode": 1}}
+SHAPES = {"single": {"mixed": 1}, "two": {"mixed": 2}, "apart": {"prefill": 1, "decode": 1}}
 WORKLOADS: dict[str, Workload] = {
     "at once": Random(num_requests=6, prompt_tokens=(3, 30), output_tokens=(1, 8)),
     "by and by": Random(num_requests=5, prompt_tokens=(3, 30), output_tokens=(2, 5), rate=200.0),
@@ -52,16 +52,16 @@ def work_of(found: Measurement) -> InstancesWork:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_instances_give_the_tokens_of_one_engine(model: LoadedModel, shape: str, kind: str) -> None:
-    asks = requests_of(WORKLOADS[kind], 600, 0)
-    alone = run_engine(model, CONFIG, asks, SAMPLING)
+    requests = requests_of(WORKLOADS[kind], 600, 0)
+    single = run_engine(model, CONFIG, requests, SAMPLING)
     cluster = local_cluster(model, replace(CONFIG, **SHAPES[shape]))
     try:
-        found = run_instances(cluster, asks, SAMPLING)
+        found = run_instances(cluster, requests, SAMPLING)
     finally:
         cluster.close()
-    assert found.outputs == alone.outputs
-    assert [len(r.tokens) for r in found.requests] == [len(output) for [output] in alone.outputs]
-    assert [r.late for r in found.requests] == [ask.late for ask in asks]
+    assert found.outputs == single.outputs
+    assert [len(r.tokens) for r in found.requests] == [len(output) for [output] in single.outputs]
+    assert [r.late for r in found.requests] == [request.late for request in requests]
     assert all(r.arrived <= r.tokens[0] and sorted(r.tokens) == r.tokens for r in found.requests)
     assert found.seconds == max(r.tokens[-1] for r in found.requests)
     assert [one.role for one in work_of(found).each] == cluster.config.roles
@@ -69,24 +69,26 @@ def test_instances_give_the_tokens_of_one_engine(model: LoadedModel, shape: str,
     assert 0 < sum(one.busy_seconds for one in work_of(found).each) <= found.seconds + 0.1
 
 
-def test_requests_that_arrive_by_the_clock_count_from_their_arrival(model: LoadedModel) -> None:
-    asks = requests_of(WORKLOADS["by and by"], 600, 0)
+def test_latencies_of_timed_requests_start_at_their_arrival(model: LoadedModel) -> None:
+    requests = requests_of(WORKLOADS["by and by"], 600, 0)
     cluster = local_cluster(model, replace(CONFIG, **SHAPES["apart"]))
     try:
-        found = run_instances(cluster, asks, SAMPLING)
+        found = run_instances(cluster, requests, SAMPLING)
     finally:
         cluster.close()
-    assert [r.arrived for r in found.requests] == [ask.at for ask in asks]
-    assert all(r.tokens[0] >= ask.at for r, ask in zip(found.requests, asks, strict=True))
+    assert [r.arrived for r in found.requests] == [request.at for request in requests]
+    assert all(r.tokens[0] >= request.at for r, request in zip(found.requests, requests, strict=True))
 
 
-def test_a_request_that_would_be_late_is_refused_and_counts_as_missed(model: LoadedModel) -> None:
-    """Requests that arrive while both instances are busy are refused under an objective that nothing meets."""
-    asks = [dataclasses.replace(ask, at=0.0, output_tokens=100) for ask in requests_of(WORKLOADS["at once"], 600, 0)]
+def test_a_rejected_request_counts_against_slo_attainment(model: LoadedModel) -> None:
+    """Requests that arrive while both instances are busy are rejected under an unattainable objective."""
+    requests = [
+        dataclasses.replace(request, at=0.0, output_tokens=100) for request in requests_of(WORKLOADS["at once"], 600, 0)
+    ]
     cluster = local_cluster(model, replace(CONFIG, mixed=2, ttft_slo=1e-6))
     try:
-        run_instances(cluster, asks[:2], SAMPLING)  # and something is measured on both
-        found = run_instances(cluster, asks, SAMPLING)
+        run_instances(cluster, requests[:2], SAMPLING)  # measures both instances
+        found = run_instances(cluster, requests, SAMPLING)
     finally:
         cluster.close()
     assert [len(request.tokens) for request in found.requests] == [100, 100, 0, 0, 0, 0]
@@ -94,12 +96,12 @@ def test_a_request_that_would_be_late_is_refused_and_counts_as_missed(model: Loa
     assert METRICS["slo_attainment"].of(found, Context(SLO(ttft=60.0, tpot=60.0))) == 2 / 6
 
 
-def test_a_run_does_not_find_what_the_run_before_has_left(model: LoadedModel) -> None:
-    """The second and third runs of one cluster hit as often as the first: only within themselves."""
-    asks = requests_of(WORKLOADS["in turns"], 600, 0)
+def test_a_run_hits_no_blocks_of_an_earlier_run(model: LoadedModel) -> None:
+    """The second and third runs of a cluster have as many hits as the first."""
+    requests = requests_of(WORKLOADS["in turns"], 600, 0)
     cluster = local_cluster(model, replace(CONFIG, **SHAPES["two"]))
     try:
-        works = [run_instances(cluster, asks, SAMPLING).work for _ in range(3)]
+        works = [run_instances(cluster, requests, SAMPLING).work for _ in range(3)]
     finally:
         cluster.close()
     hits = [work.hit_tokens for work in works if work is not None]
@@ -169,8 +171,8 @@ def test_settings_that_conflict_with_instances_are_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_layout_is_started_once_and_ended_after_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two layouts run two points in two rounds, and one engine beside them has the same tokens."""
+def test_each_layout_is_started_once_and_closed_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two layouts run two points in two rounds, with the tokens of one engine."""
     events: list[str] = []
 
     def start(model: LoadedModel, config: EngineConfig) -> Cluster:
@@ -206,9 +208,9 @@ def test_a_layout_is_started_once_and_ended_after_all(monkeypatch: pytest.Monkey
         assert 0 <= figures["two"]["idle_share"].median < 1
 
 
-def test_a_turn_is_submitted_after_the_previous_answer(model: LoadedModel) -> None:
-    """The pause begins with the end of the previous answer, on one engine and on several."""
-    asks = [
+def test_a_turn_is_submitted_after_the_previous_response(model: LoadedModel) -> None:
+    """The pause begins with the end of the previous response, on one engine and on several."""
+    requests = [
         Ask([300, 301], 3, 1),
         Ask([302], 2, 2, after=0, think=0.05),
         Ask([303] * 9, 2, 3, after=0, is_whole=True),
@@ -216,7 +218,7 @@ def test_a_turn_is_submitted_after_the_previous_answer(model: LoadedModel) -> No
     ]
     cluster = local_cluster(model, replace(CONFIG, **SHAPES["apart"]))
     try:
-        for found in (run_engine(model, CONFIG, asks, SAMPLING), run_instances(cluster, asks, SAMPLING)):
+        for found in (run_engine(model, CONFIG, requests, SAMPLING), run_instances(cluster, requests, SAMPLING)):
             times = found.requests
             assert [len(one.tokens) for one in times] == [3, 2, 2, 2]
             assert times[1].arrived >= times[0].tokens[-1] + 0.05

@@ -1,4 +1,4 @@
-"""Workloads with tiers: loads, comparisons, and cleanup."""
+"""Workloads with tiers: loads, comparisons with a run without tiers, and cleanup."""
 
 from pathlib import Path
 
@@ -28,9 +28,9 @@ MEASURED = [
 ]
 
 
-def test_turns_that_do_not_fit_are_preempted_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four conversations have up to 76 tokens, and the pool holds one and a half; without tiers each turn recomputes
-    nearly the whole history.
+def test_turns_that_exceed_the_pool_are_loaded_from_tiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool holds one and a half of four conversations of up to 76 tokens. Without tiers, a turn recomputes nearly
+    all of its history.
     """
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     given = scenario(

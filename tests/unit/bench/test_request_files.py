@@ -1,4 +1,4 @@
-"""Files of services' requests, in each format."""
+"""Request files of services, in each format."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_each_format_says_when_and_how_long(name: str, tmp_path: Path) -> None:
+def test_each_format_gives_arrival_times_and_lengths(name: str, tmp_path: Path) -> None:
     path = tmp_path / "requests"
     path.write_text(FILES[name])
     found = read_requests(path)
@@ -41,7 +41,7 @@ def test_each_format_says_when_and_how_long(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_a_list_has_the_same_rows_as_lines(indent: int | None, tmp_path: Path) -> None:
+def test_a_json_list_gives_the_same_rows_as_json_lines(indent: int | None, tmp_path: Path) -> None:
     hashed = [
         {"timestamp": n, "input_length": 600, "output_length": 5, "hash_ids": [1, n + 2], "session_id": "a"}
         for n in range(3)
@@ -62,7 +62,7 @@ def test_a_list_has_the_same_rows_as_lines(indent: int | None, tmp_path: Path) -
         read_requests(whole)
 
 
-def test_a_forced_format_is_used(tmp_path: Path) -> None:
+def test_a_file_of_another_than_the_requested_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "requests"
     path.write_text(FILES["azure"])
     for other in ("burstgpt", "mooncake", "bailian"):
@@ -112,7 +112,7 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
         ([session_of("human: a")], "has no request"),
     ],
 )
-def test_another_shape_is_refused(tmp_path: Path, document: Any, says: str) -> None:
+def test_invalid_conversations_are_refused(tmp_path: Path, document: Any, says: str) -> None:
     with pytest.raises(BenchError, match=says):
         asks_in(tmp_path, json.dumps(document))
 
@@ -135,8 +135,8 @@ def lines(*rows: dict[str, Any]) -> str:
     return "\n".join(map(json.dumps, rows))
 
 
-def test_a_chat_continues_its_parent_if_the_hashes_do(tmp_path: Path) -> None:
-    """The third row continues the first; the fourth has the first as parent, but another prompt."""
+def test_a_chat_continues_its_parent_if_its_hashes_extend_the_parents(tmp_path: Path) -> None:
+    """The third row continues the first. The fourth names the first as its parent and has another prompt."""
     asks = asks_in(
         tmp_path,
         lines(
@@ -166,7 +166,7 @@ def test_rows_of_a_session_add_their_tokens_after_a_delay(tmp_path: Path) -> Non
         asks_in(tmp_path, lines(*rows[1:]))
 
 
-def test_conversations_a_line_are_those_of_a_list(tmp_path: Path) -> None:
+def test_one_conversation_per_line_equals_a_list_of_conversations(tmp_path: Path) -> None:
     conversations = [
         {"id": str(i), "conversations": [{"from": "human", "value": f"ask\u2028 {i}"}, {"from": "gpt", "value": "yes"}]}
         for i in range(3)
@@ -191,7 +191,7 @@ def test_sessions_without_hashes_are_noted(tmp_path: Path) -> None:
     assert "new tokens" not in read_requests(path).reading
 
 
-def test_a_workload_may_be_ones_own_file_whose_path_no_record_has(tmp_path: Path) -> None:
+def test_a_users_own_request_file_is_recorded_without_its_path(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(FILES["azure"])
     workload = Trace(name=str(path), num_requests=2, scale=1, most_tokens=1000, stretch=1.0)

@@ -8,7 +8,7 @@ from engine.cache.block_pool import BlockPool, FreeQueue
 from engine.cache.guards import IntegrityError
 
 
-def test_a_block_can_leave_the_middle_of_the_free_queue() -> None:
+def test_a_block_is_removed_from_the_middle_of_the_free_queue() -> None:
     queue = FreeQueue(range(4))
     queue.remove(2)
     assert list(queue) == [0, 1, 3]
@@ -66,8 +66,8 @@ def _stale_content(pool: BlockPool) -> None:
         (_stale_content, "block 2 is free without a hash, yet 1 slots are filled"),
     ],
 )
-def test_damage_is_found_and_named(damage: Callable[[BlockPool], None], sentence: str) -> None:
-    """Block 0 is held with 2 slots filled and hash a, block 1 is free with hash b, 2 and 3 were never used."""
+def test_inconsistencies_are_found_and_named(damage: Callable[[BlockPool], None], sentence: str) -> None:
+    """Block 0 is held with 2 filled slots and hash a. Block 1 is free with hash b. Blocks 2 and 3 are unused."""
     pool = BlockPool(4)
     held, cached = pool.allocate()[0], pool.allocate()[0]
     pool.fill(held, 2)

@@ -1,4 +1,4 @@
-"""A rerun from a log reproduces its records; a fork changes one input."""
+"""Reruns, which reproduce the records of a log, and forks, which change one input."""
 
 from pathlib import Path
 
@@ -33,13 +33,13 @@ def settings_of(log: TraceReader) -> EngineConfig:
 
 
 def rerun(log: TraceReader, at: int | None = None, change: Change | None = None, follow: bool = True) -> Engine:
-    """Return the engine after the rerun; the caller closes it."""
+    """Return the engine after the rerun. The caller closes it."""
     engine = fresh(change.config if isinstance(change, ConfigChange) else settings_of(log))
     Rerun(engine, log, len(log) if at is None else at, change, follow).finish()
     return engine
 
 
-def timeless(log: TraceReader, end: int | None = None) -> list[StepRecord]:
+def without_times(log: TraceReader, end: int | None = None) -> list[StepRecord]:
     """Return records without clock readings and capture flags."""
     return [
         msgspec.structs.replace(r, timing=Timing(at=0), has_capture=False)
@@ -48,7 +48,7 @@ def timeless(log: TraceReader, end: int | None = None) -> list[StepRecord]:
 
 
 def two_sampled(config: EngineConfig | None = None) -> Engine:
-    """Run two requests that sample, one of them with a seed, to the end."""
+    """Run two sampling requests, one of them with a seed."""
     engine = fresh(config or ALL["roomy"])
     engine.add_requests(
         [RequestSpec(PROMPTS[0], SAMPLED, "a"), RequestSpec(PROMPTS[2], msgspec.structs.replace(SAMPLED, seed=7), "b")]
@@ -67,27 +67,23 @@ def tokens_of(engine: Engine, seq_id: int) -> list[int]:
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_rerun_reproduces_every_record(name: str) -> None:
-    """The runs include greedy and seeded requests, beams, prefix hits, chunks, both kinds of preemption, and an abort.
-
-    The original captures every layer and the rerun none, since capturing must not change the records.
-    """
+    """The original captures every layer and the rerun none. Captures must not change the records."""
     with run(name) as original, rerun(log_of(original)) as again:
-        assert same(timeless(log_of(again)), timeless(log_of(original)))
+        assert same(without_times(log_of(again)), without_times(log_of(original)))
 
 
-def test_a_fork_at_any_record_has_the_earlier_records() -> None:
+def test_a_fork_at_any_record_repeats_the_earlier_records() -> None:
     with run("preempting") as original:
         log = log_of(original)
         for at in range(0, len(log) + 1, 5):
             with rerun(log, at, RequestChange(prompt=[70, 71, 72], sampling=GREEDY), follow=False) as fork:
-                assert same(timeless(log_of(fork), at), timeless(log, at))
+                assert same(without_times(log_of(fork), at), without_times(log, at))
                 assert len(log_of(fork)) == at + 1 and log_of(fork).record(at).kind == "submit"
 
 
-def test_a_fork_without_a_change_repeats_the_later_inputs_at_their_steps() -> None:
-    """A fork without a change equals the original."""
+def test_a_fork_without_a_change_equals_the_original() -> None:
     with run("swapping") as original, rerun(log_of(original), 0, None) as again:
-        assert same(timeless(log_of(again)), timeless(log_of(original)))
+        assert same(without_times(log_of(again)), without_times(log_of(original)))
 
 
 def test_a_rerun_reproduces_an_injected_fault() -> None:
@@ -97,11 +93,11 @@ def test_a_rerun_reproduces_an_injected_fault() -> None:
         while original.has_unfinished():
             original.step()
         with rerun(log_of(original)) as again:
-            assert same(timeless(log_of(again)), timeless(log_of(original)))
+            assert same(without_times(log_of(again)), without_times(log_of(original)))
 
 
 def test_a_rerun_reproduces_a_fork_of_a_fork() -> None:
-    """Changes are in the log, so the log still determines the run."""
+    """The log contains changes, so it still determines the run."""
     colder = SamplingChange(request_id="b", sampling={"temperature": 0.0})
     with (
         two_sampled() as original,
@@ -109,11 +105,11 @@ def test_a_rerun_reproduces_a_fork_of_a_fork() -> None:
         rerun(log_of(fork), 6, colder) as second,
         rerun(log_of(second)) as again,
     ):
-        assert same(timeless(log_of(again)), timeless(log_of(second)))
+        assert same(without_times(log_of(again)), without_times(log_of(second)))
 
 
 def test_a_rerun_uses_the_logged_forward_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The forward pass that serves depends on timing; the log names it, so a rerun does not depend on timing."""
+    """Timing decides whether compiled code serves a step. The log names it, so a rerun does not depend on timing."""
     with fresh(ALL["roomy"]) as original:
         for prompt in PROMPTS[2:4]:
             original.add_request(prompt, GREEDY)
@@ -121,31 +117,31 @@ def test_a_rerun_uses_the_logged_forward_pass(monkeypatch: pytest.MonkeyPatch, t
                 original.step()
         log = log_of(original)
         path = tmp_path / "half.kvtrace"
-        with open(path, "wb") as file:  # as if the second request had been served by compiled code
+        with open(path, "wb") as file:  # as if compiled code had served the second request
             file.write(codec.MAGIC + codec.frame("header", log.header_bytes))
             for i in range(len(log)):
                 record = log.record(i)
                 timing = msgspec.structs.replace(record.timing, compiled=i > len(log) // 2)
                 file.write(codec.frame("record", codec.encode(msgspec.structs.replace(record, timing=timing))))
-        seen = []
+        eager_flags = []
         add = Engine.add_requests
 
-        def noted(self: Engine, specs: list[RequestSpec], *, eager: bool) -> object:
-            seen.append(eager)
+        def add_and_note(self: Engine, specs: list[RequestSpec], *, eager: bool) -> object:
+            eager_flags.append(eager)
             return add(self, specs, eager=eager)
 
-        monkeypatch.setattr(Engine, "add_requests", noted)
+        monkeypatch.setattr(Engine, "add_requests", add_and_note)
         with TraceReader(path) as half:
             rerun(half).close()
             rerun(half, 3, None).close()
-    assert seen == [True, False, True, False]
+    assert eager_flags == [True, False, True, False]
 
 
 # tampered logs
 
 
 def tampered(log: TraceReader, path: Path, index: int, record: StepRecord) -> TraceReader:
-    """Return a copy with valid frames in which `record` replaces record `index`, without a check of the state."""
+    """Return a copy with valid frames in which `record` replaces record `index`. The state is not checked."""
     with open(path, "wb") as file:
         file.write(codec.MAGIC + codec.frame("header", log.header_bytes))
         for i in range(len(log)):
@@ -176,7 +172,7 @@ def test_a_changed_operation_is_located(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["outputs", "memory", "batch", "ops"])
-def test_every_part_of_a_record_is_compared(part: str, tmp_path: Path) -> None:
+def test_outputs_memory_batch_and_operations_are_compared(part: str, tmp_path: Path) -> None:
     with two_sampled() as original:
         log = log_of(original)
         record = log.record(3)
@@ -198,7 +194,7 @@ def test_every_part_of_a_record_is_compared(part: str, tmp_path: Path) -> None:
             rerun(bad, 3, TokenChange(seq_id=0, token_id=9), follow=False).close()
 
 
-def test_a_logged_input_that_is_refused_is_a_mismatch(tmp_path: Path) -> None:
+def test_a_refused_logged_input_is_a_mismatch(tmp_path: Path) -> None:
     with two_sampled() as original:
         log = log_of(original)
         submit = log.record(0).ops[0]
@@ -264,16 +260,16 @@ def test_forks_after_the_end_are_refused() -> None:
 # changes
 
 
-def test_a_chosen_token_changes_the_future_and_is_in_the_log() -> None:
-    """Two greedy requests; after 3 records sequence 0 gets its second token: the sampler's second choice."""
+def test_a_chosen_token_is_logged_and_changes_later_tokens() -> None:
+    """After two records, sequence 0 of two greedy requests gets the second most probable token."""
     with fresh(ALL["roomy"]) as original:
         original.add_requests([RequestSpec(PROMPTS[0], GREEDY), RequestSpec(PROMPTS[2], GREEDY)])
         while original.has_unfinished():
             original.step()
         log = log_of(original)
         (output,) = [o for o in log.record(2).outputs if o.seq_id == 0]
-        taken, other = output.token_id, output.top[1]
-        assert taken == output.top[0].token_id
+        sampled, other = output.token_id, output.top[1]
+        assert sampled == output.top[0].token_id
         with rerun(log, 2, TokenChange(seq_id=0, token_id=other.token_id)) as fork:
             adjust, step = log_of(fork).record(2), log_of(fork).record(3)
             position = len(PROMPTS[0]) + 1
@@ -284,27 +280,27 @@ def test_a_chosen_token_changes_the_future_and_is_in_the_log() -> None:
             assert log_of(fork).state_at(2).sequences[0].chosen == [[position, other.token_id]]
             assert log_of(fork).state_at(3).sequences[0].chosen == []
             (sample,) = [op for op in ops_of(step, Sample) if op.seq_id == 0]
-            assert (sample.token_id, sample.sampled_token_id) == (other.token_id, taken)
+            assert (sample.token_id, sample.sampled_token_id) == (other.token_id, sampled)
             (instead,) = [o for o in step.outputs if o.seq_id == 0]
             assert instead.logprob == pytest.approx(other.logprob) and same(instead.top, output.top)
             assert instead.logprob == instead.top[1].logprob, "one figure, computed once"
             ours, theirs = tokens_of(fork, 0), tokens_of(original, 0)
             assert ours[:position] == theirs[:position] and ours[position] == other.token_id
             # the following tokens equal those of a separate run with this prefix as prompt
-            with fresh(ALL["roomy"]) as alone:
-                request = alone.add_request(
+            with fresh(ALL["roomy"]) as separate:
+                request = separate.add_request(
                     ours[: position + 1],
                     msgspec.structs.replace(GREEDY, max_tokens=GREEDY.max_tokens - 2),  # type: ignore[operator]
                 )
-                while alone.has_unfinished():
-                    alone.step()
+                while separate.has_unfinished():
+                    separate.step()
                 assert ours[position + 1 :] == request.output_token_ids
             assert ours != theirs
             assert tokens_of(fork, 1) == tokens_of(original, 1)
 
 
 def test_a_chosen_token_does_not_shift_later_random_draws() -> None:
-    """The sampler draws for the position anyway, so choosing the sampled token changes no later token."""
+    """The sampler also draws for a chosen position, so choosing the sampled token changes no later token."""
     with two_sampled() as original:
         log = log_of(original)
         (output,) = [o for o in log.record(4).outputs if o.seq_id == 0]
@@ -333,14 +329,14 @@ def test_a_fork_can_add_a_request() -> None:
             state, before = log_of(fork).state_now(), log.state_now()
             (more,) = [s for s in state.sequences.values() if s.request_id == "fork-0"]
             assert more.status == "finished" and len(more.token_ids) == 3 + 12
-            # earlier requests have the same greedy tokens, whatever the schedule
+            # greedy tokens of earlier requests do not depend on the schedule
             by_request = {s.request_id: s.token_ids for s in before.sequences.values() if s.parent_seq_id is None}
             for sequence in state.sequences.values():
                 if sequence.parent_seq_id is None and sequence.request_id in ("request-0", "request-1", "request-3"):
                     assert sequence.token_ids == by_request[sequence.request_id]
 
 
-def test_an_abort() -> None:
+def test_a_fork_can_abort_a_request() -> None:
     with two_sampled() as original:
         with rerun(log_of(original), 4, AbortChange(request_id="a")) as fork:
             assert log_of(fork).record(4).kind == "abort"
@@ -348,12 +344,12 @@ def test_an_abort() -> None:
             assert state.sequences[0].finish_reason == "abort"
             assert tokens_of(fork, 0) == tokens_of(original, 0)[: len(PROMPTS[0]) + 3]
             assert tokens_of(fork, 1) == tokens_of(original, 1)
-        with pytest.raises(RerunError, match="'nobody'"):
-            rerun(log_of(original), 4, AbortChange(request_id="nobody"))
+        with pytest.raises(RerunError, match="'unknown'"):
+            rerun(log_of(original), 4, AbortChange(request_id="unknown"))
 
 
-def test_a_fork_can_change_sampling() -> None:
-    """Greedy from the fourth record on: each later token is the most probable one, and the change is in the log."""
+def test_a_fork_can_change_sampling_parameters() -> None:
+    """Sampling is greedy from record 4 on, and the change is logged."""
     with two_sampled() as original:
         change = SamplingChange(request_id="a", sampling={"temperature": 0.0, "max_tokens": 6})
         with rerun(log_of(original), 4, change) as fork:
@@ -363,7 +359,7 @@ def test_a_fork_can_change_sampling() -> None:
             assert isinstance(adjust, Adjust)
             assert (adjust.request_id, adjust.seq_ids, adjust.max_tokens) == ("a", [0], 6)
             assert adjust.sampling["temperature"] == 0.0 and adjust.sampling["ignore_eos"] is True
-            later = [o for r in timeless(log_of(fork))[5:] for o in r.outputs if o.seq_id == 0]
+            later = [o for r in without_times(log_of(fork))[5:] for o in r.outputs if o.seq_id == 0]
             assert len(later) == 3 and all(o.token_id == o.top[0].token_id for o in later)
             assert tokens_of(fork, 1) == tokens_of(original, 1)
 
@@ -379,7 +375,7 @@ def test_another_seed_restarts_the_draws() -> None:
 
 
 def test_a_rerun_under_other_settings_gives_equal_greedy_tokens() -> None:
-    """Inputs are submitted at the same steps. Greedy tokens do not depend on blocks, so only the blocks differ."""
+    """Inputs are submitted at the same steps, and greedy tokens do not depend on blocks."""
     with run("roomy") as original:
         log = log_of(original)
         for name in ("one slot a block", "preempting", "no prefix caching"):
@@ -404,7 +400,7 @@ def test_a_fork_of_an_unfinished_run_is_as_long_as_its_log() -> None:
 
 
 def test_a_fork_repeats_later_inputs_and_lists_impossible_ones() -> None:
-    """The original chooses a token of b at record 6 and aborts a at record 8; the fork has aborted b at record 4."""
+    """The original chooses a token of b at record 6 and aborts a at record 8. The fork aborts b at record 4."""
     with fresh(ALL["roomy"]) as original:
         original.add_requests([RequestSpec(PROMPTS[0], SAMPLED, "a"), RequestSpec(PROMPTS[2], SAMPLED, "b")])
         for _ in range(5):
@@ -422,13 +418,13 @@ def test_a_fork_repeats_later_inputs_and_lists_impossible_ones() -> None:
             assert engine.num_steps == 6 and tokens_of(engine, 0) == tokens_of(original, 0)
 
 
-def test_progress_is_counted() -> None:
+def test_progress_is_reported_record_by_record() -> None:
     with two_sampled() as original, fresh(ALL["roomy"]) as engine:
         again = Rerun(engine, log_of(original), 4, AbortChange(request_id="a"), True)
-        seen = []
+        reports = []
         while again.advance():
-            seen.append((again.num_done, again.is_forked))
-        assert seen[:5] == [(1, False), (2, False), (3, False), (4, False), (5, True)]
+            reports.append((again.num_done, again.is_forked))
+        assert reports[:5] == [(1, False), (2, False), (3, False), (4, False), (5, True)]
         assert again.num_done == len(log_of(engine)) == again.num_expected
 
 
@@ -458,8 +454,8 @@ def test_invalid_choices_and_adjustments_are_refused() -> None:
             engine.adjust("a", msgspec.structs.replace(SAMPLED, n=2))
         with pytest.raises(RequestError, match="beams"):
             engine.adjust("beams", SamplingParams(use_beam_search=True, beam_width=2, max_tokens=9))
-        with pytest.raises(RequestError, match="'nobody'"):
-            engine.adjust("nobody", GREEDY)
+        with pytest.raises(RequestError, match="'unknown'"):
+            engine.adjust("unknown", GREEDY)
         assert len(log_of(engine)) == records
     with fresh(EngineConfig(block_size=4, num_blocks=32, fault="missing_causal_mask")) as engine:
         engine.add_request(PROMPTS[2], GREEDY)

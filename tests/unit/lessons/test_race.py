@@ -1,4 +1,4 @@
-"""A lesson's race has the same lanes as the page's, with the lesson's settings."""
+"""Races of lessons, with the page's lanes and the lesson's settings."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ def raced(path: Path) -> list[Do]:
     return [item for item in read_lesson(path).items if isinstance(item, Do) and item.action.verb == "race"]
 
 
-def test_the_sets_are_those_of_the_page() -> None:
+def test_the_lanes_equal_those_of_the_page() -> None:
     source = (static_dir() / "js" / "panels" / "race" / "model.js").read_text(encoding="utf-8")
     of_page = {
         name: tuple(re.findall(r'"(\w+)"', lanes)) for name, lanes in re.findall(r"(\w+): strategies\((.*)\)", source)
@@ -23,7 +23,7 @@ def test_the_sets_are_those_of_the_page() -> None:
     assert set(STRATEGIES) == set(LANES)
 
 
-def test_the_first_lesson_races_strategies_and_the_seventh_caches() -> None:
+def test_lesson_1_races_strategies_and_lesson_7_caches() -> None:
     found = {path.name: [do.action.lanes for do in raced(path)] for path in sorted(shipped_folder().glob("*.md"))}
     assert {name: lanes for name, lanes in found.items() if lanes} == {
         "01-computed-twice.md": ["strategies"],

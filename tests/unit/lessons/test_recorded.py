@@ -1,4 +1,4 @@
-"""A recorded lesson sends what the live one sent, at each position and for each answer, in Python and in the page."""
+"""A recorded lesson equals the live one at each position and for each answer, in Python and in the page."""
 
 import itertools
 import json
@@ -32,7 +32,7 @@ from engine.model.loader import load_model
 from engine.trace.log import TraceReader
 from tests.js.node_run import node_output
 
-# one run; several; on several models; one try; a session that is mended
+# lessons with one run, several runs, several models, one try, and a prompt order
 LESSONS = ("02-not-yet", "07-pages", "06-what-it-costs", "00-before", "16-why-did-it-miss")
 
 
@@ -55,9 +55,7 @@ def unsure(recorded: Recorded) -> Answers:
 
 
 def answers_of(recorded: Recorded) -> list[Answers]:
-    """Return lists of answers: none; all unsure; all right; all wrong twice; wrong, then right; an invalid one
-    first.
-    """
+    """Return lists of answers: none, unsure, right, wrong twice, wrong then right, and invalid then right."""
     found: list[Answers] = [{}]
     for pattern in ("unsure", "right", "wrong", "second", "stray"):
         answers: Answers = {}
@@ -94,7 +92,7 @@ def answers_of(recorded: Recorded) -> list[Answers]:
 
 
 def graded(item: PageItem) -> PageItem:
-    """Return the grades without fields of live lessons only: the number of right operations."""
+    """Return the item without the fields that only live lessons have."""
     if not isinstance(item, WorkItem):
         return item
     lists = [
@@ -109,10 +107,10 @@ def test_a_recorded_lesson_equals_the_live_one(recorded: Recorded, builder: Call
     lesson = read_lesson(path)
     stops = [item.index for item in recorded.transcript.items if item.__class__.__name__ in ("AskItem", "DoItem")]
     for answers in answers_of(recorded):
-        for index, done in recorded.transcript.works.items():  # the live lesson grades by rules, and accepts two lists
+        for index, done in recorded.transcript.works.items():  # a live lesson also accepts other lists
             if answers and answers[index] != [None]:
                 answers[index] = [[one.move for one in done]]
-        for index, mended in recorded.transcript.mended.items():  # the live lesson runs two sessions
+        for index, mended in recorded.transcript.mended.items():  # a live lesson runs any order
             if answers and answers[index] != [None]:
                 answers[index] = [Mending(moves=mended.run.moves)]
         for at in (*stops[::3], 10_000):
@@ -127,7 +125,7 @@ def test_a_recorded_lesson_equals_the_live_one(recorded: Recorded, builder: Call
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_offline_grading_of_a_mended_session_equals_grading_by_its_run(
+def test_offline_grading_of_a_prompt_order_equals_grading_by_its_run(
     language: str, builder: Callable[[str], BuildEngine]
 ) -> None:
     lesson = read_lesson(shipped_folder() / "16-why-did-it-miss.md")
@@ -156,15 +154,15 @@ def test_offline_grading_of_a_mended_session_equals_grading_by_its_run(
         replay(course, 10_000, given)
         shown = way(transcript, 10_000, given).items[int(index)]
         assert isinstance(shown, MendItem)
-        (live,), (told_again,) = course.mended(int(index)), shown.given
-        assert told_again is not None and told_again.right == live.right, moves
+        (live,), (offline,) = course.mended(int(index)), shown.given
+        assert offline is not None and offline.right == live.right, moves
         verdicts.append(live.right)
         engine.close()
     assert verdicts[:3] == [True] * 3, "right answers that differ from the recorded one"
     assert verdicts.count(False) > 3
 
 
-def test_recorded_runs_are_those_of_the_lesson(recorded: Recorded, tmp_path: Path) -> None:
+def test_the_recorded_runs_equal_those_of_the_lesson(recorded: Recorded, tmp_path: Path) -> None:
     write_recorded(recorded, tmp_path)
     last = way(recorded.transcript, 10_000, unsure(recorded))
     assert last.progress.over and last.moment.run == len(recorded.runs) - 1
@@ -177,7 +175,7 @@ def test_recorded_runs_are_those_of_the_lesson(recorded: Recorded, tmp_path: Pat
     assert read_transcript(tmp_path / transcript_name(recorded.transcript.lesson, "en")) == recorded.transcript
 
 
-def test_a_long_stretch_comes_in_parts_and_keeps_its_arrays(recorded: Recorded, tmp_path: Path) -> None:
+def test_a_long_stretch_is_sent_in_parts_with_its_arrays(recorded: Recorded, tmp_path: Path) -> None:
     write_recorded(recorded, tmp_path)
     lessons, transcript = recorded_lessons(tmp_path), recorded.transcript
     last = way(transcript, 10_000, unsure(recorded))
@@ -188,12 +186,12 @@ def test_a_long_stretch_comes_in_parts_and_keeps_its_arrays(recorded: Recorded, 
         assert part.first == len(records) and len(part.records) == 1
         records += part.records
         captures += part.captures
-    whole = lessons.stretch(transcript, last, 0, 1 << 30)
-    assert (whole.records, whole.captures) == (records, captures) and any(captures)
+    stretch = lessons.stretch(transcript, last, 0, 1 << 30)
+    assert (stretch.records, stretch.captures) == (records, captures) and any(captures)
 
 
 @pytest.mark.slow
-def test_the_page_walks_as_the_server_does(recorded: Recorded) -> None:
+def test_the_page_replays_a_lesson_like_the_server(recorded: Recorded) -> None:
     places = [-1, *range(0, len(recorded.transcript.items) + 2)]
     cases = list(itertools.product(places, answers_of(recorded)))
     given = json.dumps(msgspec.to_builtins({"transcript": recorded.transcript, "asked": cases}))
@@ -202,7 +200,7 @@ def test_the_page_walks_as_the_server_does(recorded: Recorded) -> None:
         assert json.loads(line) == msgspec.to_builtins(way(recorded.transcript, at, answers)), (at, answers)
 
 
-def test_no_answer_is_sent_before_its_question(recorded: Recorded) -> None:
+def test_no_answer_is_sent_before_it_is_given(recorded: Recorded) -> None:
     first = next(iter(recorded.transcript.keys))
     shown = way(recorded.transcript, 10_000, {})
     assert shown.at == int(first) and shown.items[-1].index == int(first)

@@ -1,4 +1,4 @@
-"""Missing prerequisites of compiling are reported before anything is traced, in both processes."""
+"""Missing requirements of compiling, which are reported before anything is traced, in both processes."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ from engine.system.cgroup import Memory
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """A machine with a C++ compiler and room for what it writes, where nothing was compiled before."""
+    """Simulate a machine with a C++ compiler and free disk space, on which nothing was compiled before."""
     compiler = tmp_path / "g++"
     compiler.touch(0o755)
     monkeypatch.setenv("CXX", str(compiler))
@@ -42,19 +42,19 @@ def little_memory(machine: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("lack", [no_compiler, full_disk, little_memory])
-def test_missing_requirements_are_one_sentence(machine: pytest.MonkeyPatch, lack) -> None:
-    begun: list[object] = []
-    machine.setattr(compiler_process, "CompilerProcess", begun.append)
+def test_missing_requirements_prevent_compiling_with_one_sentence(machine: pytest.MonkeyPatch, lack) -> None:
+    started: list[object] = []
+    machine.setattr(compiler_process, "CompilerProcess", started.append)
     machine.setattr(compiler_process, "cores", lambda: 2)
-    machine.setattr(compiled, "compile_apart", begun.append)
-    machine.setattr(compiled, "_made", lambda *_: begun.append(None))
+    machine.setattr(compiled, "compile_apart", started.append)
+    machine.setattr(compiled, "_made", lambda *_: started.append(None))
     assert missing_means() == ""
     compiler_process.start_early("bundled", "auto", "cpu")
-    assert len(begun) == 1
-    begun.clear()
+    assert len(started) == 1
+    started.clear()
     text = lack(machine)
     assert text in missing_means()
     compiler_process.start_early("bundled", "auto", "cpu")
     with pytest.raises(CannotCompile, match=text.partition("+")[0]):
         compile_model(load_model("bundled", device="cpu"))
-    assert begun == []
+    assert started == []

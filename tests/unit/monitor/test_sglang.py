@@ -1,4 +1,4 @@
-"""SGLang's events, in each of their forms, through the whole monitor."""
+"""Monitoring of SGLang, with events in each of their forms."""
 
 import json
 
@@ -29,7 +29,7 @@ def test_every_event_form_decodes_equally(form: Form) -> None:
     payload = batch(
         form,
         page_stored(form, [FIRST, SECOND], [1, 2, 3, 4], 2),
-        page_stored(form, [THIRD], [5], 1, parent=SECOND),  # a page that is not full
+        page_stored(form, [THIRD], [5], 1, parent=SECOND),  # a partial page
         page_removed(form, [FIRST, THIRD]),
         cleared(form),
         rank=3,
@@ -80,7 +80,7 @@ def test_missing_data_is_unknown_in_the_log(form: Form) -> None:
     observed.log.close()
 
 
-def test_a_running_one_is_watched_and_called_by_its_name() -> None:
+def test_a_running_sglang_is_monitored_and_recognized() -> None:
     """SGLang publishes over ZeroMQ and replays missed messages without a topic. Its metrics lack the pool's size."""
     with Publisher(shape="pair") as publisher, MetricsServer(METRICS) as server:
         publisher.publish(batch("FIVE", page_stored("FIVE", [FIRST], [1, 2], 2)))

@@ -1,4 +1,4 @@
-"""Monitoring over real sockets: gaps, replays, restarts, ranks, late and stopped viewers, a second decoder."""
+"""Monitoring over real sockets: gaps, replays, restarts, ranks, and late subscribers."""
 
 import random
 from collections.abc import Iterator
@@ -40,12 +40,12 @@ def attached(*publishers: Publisher, path: Path | None = None, replay: bool = Tr
 
 
 class Server:
-    """Server that stores and removes at random, within its pool; its contents are the truth."""
+    """Server that stores and removes blocks at random, with the contents after each message."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self.has: set[bytes] = set()
-        self.after: list[set[bytes]] = []  # by number of the message
+        self.after: list[set[bytes]] = []  # by message number
         self._next = 0
 
     def step(self) -> bytes:
@@ -119,7 +119,7 @@ def test_a_late_subscriber_replays_the_buffer() -> None:
             assert breaks_of(attachment.log) == [("attached", 1, 0)]
             assert sets_of(attachment.log) == [(0, 1, {b"c"}), (0, 2, {b"c"})]
             last = attachment.log.record(2).seen
-            assert last is not None and last.num_unmatched == 1  # "a" was stored before
+            assert last is not None and last.num_unmatched == 1  # "a" was stored before the first replayed message
 
 
 def test_without_replay_missed_messages_are_a_gap() -> None:
@@ -130,7 +130,7 @@ def test_without_replay_missed_messages_are_a_gap() -> None:
         assert names[0][0] == "attached" and names[0][1] <= 5 and names[-1] == ("gap", 7, 2)
 
 
-def test_a_publisher_that_does_not_answer_is_a_gap_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unanswered_replay_request_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.observe.monitor.subscriber.ANSWER_SECONDS", 0.2)
     with Publisher() as publisher, attached(publisher) as attachment:
         publisher.publish(message(removed([])))
@@ -142,7 +142,7 @@ def test_a_publisher_that_does_not_answer_is_a_gap_too(monkeypatch: pytest.Monke
         assert breaks_of(attachment.log) == [("attached", 0, 0), ("gap", 2, 1)]
 
 
-def test_a_restart_is_the_next_epoch_even_where_its_numbers_have_passed_the_old_ones() -> None:
+def test_a_restart_is_detected_even_after_more_messages_than_before() -> None:
     first, second = Server(2), Server(3)
     publisher = Publisher()
     with attached(publisher) as attachment:
@@ -151,18 +151,18 @@ def test_a_restart_is_the_next_epoch_even_where_its_numbers_have_passed_the_old_
         wait_for(lambda: len(attachment.log) == 6)
         ports = publisher.ports
         publisher.close()
-        with Publisher(ports) as again:
-            for _ in range(9):  # before anybody listens
-                again.publish(second.step())
+        with Publisher(ports) as second_publisher:
+            for _ in range(9):  # before the subscriber reconnects
+                second_publisher.publish(second.step())
             wait_for(lambda: len(attachment.log) >= 16)
-            again.publish(second.step())
+            second_publisher.publish(second.step())
             wait_for(lambda: len(attachment.log) == 17)
             assert breaks_of(attachment.log) == [("attached", 0, 0), ("restarted", 0, 0)]
             expected = [(0, n, first.after[n]) for n in range(5)] + [(1, n, second.after[n]) for n in range(10)]
             assert sets_of(attachment.log) == expected
 
 
-def test_each_rank_has_its_own_numbers_and_its_own_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rank_has_its_own_message_numbers_and_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     servers = [Server(4), Server(5)]
     with Publisher() as first, Publisher() as second:
         ports = {first.events: second.events, first.replay: second.replay}
@@ -183,7 +183,7 @@ def test_each_rank_has_its_own_numbers_and_its_own_pool(monkeypatch: pytest.Monk
                 assert {block.block_hash for block in pool} - {None} == server.has
 
 
-def test_the_same_hash_for_each_medium_and_group_is_a_content_of_its_own() -> None:
+def test_equal_hashes_of_other_media_and_groups_are_other_contents() -> None:
     with Publisher() as publisher, attached(publisher) as attachment:
         one = stored([b"a"], [1, 2, 3, 4], SIZE)
         publisher.publish(
@@ -195,11 +195,11 @@ def test_the_same_hash_for_each_medium_and_group_is_a_content_of_its_own() -> No
         state = attachment.log.state_at(2)
         assert [block.token_ids for block in state.blocks if block.block_hash] == [[1, 2, 3, 4]] * 2
         assert [(block.medium, block.block_hash) for block in state.outside] == [("", None), ("FS", b"a")]
-        again = attachment.log.record(2).ops[-1]
-        assert isinstance(again, Stored) and again.again  # reused, or a copy: nothing changed
+        last = attachment.log.record(2).ops[-1]
+        assert isinstance(last, Stored) and last.again  # stored again without a change
 
 
-def test_a_message_that_cannot_be_read_is_a_gap_with_its_reason() -> None:
+def test_an_undecodable_message_is_a_gap_with_its_reason() -> None:
     with Publisher() as publisher, attached(publisher) as attachment:
         publisher.publish(message(stored([b"a"], [1] * SIZE, SIZE)))
         publisher.publish(msgspec.msgpack.encode("nonsense"))
@@ -218,7 +218,7 @@ def test_contents_over_the_pool_are_reported_and_dropped() -> None:
         assert seen is not None and seen.problem.startswith("2 contents had no place")
 
 
-def test_a_server_of_unknown_size_is_refused_in_a_sentence() -> None:
+def test_a_server_of_unknown_size_is_refused_in_one_sentence() -> None:
     with pytest.raises(AttachError, match="give --metrics"):
         Attachment(Attaching(events="tcp://127.0.0.1:1"))
     with pytest.raises(AttachError, match="no metrics from"):
@@ -227,6 +227,6 @@ def test_a_server_of_unknown_size_is_refused_in_a_sentence() -> None:
         Attachment(Attaching(events="nowhere", block_size=4, num_blocks=4))
 
 
-def test_a_rank_has_the_port_that_many_later() -> None:
+def test_rank_endpoint_adds_the_rank_to_the_port() -> None:
     assert rank_endpoint("tcp://10.0.0.1:5557", 3) == "tcp://10.0.0.1:5560"
     assert rank_endpoint("ipc:///tmp/events", 0) == "ipc:///tmp/events"

@@ -1,4 +1,4 @@
-"""Tool calls and reasoning in a text, parsed whole and in a stream, however it is split."""
+"""Tool calls and reasoning in complete texts and in streams."""
 
 import json
 import random
@@ -32,7 +32,7 @@ READ = {"name": "read", "arguments": '{"path":"a.txt"}'}
         (HERMES, "Just text, 1 < 2.", "Just text, 1 < 2.", []),
         (HERMES, CALL, "", [READ]),
         (HERMES, f"I look.\n{CALL}\n{XML}", "I look.", [READ, READ]),
-        (HERMES, CALL.removesuffix("</tool_call>"), "", [READ]),  # some end at once
+        (HERMES, CALL.removesuffix("</tool_call>"), "", [READ]),  # without an end tag
         (HERMES, "<tool_call>{</tool_call>", "<tool_call>{</tool_call>", []),
         (HERMES, f"<tool_call>{'[' * 9999}", f"<tool_call>{'[' * 9999}", []),
         (HERMES, f"{CALL}<tool_call>3</tool_call>", f"{CALL}<tool_call>3</tool_call>", []),
@@ -53,15 +53,17 @@ READ = {"name": "read", "arguments": '{"path":"a.txt"}'}
         (LLAMA, "", "", []),
     ],
 )
-def test_a_text_is_split(format: Format, text: str, content: str, functions: list[dict[str, str]]) -> None:
-    spoken, calls = format.split(text, is_start=True)
-    assert (spoken, [call["function"] for call in calls]) == (content, functions)
+def test_a_text_is_split_into_content_and_tool_calls(
+    format: Format, text: str, content: str, functions: list[dict[str, str]]
+) -> None:
+    found_content, calls = format.split(text, is_start=True)
+    assert (found_content, [call["function"] for call in calls]) == (content, functions)
     if format is not MISTRAL:
         assert len({call["id"] for call in calls}) == len(calls)
     assert all(len(call["id"]) == 9 for call in calls) or format is not MISTRAL
 
 
-def test_only_what_may_become_a_call_is_held() -> None:
+def test_only_text_that_may_begin_a_tool_call_is_held_back() -> None:
     for text in ("a <tool", "a <tool_call>{", "a <", "a \n"):
         assert HERMES.held_from(text, True) == 1
     assert HERMES.held_from("a < b", True) == len("a < b")
@@ -79,7 +81,9 @@ def test_only_what_may_become_a_call_is_held() -> None:
         ('{"name": function name, "parameters": dictionary of argument name and its value}', LLAMA),
     ],
 )
-def test_the_template_says_which_format(template: str, format: Format | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tool_call_format_is_detected_from_the_template(
+    template: str, format: Format | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert format_of(template) is format
     model = FakeModel()
     monkeypatch.setattr(model, "chat_template", template, raising=False)
@@ -111,7 +115,7 @@ def test_tools_that_the_template_would_drop_are_refused(monkeypatch: pytest.Monk
             assert (refused.value.param, refused.value.status) == ("tools", 400)
 
 
-def test_the_template_and_the_prompt_say_whether_it_thinks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_template_and_prompt_determine_whether_reasoning_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     model = FakeModel()
     assert reading_of(model, list(b"<think>\n"), True, True) is None
     monkeypatch.setattr(model, "chat_template", "{{ '</think>' }}", raising=False)
@@ -123,7 +127,7 @@ def output(text: str, token_id: int = 0) -> Output:
     return Output(seq_id=0, token_id=token_id, token_bytes=text.encode(), text=text, logprob=-1.0, top=[])
 
 
-def asked_for(reading: Reading | None, logprobs: int | None = None) -> tuple[Call, Choice]:
+def call_with(reading: Reading | None, logprobs: int | None = None) -> tuple[Call, Choice]:
     request = ApiRequest(
         kind="chat", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams(), logprobs=logprobs, reading=reading
     )
@@ -131,8 +135,8 @@ def asked_for(reading: Reading | None, logprobs: int | None = None) -> tuple[Cal
     return call, call.sub_requests[0].add_choice(0)
 
 
-def whole(reading: Reading | None, *outputs: Output, logprobs: int | None = None) -> dict[str, Any]:
-    call, choice = asked_for(reading, logprobs)
+def complete_choice(reading: Reading | None, *outputs: Output, logprobs: int | None = None) -> dict[str, Any]:
+    call, choice = call_with(reading, logprobs)
     choice.outputs, choice.finish_reason = [*outputs], "stop"
     (found,) = answer(call, lambda _: b"")["choices"]
     return dict(found)
@@ -156,12 +160,12 @@ TEXTS = [
 
 @pytest.mark.parametrize("logprobs", [None, 0])
 @pytest.mark.parametrize(("reading", "text"), TEXTS)
-def test_a_stream_equals_the_whole_answer(reading: Reading, text: str, logprobs: int | None) -> None:
-    wanted = whole(reading, output(text), logprobs=logprobs)
-    message = wanted["message"]
+def test_streamed_deltas_equal_the_complete_response(reading: Reading, text: str, logprobs: int | None) -> None:
+    expected = complete_choice(reading, output(text), logprobs=logprobs)
+    message = expected["message"]
     for seed in range(20):
         draw, at, deltas = random.Random(seed), 0, list[dict[str, Any]]()
-        call, choice = asked_for(reading, logprobs)
+        call, choice = call_with(reading, logprobs)
         while at < len(text) or choice.finish_reason is None:
             end = min(len(text), at + draw.randrange(4))
             choice.outputs.append(output(text[at:end]))
@@ -171,7 +175,7 @@ def test_a_stream_equals_the_whole_answer(reading: Reading, text: str, logprobs:
                 deltas += json.loads(event.removeprefix(b"data: "))["choices"]
         for name in ("content", "reasoning_content"):
             assert "".join(one["delta"].get(name, "") for one in deltas) == (message.get(name) or "")
-        assert deltas[-1]["finish_reason"] == wanted["finish_reason"]
+        assert deltas[-1]["finish_reason"] == expected["finish_reason"]
         calls = [one["function"] for one in deltas[-1]["delta"].get("tool_calls", [])]
         assert calls == [one["function"] for one in message.get("tool_calls", [])]
         scored = b"".join(bytes(b["bytes"]) for one in deltas for b in (one["logprobs"] or {"content": []})["content"])
@@ -180,17 +184,17 @@ def test_a_stream_equals_the_whole_answer(reading: Reading, text: str, logprobs:
 
 def test_reasoning_is_separated_from_content() -> None:
     for reading, text in ((Reading(thinks=False), f"{THINKS}So."), (Reading(thinks=True), "Let me see.</think>So.")):
-        message = whole(reading, output(text))["message"]
+        message = complete_choice(reading, output(text))["message"]
         assert (message["reasoning_content"], message["content"]) == ("Let me see.", "So.")
-    message = whole(Reading(thinks=False), output("a <think>b</think>c"))["message"]
+    message = complete_choice(Reading(thinks=False), output("a <think>b</think>c"))["message"]
     assert message["content"] == "a <think>b</think>c" and "reasoning_content" not in message
-    call, choice = asked_for(Reading(thinks=False))
+    call, choice = call_with(Reading(thinks=False))
     choice.outputs, choice.finish_reason = [output(text) for text in ("<think>", "a", "b", "</think>", "c")], "stop"
     answer(call, lambda _: b"")
     assert choice.reader and choice.reader.num_reasoning_tokens == 3
 
 
-def test_special_tokens_that_mean_something_are_read_though_they_are_in_no_text() -> None:
+def test_special_tokens_that_mark_tool_calls_are_recognized() -> None:
     reading = Reading(MISTRAL, marks={7: "[TOOL_CALLS]", 8: "[ARGS]"})
     parts = [
         output("I look."),
@@ -200,15 +204,15 @@ def test_special_tokens_that_mean_something_are_read_though_they_are_in_no_text(
         output('{"path": "a.txt"}'),
         output("", 9),
     ]
-    message = whole(reading, *parts)["message"]
+    message = complete_choice(reading, *parts)["message"]
     assert message["content"] == "I look." and message["tool_calls"][0]["function"] == READ
 
 
-def test_without_tools_the_same_words_are_text() -> None:
-    found = whole(None, output(CALL))
+def test_without_tools_a_tool_call_is_plain_text() -> None:
+    found = complete_choice(None, output(CALL))
     assert found["message"]["content"] == CALL and found["finish_reason"] == "stop"
 
 
-def test_only_the_first_call_is_told_where_one_is_asked_for() -> None:
-    message = whole(Reading(HERMES, parallel=False), output(CALL + CALL))["message"]
+def test_only_the_first_call_is_returned_without_parallel_tool_calls() -> None:
+    message = complete_choice(Reading(HERMES, parallel=False), output(CALL + CALL))["message"]
     assert len(message["tool_calls"]) == 1 and message["content"] is None

@@ -1,4 +1,4 @@
-"""Tokenizers of the page of prompts, by their names on the command line."""
+"""Named tokenizers of the page of prompts."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from engine.model.shipped import SHIPPED
 BUNDLED = str(SHIPPED["bundled"].folder)
 
 
-def test_a_name_stands_before_its_model_and_a_folder_may_have_an_equals_sign(tmp_path: Path) -> None:
+def test_a_tokenizer_is_given_as_name_equals_model(tmp_path: Path) -> None:
     folder = tmp_path / "a=b"
     folder.mkdir()
     assert named(f"mine={folder}") == ("mine", str(folder))
@@ -18,7 +18,7 @@ def test_a_name_stands_before_its_model_and_a_folder_may_have_an_equals_sign(tmp
     assert named("Qwen/Qwen3-0.6B") == ("Qwen/Qwen3-0.6B",) * 2
 
 
-def test_served_models_are_offered_and_names_are_their_own(tmp_path: Path) -> None:
+def test_served_models_are_offered_and_names_must_be_unique(tmp_path: Path) -> None:
     assert offered(["bundled", "hub/one"], ["bundled", "one"], [f"mine={BUNDLED}"]) == {
         "one": "hub/one",
         "mine": BUNDLED,
