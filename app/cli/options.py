@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec import Struct
 
@@ -74,6 +74,10 @@ class Parser(argparse.ArgumentParser):
             meant = meant_by(flag.split("=")[0], self._option_string_actions) if flag else []
             self.error(f"unrecognized arguments: {' '.join(unknown)}" + did_you_mean(meant))
         return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with one line, without argparse's usage: that of `serve` fills the screen and hides the message."""
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:

@@ -39,6 +39,7 @@ def test_a_misspelt_word_gets_a_suggestion(
 ) -> None:
     status, out, err = run(capsys, *arguments)
     assert status == 2 and not out and f"; did you mean {meant}?" in err
+    assert "--help" in err and len(err.splitlines()) == 1  # argparse's usage of `serve` has fifty lines
 
 
 def test_unknown_words_get_no_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
