@@ -116,7 +116,7 @@ def test_counted_cache_bytes_equal_those_of_transformers(family: str) -> None:
     assert counted == expected_size
 
 
-def test_windowed_global_and_shared_layers_are_told_apart() -> None:
+def test_windowed_global_and_shared_layers_are_distinguished() -> None:
     config = {
         "num_hidden_layers": 4, "num_attention_heads": 8, "hidden_size": 64, "num_key_value_heads": 2, "head_dim": 16,
         "num_global_key_value_heads": 1, "global_head_dim": 32, "sliding_window": 9, "num_kv_shared_layers": 1,

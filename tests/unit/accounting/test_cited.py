@@ -29,7 +29,7 @@ def test_every_cited_figure_has_a_text_and_a_source(language: str) -> None:
 
 
 def test_computed_shares_of_used_memory_accompany_the_cited_ones() -> None:
-    """A request of 1,000 of 4,096 tokens fills 24 % of one piece; in pages of 16 it takes 63, of 1,008 slots: 99 %."""
+    """A request of 1,000 of 4,096 tokens fills 24 % of one piece, and 99 % of the 1,008 slots of 63 pages of 16."""
     query = {"model": "llama-2-7b", "context": "1000", "max_model_len": "4096"}
     held = {one.id: one.value for one in answer(query, presets())["held"]}
     assert held == pytest.approx({"held_reserved": 1000 / 4096, "held_paged": 1000 / 1008})

@@ -1,4 +1,4 @@
-"""A user's own models, GPUs and links beside the shipped ones."""
+"""Models, GPUs and links of a user, in addition to the shipped ones."""
 
 import json
 from pathlib import Path

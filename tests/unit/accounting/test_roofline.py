@@ -41,7 +41,7 @@ def test_a_machine_is_measured_once_per_dtype(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_matrix_size_doubles_until_a_product_takes_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products take 1 ms up to size 512 and 8 ms at 1024: 2 · 1024³ operations in 8 ms; 128 MiB are copied in 8 ms."""
+    """A product takes 1 ms up to size 512, and 8 ms for 2 · 1024³ operations. A copy of 128 MiB takes 8 ms."""
     took = iter([[0.001] * 5, [0.001] * 5, [0.008] * 5, [0.008] * 5])
     monkeypatch.setattr(machine, "_timed", lambda work, device: next(took))
     roofs = machine._measure(torch.device("cpu"), torch.float32)

@@ -41,7 +41,7 @@ def test_a_config_changes_only_the_given_fields():
         parse_config({"x": 1}, base)
 
 
-def test_json_form_of_arrays_and_bytes():
+def test_arrays_and_bytes_have_a_json_form():
     array = np.array([[[0.5, 1.0]]], np.float16)
     layer = LayerCapture(layer=0, q=array, k=array, v=array, rows=[])
     assert plain(layer)["q"] == [[[0.5, 1.0]]]

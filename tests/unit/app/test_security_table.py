@@ -1,4 +1,4 @@
-"""SECURITY.md has bounds for everything that a client can send, with the code's numbers."""
+"""SECURITY.md has the bounds of all client input, with the numbers of the code."""
 
 import importlib
 import pkgutil

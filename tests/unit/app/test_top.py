@@ -1,4 +1,4 @@
-"""`kvtheater top`: a server's metrics in a terminal; unreported values are unknown, never 0."""
+"""`kvtheater top` shows a server's metrics in a terminal. Unreported values are unknown, never 0."""
 
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def test_each_rank_has_a_row() -> None:
     assert words(frame) == "m · pool of a rank: 1,000 blocks of 16 tokens"
 
 
-def test_the_servers_own_metrics_are_shown_beside_vllms() -> None:
+def test_the_servers_own_metrics_and_vllms_are_both_shown() -> None:
     text = """\
 # TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="m"} 4
@@ -148,7 +148,7 @@ def test_a_connection_closed_during_the_response_is_an_error() -> None:
             Looking(server.url)
 
 
-def test_once_prints_one_sample(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_once_flag_prints_one_sample(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with MetricsServer(page(7)) as server:
         assert main(["top", server.url.removesuffix("/metrics"), "--once"]) == 0

@@ -59,7 +59,7 @@ def test_no_page_repeats_a_key_of_the_benchmark_page(language: str) -> None:
 
 @pytest.mark.parametrize("language", words.languages())
 def test_every_cause_of_a_runs_end_has_a_sentence(language: str) -> None:
-    """`deleted` has a text of its own, and `grown` closes recordings without viewers."""
+    """`deleted` has a separate text, and `grown` closes recordings without viewers."""
     texts = words.words_of(language)["texts"]
     assert not [cause for cause in set(get_args(Cause)) - {"deleted", "grown"} if f"closed.{cause}" not in texts]
 

@@ -22,7 +22,7 @@ def measured(seconds: float, tokens: float = 100.0, rounds: list[float] = ROUNDS
     )
 
 
-def test_worse_depends_on_the_metrics_direction() -> None:
+def test_a_regression_depends_on_the_direction_of_the_metric() -> None:
     assert worsening(2.0, 2.2, higher_is_better=False) == pytest.approx(0.1)
     assert worsening(2.2, 2.0, higher_is_better=True) == pytest.approx(0.1)
     assert worsening(2.0, 1.0, higher_is_better=False) == pytest.approx(-0.5)

@@ -40,7 +40,7 @@ TWO = Measurement(
 )
 
 
-def test_latency_percentiles() -> None:
+def test_latency_percentiles_are_computed_over_requests() -> None:
     """TTFT is 0.5 and 0.1, gaps are 0.1, 0.2 and 0.4, TPOT is 0.15 and 0.4."""
     assert value("ttft_p50", TWO) == pytest.approx(0.3)
     assert value("ttft_p90", TWO) == pytest.approx(0.1 + 0.9 * 0.4)
@@ -50,7 +50,7 @@ def test_latency_percentiles() -> None:
     assert value("tpot_p99", TWO) == pytest.approx(0.15 + 0.99 * 0.25)
 
 
-def test_throughput_in_tokens_and_requests() -> None:
+def test_throughput_counts_tokens_and_requests() -> None:
     """The run has 5 tokens and 2 requests in 4 seconds."""
     assert value("output_tokens_per_second", TWO) == pytest.approx(1.25)
     assert value("requests_per_second", TWO) == pytest.approx(0.5)

@@ -55,7 +55,7 @@ def test_a_scenario_runs_from_end_to_end(tmp_path: Path) -> None:
     assert read_record(tmp_path / "small.json") == record
 
 
-def test_traces_of_warm_up_runs_are_written_beside_the_record(tmp_path: Path) -> None:
+def test_traces_of_warm_up_runs_are_written_next_to_the_record(tmp_path: Path) -> None:
     engines: list[tuple[str, bool]] = []
     record = Runner(
         scenario(rounds=1, axis={**SMALL["axis"], "values": [2]}),
@@ -297,7 +297,7 @@ def test_counts_equal_those_of_the_shipped_record(tmp_path: Path) -> None:
     assert lost_points(shipped, now) == []
 
 
-def test_all_skips_scenarios_that_cannot_run(
+def test_run_all_skips_scenarios_that_cannot_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Naming such a scenario explicitly is an error."""

@@ -62,7 +62,7 @@ def test_saturation_is_the_first_value_at_a_share_of_the_best() -> None:
     assert saturation(points[:3], "rate", 0.9) is None  # the rate may still grow after the last value
 
 
-def test_the_largest_deviation_from_a_line() -> None:
+def test_the_largest_deviation_from_a_line_is_found() -> None:
     """The points are 2 + 3 · at. If the middle one is 10 % higher, it deviates by a little more than 5 % from the best
     line.
     """

@@ -79,7 +79,7 @@ def test_unwritten_slots_read_as_zero() -> None:
         assert not make_plane(kind, SHAPE, torch.float32, CPU).view(0, 12).any()
 
 
-def test_fp8_saturates() -> None:
+def test_values_over_the_fp8_range_saturate() -> None:
     plane = make_plane("fp8", SHAPE, torch.float32, CPU)
     plane.write(torch.tensor([0]), torch.full((1, 2, 8), 1e6))
     assert plane.read(torch.tensor([0])).max() == 448

@@ -1,4 +1,4 @@
-"""Clusters of instances: tokens equal those of one engine, the log is sound, and no block leaks."""
+"""Clusters of instances: tokens equal those of one engine, the log is valid, and no block leaks."""
 
 from pathlib import Path
 
@@ -249,7 +249,7 @@ def test_both_parts_of_a_request_have_one_transfer(tmp_path: Path) -> None:
     assert first.transfer == second.transfer
 
 
-def test_a_log_of_transfers_and_lost_instances_is_sound(tmp_path: Path) -> None:
+def test_a_log_of_transfers_and_lost_instances_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     log_of_everything(tiny_llama(), path)
     assert list(check(path)) == []

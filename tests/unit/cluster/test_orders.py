@@ -1,4 +1,4 @@
-"""The common log of several instances is sound for every order of messages and every moment of a loss."""
+"""The common log of several instances is valid for every order of messages and every moment of a loss."""
 
 from functools import cache
 from pathlib import Path
@@ -57,7 +57,7 @@ def finish(staged: StagedCluster, most: int = 2000) -> None:
 
 
 def check_sound(staged: StagedCluster, path: Path) -> None:
-    """Check that every finished request has the tokens of one engine, and that the log is sound."""
+    """Check that every finished request has the tokens of one engine, and that the log is valid."""
     finish(staged)
     state, generated = staged.cluster.log.state_now(), outputs(staged.cluster)
     staged.cluster.close()
@@ -135,7 +135,7 @@ def test_lost_last_messages_of_a_receiver_block_no_other_instance(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1, 2])
-def test_an_instance_killed_at_any_moment_leaves_a_sound_log(victim: int, tmp_path: Path) -> None:
+def test_an_instance_killed_at_any_moment_leaves_a_valid_log(victim: int, tmp_path: Path) -> None:
     """The victim is killed at each moment of a run."""
     num_moments = 0
     for moment in range(200):

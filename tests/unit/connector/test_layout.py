@@ -1,4 +1,4 @@
-"""Layout digest of an engine, which covers everything that its keys and values depend on."""
+"""The layout digest of an engine covers all settings that its keys and values depend on."""
 
 from copy import deepcopy
 from dataclasses import replace

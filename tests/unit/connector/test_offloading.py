@@ -1,4 +1,4 @@
-"""Blocks that are loaded from tiers: equal tokens, sound accounting, and a complete log."""
+"""Blocks that are loaded from tiers: equal tokens, consistent accounting, and a complete log."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -189,7 +189,7 @@ def test_a_private_log_does_not_reveal_block_hashes(tiers: Tiers) -> None:
 
 
 class Failing(OffloadingConnector):
-    """Connector whose device is out of memory once."""
+    """Connector with one out-of-memory error."""
 
     fails = ""
 

@@ -315,6 +315,6 @@ def test_receive_operations_name_the_senders_blocks() -> None:
     assert arrive.link == "local" and 0 <= arrive.began <= arrive.ended
 
 
-def test_the_logs_of_both_engines_are_sound(tmp_path: Path) -> None:
+def test_the_logs_of_both_engines_are_valid(tmp_path: Path) -> None:
     for path in both_logs(tiny_llama(), tmp_path):
         assert [str(finding) for finding in check(path)] == []

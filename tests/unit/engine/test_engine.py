@@ -139,7 +139,7 @@ def test_abort_frees_all_blocks(engine: Engine) -> None:
     assert last.kind == "abort" and isinstance(last.ops[-1], Finish) and last.ops[-1].reason == "abort"
 
 
-def test_a_failed_step_aborts_its_batch_and_leaves_the_engine_sound(
+def test_a_failed_step_aborts_its_batch_and_leaves_a_consistent_engine(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The prompts are equal, so one shares blocks that the other would write in the failing step."""

@@ -20,7 +20,7 @@ EXAMPLES = ROOT / "examples"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
 
 
-def test_the_example_script_writes_a_sound_trace(tmp_path: Path):
+def test_the_example_script_writes_a_valid_trace(tmp_path: Path):
     run = subprocess.run(
         [sys.executable, EXAMPLES / "watch_generate.py", "--max-new-tokens", "8", "--out", "run.kvtrace"],
         cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False,

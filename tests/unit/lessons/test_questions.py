@@ -17,7 +17,7 @@ from tests.unit.lessons.models import builder
 
 
 @given(keys=st.lists(st.integers(0, 9), min_size=1, max_size=12), data=st.data())
-def test_few_keeps_the_right_answer_and_the_first_others(keys: list[int], data: st.DataObject) -> None:
+def test_a_short_list_has_the_right_answer_and_the_first_others(keys: list[int], data: st.DataObject) -> None:
     right = data.draw(st.sampled_from(keys))
     found = few(keys, right)
     assert right in found and len(found) == min(len(set(keys)), MAX_OPTIONS)
@@ -34,7 +34,7 @@ def test_a_question_with_too_many_answers_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_stem_of_keys_kept_does_not_reveal_the_answer(language: str) -> None:
+def test_the_question_about_retained_keys_does_not_reveal_the_answer(language: str) -> None:
     lesson = read_lesson(shipped_folder() / "14-may-be-forgotten.md")
     engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
     course = Course(lesson, language, engine)

@@ -321,7 +321,7 @@ def test_the_tests_before_and_after_ask_the_same_rules() -> None:
     assert len(kinds["before"]) == 5 and kinds["before"] == kinds["after"]
 
 
-def test_bytes_beside_compares_models_at_the_same_number_of_blocks() -> None:
+def test_bytes_of_two_models_are_compared_at_the_same_number_of_blocks() -> None:
     """Two blocks of 4 slots take 24,576 B with 8 KV heads, 6,144 B with 2, and 3,072 B with 1."""
     header = BAD.replace("minutes = 1", 'minutes = 1\nmodel = "bundled-mha"')
     body = "do: prefill\ndo: restart model=bundled-gqa\nask: bytes_beside\ndo: prefill\n"

@@ -180,7 +180,7 @@ def test_facts_of_a_dense_model_are_counted() -> None:
     assert facts.num_active_params is None and facts.architecture == "LlamaForCausalLM"
 
 
-def test_facts_of_latent_expert_and_windowed_models() -> None:
+def test_facts_of_latent_expert_and_windowed_models_are_read() -> None:
     """DeepSeek-V3 has expanded keys of width 8 + 4 and values of width 6. Qwen3-MoE skips 2 of 4 experts per layer, of
     three 32 * 16 matrices each. Gemma 2 alternates windows.
     """

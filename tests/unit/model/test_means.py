@@ -1,4 +1,4 @@
-"""Missing requirements of compiling, which are reported before anything is traced, in both processes."""
+"""Missing requirements of compiling are reported by both processes before the model is traced."""
 
 import shutil
 from pathlib import Path

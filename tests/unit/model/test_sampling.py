@@ -114,17 +114,17 @@ def test_impossible_tokens_are_never_drawn() -> None:
 def test_seeded_draws_do_not_depend_on_the_batch() -> None:
     sampler = Sampler()
     logits = torch.randn((4, 50), generator=torch.Generator().manual_seed(1))
-    single = []
+    tokens = []
     generator = make_generator(7)
     for _ in range(20):
         single = SamplingRow(SamplingParams(temperature=1.0), generator, [])
-        single.append(sampler.sample(logits[2:3], [single])[0].token_id)
+        tokens.append(sampler.sample(logits[2:3], [single])[0].token_id)
     shared = []
     rows = [row(seed=1, temperature=0.7), row(), row(seed=7, temperature=1.0), row(seed=9, temperature=2.0, top_k=5)]
     for _ in range(20):
         shared.append(sampler.sample(logits, rows)[2].token_id)
-    assert single == shared
-    assert len(set(single)) > 3
+    assert tokens == shared
+    assert len(set(tokens)) > 3
 
 
 def test_logprobs_are_of_the_raw_distribution() -> None:

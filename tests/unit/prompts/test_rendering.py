@@ -202,7 +202,7 @@ def test_answers_after_hidden_reasoning_are_not_cached(
     assert is_cached or num_hit <= verdicts[0].num_tokens
 
 
-def test_texts_that_equal_words_of_the_template_are_told_apart(templates: dict[str, ChatTemplate]) -> None:
+def test_texts_that_equal_words_of_the_template_are_distinguished(templates: dict[str, ChatTemplate]) -> None:
     texts = ["user", "assistant", "end", "|>user", "user"]
     messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(texts)]
     (request,), _ = played(templates[APPENDING], [{"model": "m", "messages": messages}])

@@ -18,7 +18,7 @@ FOLDER = static_dir() / "recordings"
 OURS, THEIRS = (FOLDER / f"{name}.kvtrace" for name in CARDS)
 
 
-def test_pairs_of_recordings_are_sound_and_described() -> None:
+def test_pairs_of_recordings_are_valid_and_described() -> None:
     for name, card in CARDS.items():
         assert list(check(FOLDER / f"{name}.kvtrace")) == []
         assert msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=Card) == card

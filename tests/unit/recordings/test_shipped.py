@@ -45,7 +45,7 @@ def test_every_shipped_recording_has_a_card() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_shipped_recording_is_sound(name: str) -> None:
+def test_each_shipped_recording_is_valid(name: str) -> None:
     assert [str(finding) for finding in check(FOLDER / f"{name}.kvtrace")] == []
 
 

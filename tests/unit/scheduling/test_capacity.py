@@ -1,4 +1,4 @@
-"""Capacity that a sequence needs, without the last token, whose K and V are never written."""
+"""The capacity that a sequence needs excludes its last token, as the K and V of that token are never written."""
 
 import pytest
 

@@ -16,7 +16,7 @@ def freed(ops: Iterable[Op]) -> Counter[tuple[int, str | None]]:
     return Counter(facts(ops, Free, "seq_id", "reason"))
 
 
-def test_reasons_of_admission_chunks_decoding_and_finish() -> None:
+def test_admission_chunks_decoding_and_finish_have_their_reasons() -> None:
     """With budget 6, tokens 0..5 allocate blocks 0 and 1, and 6..9 block 2, which suffices until the 13th token."""
     engine = FakeEngine(max_num_batched_tokens=6)
     engine.add([1] * 10, max_tokens=4)
@@ -27,7 +27,7 @@ def test_reasons_of_admission_chunks_decoding_and_finish() -> None:
     assert freed(ops) == {(0, "finish"): 4}
 
 
-def test_reasons_of_preemption_and_resumption() -> None:
+def test_preemption_and_resumption_have_their_reasons() -> None:
     """Two prompts of 4 hold one of 3 blocks each. 0 gets the third for its 5th token, and 1 finds none."""
     engine = FakeEngine(num_blocks=3)
     for i in range(2):
@@ -39,7 +39,7 @@ def test_reasons_of_preemption_and_resumption() -> None:
     assert [reason for seq_id, _, reason in allocated(ops) if seq_id == 1] == ["resume"], "the first block hits"
 
 
-def test_reasons_of_swapping() -> None:
+def test_swap_out_and_swap_in_have_their_reasons() -> None:
     engine = FakeEngine(num_blocks=3, swap_space=4, enable_prefix_caching=False)
     for i in range(2):
         engine.add([i] * 4, max_tokens=4)

@@ -14,7 +14,7 @@ from engine.trace.records import BatchEntry
 from tests.unit.engine.runs import tiny_llama
 
 
-def test_a_step_is_the_sum_of_its_layers_and_the_rooflines_time_for_the_rest() -> None:
+def test_a_step_takes_its_layers_times_and_the_roofline_time_of_the_rest() -> None:
     """For Llama 2 7B on an A100 80 GB, a token takes 32 layers of 0.292 ms. Reading 131 M float16 weights of the output
     projection at 2,039 GB/s takes 0.129 ms, and 1,024 keys of 524,288 B take 0.263 ms.
     """

@@ -1,4 +1,4 @@
-"""A replay with the log's pool reproduces its decisions; a replay with another pool shows the savings."""
+"""A replay with the log's pool reproduces its decisions, and one with another pool shows the savings."""
 
 import json
 from pathlib import Path

@@ -66,9 +66,7 @@ def records_of(engine: Engine) -> list[StepRecord]:
 
 
 def step_checked(engine: Engine) -> State:
-    """Take a step; check that the log folds to the engine's state, and that cached content is a prefix of some
-    sequence.
-    """
+    """Take a step, and check that the log folds to the engine's state and that cached content is some prefix."""
     record = engine.step()
     engine.check_integrity()
     state = log_of(engine).state_now()

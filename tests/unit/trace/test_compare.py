@@ -35,7 +35,7 @@ def original() -> Iterator[Engine]:
 
 
 def fork(original: Engine, at: int, change: Change | None) -> Engine:
-    """Return a fork of the run; the caller closes it."""
+    """Return a fork of the run, which the caller closes."""
     config = change.config if isinstance(change, ConfigChange) else original.config
     engine = Engine(tiny_llama(), config)
     Rerun(engine, log_of(original), at, change, True).finish()

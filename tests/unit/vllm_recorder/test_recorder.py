@@ -79,7 +79,7 @@ def ops_of(log: TraceWriter) -> list[Op]:
 
 
 def test_blocks_without_a_hash_are_freed_together(tmp_path: Path) -> None:
-    """The last block of the table is allocated next. Blocks freed one by one would put the first one there."""
+    """The last block of the table is allocated next. If blocks were freed separately, it would be the first one."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     record_request(recorder, request("0-0123abcd", 6))
     assert recorder.ended is None

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def python_with_vllm() -> Path:
-    """Return the interpreter of an environment with vLLM; skip the test if there is none."""
+    """Return the interpreter of an environment with vLLM, or skip the test."""
     path = Path(os.environ.get("KVTHEATER_PEERS", "")) / "vllm" / "bin" / "python"
     if not os.environ.get("KVTHEATER_PEERS") or not path.exists():
         pytest.skip("vLLM is not installed (python -m tools.peer_environments FOLDER, then KVTHEATER_PEERS=FOLDER)")

@@ -1,4 +1,4 @@
-"""Keys of stored blocks, which depend on everything that changes a block's content."""
+"""The key of a stored block depends on each setting that changes its content."""
 
 from typing import Any
 

@@ -126,7 +126,7 @@ def test_a_folder_too_small_for_the_measurement_is_usable(tmp_path: Path) -> Non
 
 
 class Gate:
-    """Disk whose writes block until `open` is set."""
+    """Disk that blocks writes until `open` is set."""
 
     def __init__(self) -> None:
         self.open, self.requested = threading.Event(), threading.Event()
