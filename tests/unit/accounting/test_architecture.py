@@ -104,12 +104,12 @@ def test_counted_cache_bytes_equal_those_of_transformers(family: str) -> None:
         states = [*vars(layer).get("conv_states", {}).values(), *vars(layer).get("recurrent_states", {}).values()]
         tensors = [getattr(layer, "keys", None), getattr(layer, "values", None), *states]
         expected_size += sum(one.numel() for one in tensors if isinstance(one, torch.Tensor))
-    given = config.to_dict() | {"layer_types": getattr(config, "layer_types", None)}
+    fields = config.to_dict() | {"layer_types": getattr(config, "layer_types", None)}
     counted = 0
-    for shape in kv_shapes(given):
+    for shape in kv_shapes(fields):
         tokens = 1 if shape.state else min(LONG, shape.window - 1) if shape.window else LONG
         if shape.kind == "latent":  # transformers caches the expanded heads
-            architecture = read_architecture(given, "m", 1)
+            architecture = read_architecture(fields, "m", 1)
             counted += shape.num_layers * tokens * architecture.expanded_dim
         else:
             counted += shape.num_layers * tokens * shape.elements
@@ -171,7 +171,7 @@ def test_settings_that_name_code_or_files_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "says"),
+    ("config", "error"),
     [
         ({"model_type": "qwen2", "num_hidden_layers": 300_000_000}, "num_hidden_layers of the configuration is 3000"),
         ({"model_type": "llava", "vision_config": {"num_hidden_layers": 200_000}}, "is 200000, where a whole number"),
@@ -181,12 +181,12 @@ def test_settings_that_name_code_or_files_are_ignored() -> None:
         ({"model_type": "rt_detr", "backbone": "some/one", "use_pretrained_backbone": True}, "generates no text"),
     ],
 )
-def test_excessive_configurations_are_refused_before_anything_is_created(config: dict[str, Any], says: str) -> None:
+def test_excessive_configurations_are_refused_before_anything_is_created(config: dict[str, Any], error: str) -> None:
     """The configuration is refused before a family's code allocates lists and modules of this size or fetches from a
     hub.
     """
     began = time.process_time()
-    with pytest.raises(ImpossibleInput, match=says):
+    with pytest.raises(ImpossibleInput, match=error):
         architecture_from(json.dumps(config).encode(), "config.json")
     assert time.process_time() - began < 5  # creating the model would take minutes
 
@@ -204,11 +204,11 @@ def test_default_configurations_of_all_families_pass_the_limits() -> None:
     refused = {}
     for family in transformers.CONFIG_MAPPING:
         try:
-            given = json.loads(transformers.CONFIG_MAPPING[family]().to_json_string(use_diff=False))
+            fields = json.loads(transformers.CONFIG_MAPPING[family]().to_json_string(use_diff=False))
         except Exception:  # a family without defaults, or one that wants another package
             continue
         try:
-            _plain(given)
+            _plain(fields)
         except ImpossibleInput as error:
             refused[family] = str(error)
     assert not refused

@@ -39,33 +39,33 @@ def test_prefill_attends_per_head_and_a_chunk_expands_cached_vectors() -> None:
     """The 4 tokens attend to 1 + 2 + 3 + 4 keys of 6 + 3 numbers. After 7 cached tokens they attend to 28 more, and 7
     vectors are expanded.
     """
-    whole, chunk = StepWork(SMALL).of([entry(0, 4)]), StepWork(SMALL).of([entry(7, 4)])
-    assert whole.flops == 2 * 340 * 4 + 2 * 10 * 8 + 2 * (2 * 2 * (6 + 3) * 10)
-    assert chunk.flops - whole.flops == 2 * (2 * 2 * (6 + 3) * 28) + 2 * 7 * (2 * 3 * 2 * (4 + 3))
-    assert (whole.kv_read_bytes, chunk.kv_read_bytes) == (2 * 4 * 5 * 2, 2 * 11 * 5 * 2)
+    prefill, chunk = StepWork(SMALL).of([entry(0, 4)]), StepWork(SMALL).of([entry(7, 4)])
+    assert prefill.flops == 2 * 340 * 4 + 2 * 10 * 8 + 2 * (2 * 2 * (6 + 3) * 10)
+    assert chunk.flops - prefill.flops == 2 * (2 * 2 * (6 + 3) * 28) + 2 * 7 * (2 * 3 * 2 * (4 + 3))
+    assert (prefill.kv_read_bytes, chunk.kv_read_bytes) == (2 * 4 * 5 * 2, 2 * 11 * 5 * 2)
 
 
 def test_absorbed_and_expanded_attention_give_equal_results_and_the_counted_flops() -> None:
     """Both variants are computed, and their operations are counted product by product."""
     heads, content, rope, nope, value, keys = 2, 3, 2, 4, 3, 10
     random = np.random.default_rng(1)
-    kept, shared = random.normal(size=(keys, content)), random.normal(size=(keys, rope))
+    latents, shared = random.normal(size=(keys, content)), random.normal(size=(keys, rope))
     up_k, up_v = random.normal(size=(heads, content, nope)), random.normal(size=(heads, content, value))
     query, rotated = random.normal(size=(heads, nope)), random.normal(size=(heads, rope))
     counted = {"expanded": 0, "absorbed": 0}
 
-    def product(way: str, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        counted[way] += 2 * left.size * (right.shape[1] if right.ndim == 2 else 1)
+    def product(subscripts: str, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        counted[subscripts] += 2 * left.size * (right.shape[1] if right.ndim == 2 else 1)
         found: np.ndarray = left @ right
         return found
 
     for head in range(heads):
-        k, v = (product("expanded", kept, one[head]) for one in (up_k, up_v))
+        k, v = (product("expanded", latents, one[head]) for one in (up_k, up_v))
         score = product("expanded", k, query[head]) + product("expanded", shared, rotated[head])
         usual = product("expanded", v.T, np.exp(score))
         inner = product("absorbed", up_k[head], query[head])
-        score = product("absorbed", kept, inner) + product("absorbed", shared, rotated[head])
-        summed = product("absorbed", kept.T, np.exp(score))
+        score = product("absorbed", latents, inner) + product("absorbed", shared, rotated[head])
+        summed = product("absorbed", latents.T, np.exp(score))
         assert product("absorbed", up_v[head].T, summed) == pytest.approx(usual)
     a_token = 2 * heads * content * (nope + value)  # by the parameters of the two matrices
     assert counted["absorbed"] == a_token + keys * absorbed_flops(SMALL).value

@@ -113,8 +113,8 @@ def test_own_presets_are_usable_for_placement_roofline_and_simulation(
     elsewhere = placements(MultiDict({"model": "mine"}), presets([file]))["ways"][0]["refused"] or {}
     assert "the layers of Mine were not measured on A100 SXM 80GB; there are times on desk" in elsewhere["en"]
     models = SimpleNamespace(is_live=False, first=SimpleNamespace(is_loading=False))
-    here = RooflineContext(cast("Any", None), cast("Any", models), tmp_path, presets=file)
-    steps = subject(here, MultiDict({"model": "mine", "gpu": "desk"}))
+    context = RooflineContext(cast("Any", None), cast("Any", models), tmp_path, presets=file)
+    steps = subject(context, MultiDict({"model": "mine", "gpu": "desk"}))
     assert (steps.shape.name, steps.roof.bytes_per_second) == ("Mine", 900e9)
     requests = tmp_path / "requests.jsonl"
     requests.write_text('{"timestamp": 0, "input_length": 512, "output_length": 2, "hash_ids": [1]}\n')

@@ -23,8 +23,8 @@ def bundled() -> StepTimes:
 
 def small(**settings: Any) -> StepTimes:
     """Return a model of 2 layers of 1 head of width 10, vocabulary 10, 1,000 layer parameters, float16."""
-    given = {"num_params": 1000 + 100, "vocab_size": 10, "tie_word_embeddings": True, "max_position": 4096}
-    return StepTimes(facts(2, 10, 1, **{**given, **settings}), ROOF)
+    defaults = {"num_params": 1000 + 100, "vocab_size": 10, "tie_word_embeddings": True, "max_position": 4096}
+    return StepTimes(facts(2, 10, 1, **{**defaults, **settings}), ROOF)
 
 
 def test_a_decode_step_equals_a_hand_calculation() -> None:
@@ -114,12 +114,12 @@ def test_larger_prefill_batches_become_compute_bound_at_shorter_prompts() -> Non
 
 
 def test_impossible_inputs_are_refused() -> None:
-    for step, says in (
+    for step, error in (
         (lambda: small().decode(0, 5), "at least one sequence"),
         (lambda: small().decode(1, 0), "at least one key"),
         (lambda: small().prefill(0, 5), "at least one prompt"),
         (lambda: small().prefill(1, 0), "at least one token"),
         (lambda: StepTimes(facts(1, 8, 1), Roof(flops_per_second=0, bytes_per_second=1, source="")), "must be above 0"),
     ):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=error):
             step()

@@ -21,8 +21,8 @@ def by_id(numbers: list[Derived]) -> dict[str, float]:
     return {one.id: one.value for one in numbers}
 
 
-def answer_of(**given: object) -> dict[str, Any]:
-    return answer({name: str(value) for name, value in given.items()}, presets())
+def answer_of(**options: object) -> dict[str, Any]:
+    return answer({name: str(value) for name, value in options.items()}, presets())
 
 
 def figures_of(found: dict[str, Any]) -> dict[str, float]:
@@ -193,7 +193,7 @@ def test_gpu_memory_is_what_the_driver_reports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence", "chinese"),
+    ("options", "sentence", "chinese"),
     [
         ({"model": "gpt-9"}, "model 'gpt-9' is unknown", "没有名为"),
         ({"kv_dtype": "int3"}, "kv_dtype 'int3' is unknown", "没有名为"),
@@ -210,7 +210,7 @@ def test_gpu_memory_is_what_the_driver_reports() -> None:
         ({"model": "llama-3.1-8b", "tensor_parallel": "64"}, "32 heads", "32 个注意力头"),
     ],
 )
-def test_impossible_sizes_are_refused_in_both_languages(given: dict[str, str], sentence: str, chinese: str) -> None:
+def test_impossible_sizes_are_refused_in_both_languages(options: dict[str, str], sentence: str, chinese: str) -> None:
     with pytest.raises(ImpossibleInput, match=sentence) as refused:
-        answer(given, presets())
+        answer(options, presets())
     assert chinese in refused.value.translations["zh"]

@@ -56,12 +56,12 @@ def test_unverified_figures_of_gpus_are_marked() -> None:
 def test_each_factor_that_is_a_figure_shows_its_source(model: str) -> None:
     known = presets()
     found = answer({"model": model, "context": "2048", "shared_prefix": "64"}, known)
-    own = found["model"]["sources"]
-    _check_all(known.models[model], found["sizes"], own)
+    sources = found["model"]["sources"]
+    _check_all(known.models[model], found["sizes"], sources)
     for gpu, preset in zip(found["gpus"], gpu_presets(), strict=True):
-        _check_all(preset, gpu["numbers"], [*own, *gpu["sources"]])
+        _check_all(preset, gpu["numbers"], [*sources, *gpu["sources"]])
     for link, over in zip(found["links"], LINKS, strict=True):
-        _check_all(over, [*found["moved"], *link["numbers"]], [*own, *link["sources"]])
+        _check_all(over, [*found["moved"], *link["numbers"]], [*sources, *link["sources"]])
 
 
 def test_sources_cover_roofs_experts_and_latents(tmp_path: Path) -> None:
@@ -72,15 +72,15 @@ def test_sources_cover_roofs_experts_and_latents(tmp_path: Path) -> None:
         def first(self) -> NoModels:
             return self
 
-    here = RooflineContext(cast("Any", None), cast("Any", NoModels()), tmp_path)
+    context = RooflineContext(cast("Any", None), cast("Any", NoModels()), tmp_path)
     query = MultiDict({"model": "mixtral-8x7b", "gpu": "t4", "dtype": "int8"})
-    found = steps(subject(here, query), tmp_path, query)
+    found = steps(subject(context, query), tmp_path, query)
     assert found["roof"].source.startswith("NVIDIA T4 data sheet; NVIDIA T4 product brief")
     meanings = {meaning: source.says for source in found["sources"] for meaning in source.meanings}
     assert "data sheet" in meanings["peak_flops"] and "product brief" in meanings["bandwidth"]
     assert meanings["experts"] == meanings["experts_of_a_token"] and "2401.04088" in meanings["experts"]
     query = MultiDict({"model": "deepseek-v3", "gpu": "h100-80gb"})
-    found = steps(subject(here, query), tmp_path, query)
+    found = steps(subject(context, query), tmp_path, query)
     latent = [found["chosen"][phase]["latent"] for phase in ("decode", "prefill")]
     assert [one.value for one in latent] == [2 * 128 * (576 + 512), 2 * 128 * (192 + 128)]
     for one in latent:

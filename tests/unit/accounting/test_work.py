@@ -23,9 +23,9 @@ def entry(start: int, count: int, samples: bool = True) -> BatchEntry:
 
 def test_attended_and_read_keys_equal_a_direct_count() -> None:
     for count, start, window in product([1, 2, 5, 9], [0, 2, 6, 20], [None, 1, 3, 7, 50]):
-        seen = [set(range(max(0, p - (window or 10**6) + 1), p + 1)) for p in range(start, start + count)]
-        assert attended_keys(start, count, window) == sum(len(keys) for keys in seen)
-        assert read_keys(start, count, window) == len(set().union(*seen))
+        visible = [set(range(max(0, p - (window or 10**6) + 1), p + 1)) for p in range(start, start + count)]
+        assert attended_keys(start, count, window) == sum(len(keys) for keys in visible)
+        assert read_keys(start, count, window) == len(set().union(*visible))
 
 
 def test_the_work_of_a_decode_step_equals_a_hand_calculation() -> None:
@@ -62,14 +62,14 @@ def test_layers_of_different_shapes_sum_their_work() -> None:
     batch = [entry(9, 1), entry(4, 6)]
 
     def work(of: list[tuple[int, int, int]], windows: list[int | None]) -> Work:
-        own = [list(shape) for shape in of]
-        model = facts(len(of), 8, 4, vocab_size=0, layer_shapes=own, sliding_windows=windows, dtype="float32")
+        lists = [list(shape) for shape in of]
+        model = facts(len(of), 8, 4, vocab_size=0, layer_shapes=lists, sliding_windows=windows, dtype="float32")
         return StepWork(model).of(batch)
 
-    each = [work([shape], [window]) for shape, window in zip(shapes, windows, strict=True)]
-    whole = work(shapes, windows)
+    parts = [work([shape], [window]) for shape, window in zip(shapes, windows, strict=True)]
+    total = work(shapes, windows)
     for name in ("flops", "kv_read_bytes", "kv_write_bytes"):
-        assert getattr(whole, name) == sum(getattr(one, name) for one in each) > 0
+        assert getattr(total, name) == sum(getattr(one, name) for one in parts) > 0
 
 
 def test_unchosen_experts_cost_no_flops() -> None:
@@ -81,13 +81,13 @@ def test_shared_weights_and_chosen_experts_are_read_once() -> None:
     """A token skips 7 of 9 experts of 100 parameters each. It uses 200 parameters of its two experts and 100 shared
     ones. Two tokens choose 9 (1 − (7/9)²) = 3.56 experts on average, and at least 2.
     """
-    given = {"vocab_size": 10, "num_params": 1160, "num_active_params": 460}
-    moe = facts(2, 8, 2, kv_heads=1, num_experts=9, num_experts_per_tok=2, **given)
+    settings = {"vocab_size": 10, "num_params": 1160, "num_active_params": 460}
+    moe = facts(2, 8, 2, kv_heads=1, num_experts=9, num_experts_per_tok=2, **settings)
     assert expert_params(moe) == 100
     assert [layer_params_read(moe, tokens) for tokens in (1, 2)] == pytest.approx([300, 100 + 9 * (1 - 49 / 81) * 100])
     assert layer_params_read(moe, 10_000) == pytest.approx(1000)
     assert {layer_params_read(moe, tokens, "same") for tokens in (1, 2, 10_000)} == {300}
-    unknown = facts(2, 8, 2, kv_heads=1, **given)
+    unknown = facts(2, 8, 2, kv_heads=1, **settings)
     assert layer_params_read(unknown, 50) == 300, "with an unknown number of experts, those of one token"
     two = [entry(0, 1)] * 2
     assert abs(StepWork(moe).of(two).weight_bytes - (layer_params_read(moe, 2) + 80 + 16) * 2) <= 1
@@ -109,5 +109,5 @@ def test_an_empty_step_costs_nothing() -> None:
 
 
 def test_quantized_weights_and_cache_scale_the_bytes_read() -> None:
-    whole, half = StepWork(SMALL).of([entry(9, 1)]), StepWork(SMALL, 2, 16).of([entry(9, 1)])
-    assert half.weight_bytes * 2 == whole.weight_bytes and half.kv_read_bytes * 4 == whole.kv_read_bytes
+    full, half = StepWork(SMALL).of([entry(9, 1)]), StepWork(SMALL, 2, 16).of([entry(9, 1)])
+    assert half.weight_bytes * 2 == full.weight_bytes and half.kv_read_bytes * 4 == full.kv_read_bytes

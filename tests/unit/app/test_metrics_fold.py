@@ -59,8 +59,8 @@ def recomputed_in(records: Sequence[StepRecord]) -> int:
         if isinstance(op, Preempt):
             lost[op.seq_id] = op.num_computed_tokens
         elif isinstance(op, Admit):
-            there = op.num_cached_tokens + op.num_swapped_tokens + op.num_external_tokens
-            found += max(0, lost.pop(op.seq_id, 0) - there)
+            num_loaded = op.num_cached_tokens + op.num_swapped_tokens + op.num_external_tokens
+            found += max(0, lost.pop(op.seq_id, 0) - num_loaded)
     return found
 
 
@@ -218,13 +218,13 @@ def test_a_request_of_two_samples_is_one_request_with_two_sequences() -> None:
     tally, _, ended = folded(header, records)
     submits = ops_in(records, Submit)
     assert sorted(request.request_id for request in ended) == sorted(op.request_id for op in submits)
-    kept = [request for request in ended if set(request.reasons) != {"abort"}]
-    assert_observed(tally, names.REQUEST_N, [request.n for request in kept])
-    assert sorted(request.n for request in kept) == [1] * 6 + [2, 2]
-    assert_observed(tally, names.MAX_GENERATION, [request.longest_output for request in kept])
+    completed = [request for request in ended if set(request.reasons) != {"abort"}]
+    assert_observed(tally, names.REQUEST_N, [request.n for request in completed])
+    assert sorted(request.n for request in completed) == [1] * 6 + [2, 2]
+    assert_observed(tally, names.MAX_GENERATION, [request.longest_output for request in completed])
     adjusted = next(request for request in ended if request.max_tokens == 11)
     assert adjusted.longest_output == 11
-    for request in kept:
+    for request in completed:
         assert request.scheduled is not None and request.first_token is not None and request.ended is not None
         assert request.arrival <= request.scheduled <= request.first_token <= request.ended
 

@@ -48,10 +48,10 @@ def test_requests_on_two_instances_count_once() -> None:
     assert (fold.num_running, fold.num_waiting, fold._account.rows) == (0, 0, {})
 
 
-@pytest.mark.parametrize(("upto", "reasons"), [(2, []), (4, ["error"])])
-def test_losing_an_instance_after_tokens_is_an_error(upto: int, reasons: list[str]) -> None:
+@pytest.mark.parametrize(("count", "reasons"), [(2, []), (4, ["error"])])
+def test_losing_an_instance_after_tokens_is_an_error(count: int, reasons: list[str]) -> None:
     lost = record(1, 4.6, 0.0, [Lost(detail="killed")], "lost")
-    tally, fold, ended = folded(SHARED, numbered([*PREFILL, *DECODE[:upto], lost]))
+    tally, fold, ended = folded(SHARED, numbered([*PREFILL, *DECODE[:count], lost]))
     assert [reason for request in ended for reason in request.reasons] == reasons
     assert tally.counters[names.SUCCESS.name][("error",)] == len(reasons)
     assert (fold.num_running, fold.num_waiting) == (0, 0)

@@ -50,9 +50,9 @@ def test_invalid_files_are_refused_with_the_place(tmp_path: Path, text: str, wor
 
 
 def test_changing_the_model_keeps_chosen_options_and_uses_the_models_settings() -> None:
-    own = EngineConfig(block_size=2, max_num_seqs=9)
-    settings = ServerSettings(config=BASE, configs={"b": own})
+    custom = EngineConfig(block_size=2, max_num_seqs=9)
+    settings = ServerSettings(config=BASE, configs={"b": custom})
     chosen = EngineConfig(block_size=16, max_num_seqs=4, enable_prefix_caching=False)
     moved = settings.moved(chosen, "a", "b")
     assert (moved.block_size, moved.max_num_seqs, moved.enable_prefix_caching) == (16, 9, False)
-    assert settings.moved(own, "b", "a") == BASE and settings.moved(chosen, "a", "a") == chosen
+    assert settings.moved(custom, "b", "a") == BASE and settings.moved(chosen, "a", "a") == chosen

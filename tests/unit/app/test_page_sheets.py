@@ -69,8 +69,8 @@ def test_every_sheet_is_part_of_a_pages_file() -> None:
     """All sheets in static/css are included, except that of the join page."""
     files = [name for page in FILES for name in FILES[page]]
     known = {part for name in files for part in SHEETS.parts(name)}
-    there = {path.relative_to(static_dir()).as_posix() for path in (static_dir() / "css").glob("*.css")}
-    assert there - {"css/join.css"} | set(panel_sheets(static_dir())) == known
+    on_disk = {path.relative_to(static_dir()).as_posix() for path in (static_dir() / "css").glob("*.css")}
+    assert on_disk - {"css/join.css"} | set(panel_sheets(static_dir())) == known
     for name in files:
         text = sent(SHEETS, name)[1]
         parts = [(static_dir() / part).read_text(encoding="utf-8") for part in SHEETS.parts(name)]

@@ -121,7 +121,7 @@ def test_tokens_per_hash_are_inferred_from_the_rows(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("lengths", "says"),
+    ("lengths", "error"),
     [
         ([(48, 3), (48, 4)], "line 1 has at least 16 tokens per hash and line 2 at most 15"),
         ([(200, 3)], "its rows have 67 to 99 tokens per hash"),
@@ -129,13 +129,13 @@ def test_tokens_per_hash_are_inferred_from_the_rows(capsys: pytest.CaptureFixtur
     ],
 )
 def test_rows_without_a_unique_number_of_tokens_per_hash_are_refused(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, lengths: list[tuple[int, int]], says: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, lengths: list[tuple[int, int]], error: str
 ) -> None:
     rows = [
         {"timestamp": 0, "input_length": length, "output_length": 1, "hash_ids": list(range(count))}
         for length, count in lengths
     ]
-    assert says in refused(capsys, requests(tmp_path, *rows), *A100)
+    assert error in refused(capsys, requests(tmp_path, *rows), *A100)
     mixed = requests(tmp_path, BAILIAN[0], {**BAILIAN[1], "turn": None})
     assert "in every row of a file, or in none" in refused(capsys, mixed, *A100)
 
@@ -166,7 +166,7 @@ def test_a_model_with_a_small_vocabulary_is_refused(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("row", "says"),
+    ("row", "error"),
     [
         ("{", "requests.jsonl, line 1: "),
         ('{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [1]}', "do not cover the prompt"),
@@ -181,15 +181,15 @@ def test_a_model_with_a_small_vocabulary_is_refused(capsys: pytest.CaptureFixtur
     ],
 )  # fmt: skip
 def test_invalid_request_files_are_refused(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, row: str, says: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, row: str, error: str
 ) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_text(row + "\n")
-    assert says in refused(capsys, str(path), *A100)
+    assert error in refused(capsys, str(path), *A100)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "error"),
     [
         ([], "give --model and --gpu, or --like"),
         (["--model", "llama-2-70b", "--gpu", "a100-80gb"], "does not fit on 1 × A100 SXM 80GB"),
@@ -210,9 +210,9 @@ def test_invalid_request_files_are_refused(
     ],
 )
 def test_impossible_simulations_are_refused(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+    capsys: pytest.CaptureFixture[str], arguments: list[str], error: str
 ) -> None:
-    assert says in refused(capsys, SHIPPED, *arguments)
+    assert error in refused(capsys, SHIPPED, *arguments)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
@@ -228,8 +228,8 @@ def test_a_sweep_gives_the_figures_of_separate_runs(capsys: pytest.CaptureFixtur
     assert [row["settings"] for row in rows] == [
         {"stretch": stretch, "enable-prefix-caching": caching} for stretch in ("0.5", "2") for caching in ("on", "off")
     ]
-    alone = simulated(capsys, *arguments, "--stretch", "2", "--no-enable-prefix-caching")
-    assert rows[3]["figures"] == alone and rows[2]["figures"]["hit_tokens"] > 0 == alone["hit_tokens"]
+    single = simulated(capsys, *arguments, "--stretch", "2", "--no-enable-prefix-caching")
+    assert rows[3]["figures"] == single and rows[2]["figures"]["hit_tokens"] > 0 == single["hit_tokens"]
 
 
 def test_refused_points_of_a_sweep_are_listed_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:

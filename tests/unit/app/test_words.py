@@ -52,9 +52,9 @@ def test_a_key_of_the_engines_own_words_is_refused(folders: Path) -> None:
 @pytest.mark.parametrize("language", words.languages())
 def test_no_page_repeats_a_key_of_the_benchmark_page(language: str) -> None:
     every = words.bench_words_of(language)["texts"]
-    own = {key for key in every if key.startswith(("bench.", "gain."))}
-    assert len(every) > 1000 and len(own) > 50
-    assert not own & words.words_of(language)["texts"].keys()
+    bench_keys = {key for key in every if key.startswith(("bench.", "gain."))}
+    assert len(every) > 1000 and len(bench_keys) > 50
+    assert not bench_keys & words.words_of(language)["texts"].keys()
 
 
 @pytest.mark.parametrize("language", words.languages())
@@ -97,9 +97,9 @@ def test_missing_texts_of_a_language_fall_back_to_english(
     app.register_blueprint(words.blueprint())
     found = {code: app.test_client().get(f"/words/{page}{code}.json") for code in ("en", "eo")}
     assert [answer.status_code for answer in found.values()] == [200, 200]
-    english, own = ((body := answer.get_json()).get("texts", body) for answer in found.values())
+    english, translated = ((body := answer.get_json()).get("texts", body) for answer in found.values())
     changed = {"chain.title": "eo"} if "chain.title" in english else {}
-    assert own == {**english, **changed} and bool(changed) == (page != "telling/")
+    assert translated == {**english, **changed} and bool(changed) == (page != "telling/")
     assert words.file_words_of("eo")["texts"].keys() == words.file_words_of("en")["texts"].keys()
     assert words.file_words_of("eo")["glossary"]["eo"] == words.file_words_of("en")["glossary"]["en"]
 

@@ -63,9 +63,9 @@ def test_a_count_needs_no_baseline() -> None:
 
 
 def test_lost_points_are_reported() -> None:
-    gone = measured(1.0)
-    gone = record({"none": {"seconds": [4.0] * 5}}, points=gone.points[:1])
-    assert lost_points(measured(1.0), gone) == ["small, 1, paged: no figures any more"]
+    lost = measured(1.0)
+    lost = record({"none": {"seconds": [4.0] * 5}}, points=lost.points[:1])
+    assert lost_points(measured(1.0), lost) == ["small, 1, paged: no figures any more"]
 
 
 def bench_compare(tmp_path: Path, before: Record, after: Record, *options: str) -> int:

@@ -152,21 +152,21 @@ def test_work_of_instances_is_summed() -> None:
 
 
 def _wrong(variant: dict[str, object], **changes: object) -> str:
-    given = scenario(variants=[{"id": "v", "title": TEXT, **variant}], baselines=[], **changes)
+    spec = scenario(variants=[{"id": "v", "title": TEXT, **variant}], baselines=[], **changes)
     with pytest.raises(BenchError) as raised:
-        cell_of(given, 0, given.variants[0])
+        cell_of(spec, 0, spec.variants[0])
     return str(raised.value)
 
 
 def test_settings_that_conflict_with_instances_are_refused() -> None:
     two: dict[str, object] = {"engine.mixed": 2}
-    for setting, value, what in (
+    for setting, value, error in (
         ("tiers.cpu", "1MiB", "tiers"),
         ("observer", "log", "an observer"),
         ("engine.enforce_eager", False, "compiled code"),
         ("sampling", {"n": 2, "temperature": 1.0}, "several outputs"),
     ):
-        assert f"{what}" in _wrong({"set": {**two, setting: value}})
+        assert f"{error}" in _wrong({"set": {**two, setting: value}})
     assert "a peer: of one engine only" in _wrong({"set": two, "peer": "transformers-dynamic"})
 
 
@@ -188,7 +188,7 @@ def test_each_layout_is_started_once_and_closed_at_the_end(monkeypatch: pytest.M
         return cluster
 
     monkeypatch.setattr("engine.bench.clusters.local_cluster", start)
-    given = scenario(
+    spec = scenario(
         measure=["seconds", "idle_share", "transferred_bytes"],
         model="tiny-llama",
         variants=[
@@ -198,7 +198,7 @@ def test_each_layout_is_started_once_and_closed_at_the_end(monkeypatch: pytest.M
         ],
         axis={**SMALL["axis"], "values": [1, 3]},
     )
-    found = Runner(given, quiet_seconds=0).run()
+    found = Runner(spec, quiet_seconds=0).run()
     assert sorted(events[:2]) == ["mixed+mixed", "prefill+decode"] and events[2:] == ["closed", "closed"]
     assert all(point.tokens_identical and not point.failed for point in found.points)
     for at in (1, 3):

@@ -94,8 +94,8 @@ def step(batch: list[BatchEntry], seconds: float = 0.0, **fields: object) -> Ste
         kv_bytes_per_token=2,
     )
     timing = Timing(at=0, schedule=seconds / 4, prepare=seconds / 4, forward=seconds / 4, sample=seconds / 4)
-    given = {"index": 0, "kind": "step", "step": 1, "timing": timing, "memory": memory, **fields}
-    return StepRecord(batch=batch, **given)  # type: ignore[arg-type]
+    values = {"index": 0, "kind": "step", "step": 1, "timing": timing, "memory": memory, **fields}
+    return StepRecord(batch=batch, **values)  # type: ignore[arg-type]
 
 
 def sum_of(timing: Timing) -> float:

@@ -30,10 +30,10 @@ def rates(noise: float = 0.0) -> list[Point]:
         for tokens in (8, 32, 128, 512):
             seconds = 2e-3 + 1e-5 * batch * tokens + 2e-8 * batch * tokens**2
             rate = batch * tokens / seconds * (1 + noise * (len(points) % 2))
-            least = max(4e-4, 1e-5 * batch * tokens)
+            minimum = max(4e-4, 1e-5 * batch * tokens)
             figures = {
                 "prefill_tokens_per_second": figure(rate),
-                "prefill_roofline_share": figure(least * rate / (batch * tokens)),
+                "prefill_roofline_share": figure(minimum * rate / (batch * tokens)),
             }
             points.append(Point(at=tokens, variant=f"batch-{batch}", figures=figures))
     return points

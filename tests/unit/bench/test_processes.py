@@ -35,8 +35,8 @@ def last() -> Iterator[_Last]:
 
 
 def _run(peer: ProcessPeer, *lengths: int) -> list[list[list[int]]]:
-    asks = [Ask([300, 301 + n], n, 0) for n in lengths]
-    found = peer.run(asks, SamplingParams(temperature=0.0), EngineConfig())
+    requests = [Ask([300, 301 + n], n, 0) for n in lengths]
+    found = peer.run(requests, SamplingParams(temperature=0.0), EngineConfig())
     assert found.seconds == 2.0 and [request.ttft for request in found.requests] == [1.0] * len(lengths)
     assert found.resident_bytes is None or found.resident_bytes > 1 << 20
     return found.outputs
@@ -88,18 +88,19 @@ def test_a_variant_in_its_own_process_gives_the_same_tokens_and_reports_memory()
         scenario(rounds=1, variants=[*SMALL["variants"], *separate], measure=measure), quiet_seconds=0
     ).run()
     for at in record.axis_values:
-        none, apart, generate, impossible = (
+        none, own_process, generate, impossible = (
             record.point(at, name) for name in ("none", "apart", "generate", "impossible")
         )
-        assert none and apart and generate and impossible
-        assert none.tokens_identical and apart.tokens_identical and generate.tokens_identical
+        assert none and own_process and generate and impossible
+        assert none.tokens_identical and own_process.tokens_identical and generate.tokens_identical
         assert "resident_bytes" not in none.figures, "the benchmark's own process holds more than the variant"
-        for point in (apart, generate):
+        for point in (own_process, generate):
             assert point.figures["resident_bytes"].median > 50 << 20, "torch alone takes more"
         assert (
-            apart.figures["resident_loaded_bytes"].median > 50 << 20 and "resident_loaded_bytes" not in generate.figures
+            own_process.figures["resident_loaded_bytes"].median > 50 << 20
+            and "resident_loaded_bytes" not in generate.figures
         )
-        assert apart.figures["computed_tokens"].median == 7 * at, "5 prompt tokens and 2 of 3 new tokens"
+        assert own_process.figures["computed_tokens"].median == 7 * at, "5 prompt tokens and 2 of 3 new tokens"
         assert impossible.failed and not impossible.figures
 
 
@@ -121,14 +122,14 @@ def test_llama_cpp_agrees_with_the_engine_up_to_quantization() -> None:
     engine = load_model("bundled", dtype="float32")
     assert engine.tokenizer is not None
     texts = [engine.tokenizer.encode(text) for text in ("Once upon a time there was", "春江潮水连海平，海上明月")]
-    asks = [Ask(prompt, 12, 0) for prompt in texts]
+    requests = [Ask(prompt, 12, 0) for prompt in texts]
     sampling, config = SamplingParams(temperature=0.0, prompt_logprobs=0, ignore_eos=True), EngineConfig(num_blocks=64)
-    expected = run_engine(engine, config, asks, sampling)
+    expected = run_engine(engine, config, requests, sampling)
     errors = []
     for dtype in ("float32", "int8-weights", "int4-weights"):
         peer = LlamaCppPeer()
         peer.load(Models(), "bundled", dtype)
-        found = peer.run(asks, sampling, config)
+        found = peer.run(requests, sampling, config)
         peer.close()
         assert len(found.prompt_logprobs) == len(expected.prompt_logprobs) == sum(map(len, texts)) - len(texts)
         errors.append(np.abs(np.subtract(found.prompt_logprobs, expected.prompt_logprobs)).mean())

@@ -53,13 +53,13 @@ def test_a_json_list_gives_the_same_rows_as_json_lines(indent: int | None, tmp_p
     ]  # fmt: skip
     plain = [json.loads(line) for line in FILES["mooncake"].split("\n") if line]
     for rows in (plain, hashed, chats):
-        lines, whole = tmp_path / "rows.jsonl", tmp_path / "rows.json"
+        lines, as_list = tmp_path / "rows.jsonl", tmp_path / "rows.json"
         lines.write_text("\n".join(map(json.dumps, rows)))
-        whole.write_text(json.dumps(rows, indent=indent))
-        assert read_requests(whole) == read_requests(lines)
-    whole.write_text(json.dumps([*plain, {**plain[0], "input_length": 0}]))
+        as_list.write_text(json.dumps(rows, indent=indent))
+        assert read_requests(as_list) == read_requests(lines)
+    as_list.write_text(json.dumps([*plain, {**plain[0], "input_length": 0}]))
     with pytest.raises(BenchError, match=r"rows\.json, row 3: a request needs at least 1 input token"):
-        read_requests(whole)
+        read_requests(as_list)
 
 
 def test_a_file_of_another_than_the_requested_format_is_refused(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
         session_of("system: s", "user: n", "assistant: opq"),
         session_of("human: r", "gpt: "),
     ]
-    asks = asks_in(tmp_path, json.dumps(conversations))
-    assert [("".join(map(chr, ask.prompt)), ask.output_tokens, ask.after) for ask in asks] == [
+    requests = asks_in(tmp_path, json.dumps(conversations))
+    assert [("".join(map(chr, request.prompt)), request.output_tokens, request.after) for request in requests] == [
         ("oldabc", 2, None),
         ("fghi", 3, 0),
         ("sn", 3, None),
@@ -103,7 +103,7 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("document", "says"),
+    ("document", "error"),
     [
         ([{"messages": []}], "conversations"),
         ([{"conversations": [{"role": "user", "content": "a"}]}], "`from` and `value`"),
@@ -112,8 +112,8 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
         ([session_of("human: a")], "has no request"),
     ],
 )
-def test_invalid_conversations_are_refused(tmp_path: Path, document: Any, says: str) -> None:
-    with pytest.raises(BenchError, match=says):
+def test_invalid_conversations_are_refused(tmp_path: Path, document: Any, error: str) -> None:
+    with pytest.raises(BenchError, match=error):
         asks_in(tmp_path, json.dumps(document))
 
 
@@ -137,14 +137,14 @@ def lines(*rows: dict[str, Any]) -> str:
 
 def test_a_chat_continues_its_parent_if_its_hashes_extend_the_parents(tmp_path: Path) -> None:
     """The third row continues the first. The fourth names the first as its parent and has another prompt."""
-    asks = asks_in(
+    requests = asks_in(
         tmp_path,
         lines(
             row(1, -1, 10, 32, [1, 2]), row(2, -1, 11, 32, [1, 3]), row(3, 1, 20, 64, [1, 2, 4, 5]),
             row(4, 1, 21, 64, [6, 7, 8, 9]), row(5, 77, 22, 32, [1, 2]),
         ),
     )  # fmt: skip
-    assert [(ask.after, ask.is_whole, len(ask.prompt), ask.at) for ask in asks] == [
+    assert [(request.after, request.is_whole, len(request.prompt), request.at) for request in requests] == [
         (None, False, 32, 0), (None, False, 32, 1), (0, False, 16, 10), (0, True, 64, 11), (None, False, 32, 12),
     ]  # fmt: skip
 
@@ -157,11 +157,11 @@ def test_rows_of_a_session_add_their_tokens_after_a_delay(tmp_path: Path) -> Non
         {"session_id": "b", "timestamp": 1500, "input_length": 512, "output_length": 8, "hash_ids": [1]},
         {**session, "delay": 250, "input_length": 1024, "hash_ids": [2, 3]},
     ]
-    asks = asks_in(tmp_path, lines(*rows))
-    assert [(ask.after, ask.think, len(ask.prompt), ask.at) for ask in asks] == [
+    requests = asks_in(tmp_path, lines(*rows))
+    assert [(request.after, request.think, len(request.prompt), request.at) for request in requests] == [
         (None, 0, 512, 0), (0, 3, 100, 0), (None, 0, 512, 1), (1, 0.25, 1024, 0),
     ]  # fmt: skip
-    assert asks[0].prompt == asks[2].prompt
+    assert requests[0].prompt == requests[2].prompt
     with pytest.raises(BenchError, match="line 1: it has no timestamp"):
         asks_in(tmp_path, lines(*rows[1:]))
 
@@ -195,12 +195,12 @@ def test_a_users_own_request_file_is_recorded_without_its_path(tmp_path: Path) -
     path = tmp_path / "mine.csv"
     path.write_text(FILES["azure"])
     workload = Trace(name=str(path), num_requests=2, scale=1, most_tokens=1000, stretch=1.0)
-    asks = requests_of(workload, 1000, 0)
-    assert [(len(ask.prompt), ask.output_tokens) for ask in asks] == [(374, 44), (396, 109)]
+    requests = requests_of(workload, 1000, 0)
+    assert [(len(request.prompt), request.output_tokens) for request in requests] == [(374, 44), (396, 109)]
     with pytest.raises(BenchError, match=r"mine\.csv, line"):
         requests_of(replace(workload, format="burstgpt"), 1000, 0)
     with pytest.raises(BenchError, match="cannot read"):
         requests_of(replace(workload, name=str(tmp_path / "gone.csv")), 1000, 0)
     scenario = find_scenario(scenario_ids()[0])
-    own = replace(scenario, workload={"kind": "trace", "name": str(path)})
-    assert without_paths(own).workload == {"kind": "trace", "name": "mine.csv"}
+    custom = replace(scenario, workload={"kind": "trace", "name": str(path)})
+    assert without_paths(custom).workload == {"kind": "trace", "name": "mine.csv"}

@@ -79,8 +79,8 @@ def test_every_engine_can_be_observed() -> None:
         assert engine.log is not None
         engine.log.subscribe(lambda record: lengths.append(record.index))
 
-    given = scenario(rounds=1, axis={**SMALL["axis"], "values": [1]})
-    Runner(given, on_engine=watch, keep_logs=True, quiet_seconds=0).run()
+    spec = scenario(rounds=1, axis={**SMALL["axis"], "values": [1]})
+    Runner(spec, on_engine=watch, keep_logs=True, quiet_seconds=0).run()
     assert lengths == [0, 1, 2, 3] * 4, "two runs of two variants: a submission and three steps each"
 
 

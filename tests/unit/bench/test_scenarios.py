@@ -54,12 +54,12 @@ def test_the_page_lists_every_scenario_in_a_group() -> None:
 
 def test_variants_override_points_and_slots_are_converted_to_blocks() -> None:
     """A pool of 64 slots has 16 blocks of 4, or 8 blocks of the variant's block size of 8."""
-    given = scenario(variants=[*SMALL["variants"], {"id": "eight", "title": TEXT, "set": {"engine.block_size": 8}}])
-    paged, eight = (cell_of(given, 1, variant) for variant in given.variants[1:])
+    spec = scenario(variants=[*SMALL["variants"], {"id": "eight", "title": TEXT, "set": {"engine.block_size": 8}}])
+    paged, eight = (cell_of(spec, 1, variant) for variant in spec.variants[1:])
     assert (paged.engine.num_blocks, paged.engine.block_size) == (16, 4)
     assert (eight.engine.num_blocks, eight.engine.block_size) == (8, 8)
     assert paged.workload.num_requests == 2  # type: ignore[union-attr]
-    assert cell_of(given, 0, given.variants[1]).workload.num_requests == 1  # type: ignore[union-attr]
+    assert cell_of(spec, 0, spec.variants[1]).workload.num_requests == 1  # type: ignore[union-attr]
 
 
 def test_a_case_may_replace_the_workload() -> None:
@@ -67,9 +67,9 @@ def test_a_case_may_replace_the_workload() -> None:
         "kind": "shared_prefix", "num_requests": 2, "prefix_tokens": 4, "suffix_tokens": 2, "output_tokens": 1,
     }  # fmt: skip
     axis = {"name": "kind", "title": TEXT, "cases": [{"value": "shared", "set": {"workload": other}}]}
-    given = scenario(axis=axis)
-    assert isinstance(cell_of(given, 0, given.variants[0]).workload, SharedPrefix)
-    assert given.workload["kind"] == "random", "the base is untouched"
+    spec = scenario(axis=axis)
+    assert isinstance(cell_of(spec, 0, spec.variants[0]).workload, SharedPrefix)
+    assert spec.workload["kind"] == "random", "the base is untouched"
 
 
 def _wrong(**changes: object) -> str:

@@ -130,8 +130,8 @@ def test_a_trace_preserves_shared_prefixes_and_arrival_times() -> None:
     assert [request.output_tokens for request in requests] == [max(1, row["output_length"] // 32) for row in rows]
     assert requests[-1].at > 0 and [request.at for request in requests] == [row["timestamp"] / 1000 / 2 for row in rows]
     for one, row in zip(requests, rows, strict=True):
-        for other, beside in zip(requests, rows, strict=True):
-            pairs = enumerate(zip(row["hash_ids"], beside["hash_ids"], strict=False))
+        for other, other_row in zip(requests, rows, strict=True):
+            pairs = enumerate(zip(row["hash_ids"], other_row["hash_ids"], strict=False))
             equal = next((i for i, (a, b) in pairs if a != b), None)
             shared = next((i for i, (a, b) in enumerate(zip(one.prompt, other.prompt, strict=False)) if a != b), None)
             assert equal is None or shared == 16 * equal or min(map(len, (one.prompt, other.prompt))) <= 16 * equal

@@ -162,8 +162,8 @@ class CacheRun:
                 if retention is not None and retention.checkpoint and logical * size >= self.computed[seq_id]:
                     break  # a step does not fill every block with a state
                 in_window = (logical + 1) * size > oldest
-                seen = in_window or (retention is not None and logical * size < retention.sinks)
-                assert (block_id != RELEASED) == seen, (seq_id, logical)
+                visible = in_window or (retention is not None and logical * size < retention.sinks)
+                assert (block_id != RELEASED) == visible, (seq_id, logical)
 
     def run(self, seq_id: int, tokens: list[int], salt: str | None = None) -> PrefixMatch:
         """Submit, admit and compute a prompt."""

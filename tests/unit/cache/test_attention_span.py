@@ -35,11 +35,11 @@ def test_exactly_the_blocks_visible_to_the_next_query_are_retained() -> None:
     for window, sinks, block_size in product([2, 3, 7], [0, 1, 4], [1, 2, 3, 5]):
         retention = RetentionPolicy(window, sinks, "policy")
         for n in range(1, 40):
-            gone = range(retention.first(block_size), retention.end(n, block_size))
+            released = range(retention.first(block_size), retention.end(n, block_size))
             for logical in range(-(-n // block_size)):
                 positions = range(logical * block_size, (logical + 1) * block_size)
-                seen = any(p < sinks or p >= n - window + 1 for p in positions)
-                assert (logical in gone) == (not seen), (n, logical)
+                visible = any(p < sinks or p >= n - window + 1 for p in positions)
+                assert (logical in released) == (not visible), (n, logical)
 
 
 def test_blocks_behind_the_window_are_released() -> None:
@@ -139,12 +139,12 @@ def test_a_lookup_finds_the_longest_usable_prefix(window: int, sinks: int) -> No
         hits = index.lookup(0, tokens, None, skip=False).hits
 
         def is_usable(n: int) -> bool:
-            gone = range(retention.first(size), retention.end(n * size, size))
-            return not any(missing >> logical & 1 for logical in range(n) if logical not in gone)  # noqa: B023
+            released = range(retention.first(size), retention.end(n * size, size))
+            return not any(missing >> logical & 1 for logical in range(n) if logical not in released)  # noqa: B023
 
         longest = max(n for n in range(7) if is_usable(n))
-        gone = range(retention.first(size), retention.end(longest * size, size))
-        expected = [RELEASED if logical in gone else logical for logical in range(longest)]
+        released = range(retention.first(size), retention.end(longest * size, size))
+        expected = [RELEASED if logical in released else logical for logical in range(longest)]
         assert hits == ([expected] if expected else []), f"{missing:06b}"
 
 
@@ -161,8 +161,8 @@ def test_most_blocks_bounds_the_blocks_of_a_sequence() -> None:
                 computed, tokens = 0, first_step
                 while computed < 60:
                     covered = -(-(computed + tokens) // size)
-                    gone = range(retention.first(size), retention.end(computed, size))
-                    most = max(most, covered - len(gone))
+                    released = range(retention.first(size), retention.end(computed, size))
+                    most = max(most, covered - len(released))
                     computed, tokens = computed + tokens, step
             bound = retention.most_blocks(step, size)
             assert most <= bound <= most + 1, (retention, most, bound)

@@ -50,18 +50,18 @@ def check_state(cluster: Cluster) -> None:
         assert isinstance(one, LocalInstance)
         one.engine.check_integrity()
         now = one.engine.snapshot()
-        own = {i for i, sequence in state.sequences.items() if sequence.instance == index}
+        ids = {i for i, sequence in state.sequences.items() if sequence.instance == index}
         groups = state.own_groups[index]
         blocks = [block for block in state.blocks if _belongs_to(state, block.block_id, index)]
         assert now.ref_counts == [block.ref_count for block in blocks]
         assert now.block_hashes == [block.block_hash for block in blocks]
         assert now.free_queues == [state.free_queues[group] for group in groups]
-        assert now.waiting == [i for i in state.waiting if i in own]
-        assert now.running == [i for i in state.running if i in own]
-        assert now.receiving == [i for i in state.receiving if i in own]
-        assert now.holding == [i for i in state.holding if i in own]
+        assert now.waiting == [i for i in state.waiting if i in ids]
+        assert now.running == [i for i in state.running if i in ids]
+        assert now.receiving == [i for i in state.receiving if i in ids]
+        assert now.holding == [i for i in state.holding if i in ids]
         tables = {
-            i: [state.sequences[i].block_tables[g] for g in groups] for i in own if held_blocks(state.sequences[i])
+            i: [state.sequences[i].block_tables[g] for g in groups] for i in ids if held_blocks(state.sequences[i])
         }
         assert {i: t for i, t in now.block_tables.items() if any(t)} == tables
     assert cluster.log.record(len(cluster.log) - 1).memory == memory_figures(state)

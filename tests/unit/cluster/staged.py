@@ -134,8 +134,8 @@ class _Lagging:
         self._sender, self._then = sender, then
         self.renew, self.received = sender.renew, sender.received
 
-    def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        contents = self._sender.read(transfer, wanted)
+    def read(self, transfer: str, blocks: Sequence[tuple[int, int]]) -> list[bytes]:
+        contents = self._sender.read(transfer, blocks)
         while self._then:
             self._then.pop()()
         return contents

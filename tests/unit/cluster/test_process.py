@@ -348,10 +348,10 @@ def test_no_process_outlives_its_parent(folder: str) -> None:
 
 
 def test_threads_are_divided_among_instances() -> None:
-    here = min(len(os.sched_getaffinity(0)), torch.get_num_threads())
-    assert threads_of_each(1) == here and threads_of_each(here) == threads_of_each(here + 1) == 1
+    num_threads = min(len(os.sched_getaffinity(0)), torch.get_num_threads())
+    assert threads_of_each(1) == num_threads and threads_of_each(num_threads) == threads_of_each(num_threads + 1) == 1
     torch.set_num_threads(1)
     try:
         assert threads_of_each(1) == 1, "the limit of OMP_NUM_THREADS=1"
     finally:
-        torch.set_num_threads(here)
+        torch.set_num_threads(num_threads)

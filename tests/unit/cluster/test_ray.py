@@ -93,8 +93,8 @@ def test_a_killed_sender_costs_a_prefill(by: str, model: LoadedModel, workers: A
         else:
             os.kill(both.prefill.pid, signal.SIGKILL)
             until(lambda: both.take(both.prefill) or both.prefill.has_ended)
-        gone = both.prefill.take_exit_cause()
-        assert gone is not None and gone.startswith("its actor has ended")
+        exit_cause = both.prefill.take_exit_cause()
+        assert exit_cause is not None and exit_cause.startswith("its actor has ended")
         both.run(both.decode)
         assert [op.reason for op in both.of(TransferFailed, "decode-0")] == ["gone"]
         assert both.tokens[seq_id] == baseline(PLAIN, [PROMPTS[0]], model)[0]

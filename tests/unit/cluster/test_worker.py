@@ -177,9 +177,9 @@ def test_invalid_messages_are_refused_without_effect(make: Make, sent: list[ToCl
 def test_queued_turns_come_after_other_messages_and_end_with_the_instance() -> None:
     """Turns are requested in advance, and messages that arrive during one apply to the next."""
     ours, theirs = socket.socketpair()
-    cluster, gone = Peer[ToCluster](ours, ToCluster), threading.Event()
+    cluster, disconnected = Peer[ToCluster](ours, ToCluster), threading.Event()
     peer = Peer[ToInstance](theirs, ToInstance)
-    inbox = Inbox(peer, gone.set)
+    inbox = Inbox(peer, disconnected.set)
 
     def say(*messages: ToInstance) -> None:
         changes = inbox.bell.num_changes
@@ -195,5 +195,5 @@ def test_queued_turns_come_after_other_messages_and_end_with_the_instance() -> N
     say(Turn())
     assert isinstance(inbox.next(), Turn) and not inbox._turns, "the earlier turn belonged to the ended instance"
     cluster.release()
-    assert gone.wait(10)
+    assert disconnected.wait(10)
     peer.release()

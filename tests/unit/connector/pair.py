@@ -51,12 +51,12 @@ def checked(engine: Engine) -> Snapshot:
     engine.check_integrity()
     now = engine.snapshot()
     assert now == snapshot_of(log_of(engine).state_now())
-    gone = [i for i, count in enumerate(now.ref_counts) if count == 0 and now.block_hashes[i] is None]
+    stale = [i for i, count in enumerate(now.ref_counts) if count == 0 and now.block_hashes[i] is None]
     for group in engine.block_groups:
         ids = range(group.first_block, group.first_block + group.num_blocks)
         for pool in engine._runner.kv_store.pools(group.layers):
             if pool.is_floating_point():
-                pool[[i - group.first_block for i in gone if i in ids]] = 1e4
+                pool[[i - group.first_block for i in stale if i in ids]] = 1e4
     return now
 
 

@@ -64,8 +64,8 @@ def test_mapped_blocks_equal_the_owners_blocks(kind: Any) -> None:
     file = pools.open()
     mapped = MappedPools(file, pools.regions(caches))
     os.close(file)
-    wanted = [(0, 14), (1, 15), (0, 10), (1, 21), (0, 11)]
-    for (group, block_id), content in zip(wanted, mapped.read(wanted), strict=True):
+    blocks = [(0, 14), (1, 15), (0, 10), (1, 21), (0, 11)]
+    for (group, block_id), content in zip(blocks, mapped.read(blocks), strict=True):
         assert content == bytes(caches[group].take([block_id])[0])
         assert len(content) == caches[group].bytes_per_block and any(content)
     for outside in [(0, 9), (0, 15), (1, 14), (1, 22), (2, 10), (-1, 10)]:
@@ -103,13 +103,13 @@ def test_blocks_released_during_a_read_are_not_used(folder: Path, monkeypatch: p
     remote = pair.offer(PROMPTS[0])
     read = MappedPools.read
 
-    def slowly(self: MappedPools, wanted: Any) -> list[bytes]:
+    def slowly(self: MappedPools, blocks: Any) -> list[bytes]:
         monkeypatch.undo()
         now[0] = 6.0
         pair.run(pair.prefill)
         pair.prefill.add_request([90 + i for i in range(23)])
         pair.run(pair.prefill)
-        return read(self, wanted)
+        return read(self, blocks)
 
     monkeypatch.setattr(MappedPools, "read", slowly)
     request = pair.receive(remote, PROMPTS[0])
@@ -253,8 +253,8 @@ def test_instance_names_that_are_no_file_names_are_refused(name: str, folder: Pa
 
 def test_a_message_larger_than_the_pipe_buffer_is_delivered() -> None:
     """Three messages are sent while the receiver reads. One that is not read in time closes the connection."""
-    here, there = socket.socketpair()
-    sender, receiver = Peer[Any](here, Any), Peer[Claim](there, Claim)
+    local, remote = socket.socketpair()
+    sender, receiver = Peer[Any](local, Any), Peer[Claim](remote, Claim)
     message = Claim("t", [(i, i) for i in range(300_000)])
 
     def send() -> None:
@@ -279,12 +279,12 @@ def test_waiting_works_with_descriptors_over_1023() -> None:
     """`select` would reject descriptors over 1023."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2048), hard), hard))
-    here, there = socket.socketpair()
-    with here, there:
-        high = fcntl.fcntl(there.fileno(), fcntl.F_DUPFD_CLOEXEC, 1500)
+    local, remote = socket.socketpair()
+    with local, remote:
+        high = fcntl.fcntl(remote.fileno(), fcntl.F_DUPFD_CLOEXEC, 1500)
         try:
             assert wait_for_any([high], 0.01) == []
-            here.send(b"x")
+            local.send(b"x")
             assert wait_for_any([high], 20) == [high]
         finally:
             os.close(high)

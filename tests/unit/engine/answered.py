@@ -28,8 +28,8 @@ SAMPLING = SamplingParams(max_tokens=NEW, ignore_eos=True)
 
 def prompts() -> list[list[int]]:
     """Return four distinct prompts, one with the prefix of the first, and one that extends the third."""
-    own = [[random.Random(i).randrange(3, VOCAB_SIZE) for _ in range(n)] for i, n in enumerate((23, 9, 31, 5))]
-    return [*own, [*own[0][:20], 7, 8, 9], [*own[2], 11, 12]]
+    distinct = [[random.Random(i).randrange(3, VOCAB_SIZE) for _ in range(n)] for i, n in enumerate((23, 9, 31, 5))]
+    return [*distinct, [*distinct[0][:20], 7, 8, 9], [*distinct[2], 11, 12]]
 
 
 class Case(NamedTuple):

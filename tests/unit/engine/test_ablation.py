@@ -125,12 +125,12 @@ def test_recomputation_in_one_pass_equals_the_steps_of_a_fork() -> None:
     with finished(CONFIG, [TOKENS], EACH) as source, forked(source, 4, AblateChange(layer=0, head=1)) as fork:
         log = log_of(fork)
         rows = {i: log.capture(i) for i in range(len(log)) if log.record(i).batch}
-        whole = fork.recompute_attention(0, 2, num_tokens=len(TOKENS) + 8).layers[0]
+        recomputed = fork.recompute_attention(0, 2, num_tokens=len(TOKENS) + 8).layers[0]
         for index, capture in rows.items():
             start = log.record(index).batch[0].start
             assert capture is not None
-            k = capture.layers[2].k[: len(whole.k) - start]
-            assert abs(k - whole.k[start : start + len(k)]).max(initial=0) < 1e-4
+            k = capture.layers[2].k[: len(recomputed.k) - start]
+            assert abs(k - recomputed.k[start : start + len(k)]).max(initial=0) < 1e-4
 
 
 def test_a_preempted_sequence_is_recomputed_with_its_ablations() -> None:

@@ -72,21 +72,21 @@ def test_the_pool_gets_the_memory_share_minus_used_memory_and_a_steps_peak(model
     st.integers(1 << 20, 1 << 40), st.floats(0, 1), st.floats(0.01, 1), st.integers(0, 1 << 38), st.integers(1, 1 << 24)
 )
 def test_the_pool_is_the_largest_that_fits_the_memory_share(
-    total: int, free_share: float, utilization: float, peak: int, each: int
+    total: int, free_share: float, utilization: float, peak: int, block_bytes: int
 ) -> None:
     taken = total - int(free_share * total)
-    count = num_blocks_that_fit(total - taken, total, utilization, peak, each)
+    count = num_blocks_that_fit(total - taken, total, utilization, peak, block_bytes)
     if count:
-        assert taken + peak + count * each <= int(utilization * total)
-    assert taken + peak + (count + 1) * each > int(utilization * total)
+        assert taken + peak + count * block_bytes <= int(utilization * total)
+    assert taken + peak + (count + 1) * block_bytes > int(utilization * total)
 
 
 def test_requested_pool_sizes_and_cpus_are_not_measured(model: LoadedModel, gpu: Gpu) -> None:
     chosen = EngineConfig(num_blocks=7)
     assert with_pool(chosen, model) is chosen and gpu.measured == 0
     device.ALLOCATOR = Allocator()
-    left = EngineConfig()
-    assert with_pool(left, model) is left
+    default = EngineConfig()
+    assert with_pool(default, model) is default
 
 
 def test_an_engine_logs_its_computed_pool_size(model: LoadedModel, gpu: Gpu) -> None:

@@ -70,5 +70,5 @@ def test_recomputation_applies_the_window_policy() -> None:
         rows = engine.recompute_attention(0, 1, num_tokens=17).layers[0].rows[0].weights
         for query in range(17):
             for key in range(17):
-                seen = key <= query and (key < 3 or query - key < 6)
-                assert (rows[:, query, key] > 0).all() == seen, (query, key)
+                visible = key <= query and (key < 3 or query - key < 6)
+                assert (rows[:, query, key] > 0).all() == visible, (query, key)

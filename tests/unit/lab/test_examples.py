@@ -47,12 +47,14 @@ def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[A
     """
     for variable in ("PYTHONPATH", "HF_HUB_OFFLINE"):
         monkeypatch.setenv(variable, ENVIRONMENT[variable])
-    book = nbformat.read(EXAMPLES / name, as_version=4)  # type: ignore[no-untyped-call]
-    nbformat.validate(book)  # type: ignore[no-untyped-call]
-    assert all(not cell.get("outputs") for cell in book.cells), "notebooks are stored without outputs"
-    book.cells = [cell for cell in book.cells if "install" not in cell.metadata.get("tags", [])]
-    NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
-    return [output for cell in book.cells for output in cell.get("outputs", [])]
+    notebook = nbformat.read(EXAMPLES / name, as_version=4)  # type: ignore[no-untyped-call]
+    nbformat.validate(notebook)  # type: ignore[no-untyped-call]
+    assert all(not cell.get("outputs") for cell in notebook.cells), "notebooks are stored without outputs"
+    notebook.cells = [cell for cell in notebook.cells if "install" not in cell.metadata.get("tags", [])]
+    NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    ).execute()
+    return [output for cell in notebook.cells for output in cell.get("outputs", [])]
 
 
 def text_of(outputs: list[Any]) -> str:

@@ -64,8 +64,8 @@ def test_recorded_arrays_equal_those_of_transformers(family: str, implementation
             tokens = sequences[seq_id].token_ids
             assert tokens == prompt + plain[seq_id][-NEW_TOKENS:]
             with torch.inference_mode():
-                whole = model(torch.tensor([tokens[:-1]]), output_attentions=True)
-            for layer, attention in enumerate(whole.attentions):
+                expected = model(torch.tensor([tokens[:-1]]), output_attentions=True)
+            for layer, attention in enumerate(expected.attentions):
                 compare_rows(log, seq_id, layer, attention[0].numpy(), len(tokens) - 1)
         for seq_id, prompt in enumerate(PROMPTS):  # log probabilities equal the model's
             first = next(o for o in log.record(1).outputs if o.seq_id == seq_id)

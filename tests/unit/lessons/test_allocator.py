@@ -104,12 +104,12 @@ def test_valid_alternatives_are_graded_other() -> None:
 
 def test_after_another_choice_moves_are_graded_by_the_engines_policy() -> None:
     """The learner allocates the second free block first, then the head of the queue."""
-    wanted = [BlockMove(kind="allocate", block=block, seq=seq) for block, seq in ((2, 0), (3, 1))]
-    found = Exercise(tasks=[], done=[Done(move=move, record=0, op=0) for move in wanted])
+    expected = [BlockMove(kind="allocate", block=block, seq=seq) for block, seq in ((2, 0), (3, 1))]
+    found = Exercise(tasks=[], done=[Done(move=move, record=0, op=0) for move in expected])
     now = state()
     now.blocks[3].block_hash = None
-    given = [BlockMove(kind="allocate", block=3, seq=0), BlockMove(kind="allocate", block=2, seq=1)]
-    verdicts = grade(found, now, given).verdicts
+    moves = [BlockMove(kind="allocate", block=3, seq=0), BlockMove(kind="allocate", block=2, seq=1)]
+    verdicts = grade(found, now, moves).verdicts
     assert [(v.grade, v.why) for v in verdicts] == [("other", "not_head"), ("right", None)]
 
 

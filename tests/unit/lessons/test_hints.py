@@ -347,7 +347,7 @@ CLAIMS: dict[str, dict[str, Claim]] = {
 
 
 def rules() -> list[str]:
-    return [name for name, made in RULES.items() if inspect.getmodule(made).__name__.rpartition(".")[2] in MODULES]  # type: ignore[union-attr]
+    return [name for name, rule in RULES.items() if inspect.getmodule(rule).__name__.rpartition(".")[2] in MODULES]  # type: ignore[union-attr]
 
 
 def test_every_hint_has_a_claim() -> None:
@@ -427,8 +427,8 @@ def test_hints_are_true_in_runs_of_every_strategy(settings: dict[str, Any]) -> N
     names = [name for name in rules() if "request" not in inspect.signature(RULES[name]).parameters]
     for now in range(1, len(log), 2):
         for end, name, seq in itertools.product({now + 1, len(log)}, names, range(len(PROMPTS))):
-            wanted = inspect.signature(RULES[name]).parameters
-            arguments = {k: v for k, v in {**ARGUMENTS, "seq": str(seq)}.items() if k in wanted}
+            parameters = inspect.signature(RULES[name]).parameters
+            arguments = {k: v for k, v in {**ARGUMENTS, "seq": str(seq)}.items() if k in parameters}
             scene = Scene(shown(log, end), now)
             with contextlib.suppress(Undecided, LookupError):
                 question = ask(name, arguments, scene)

@@ -61,14 +61,14 @@ def answers_of(recorded: Recorded) -> list[Answers]:
         answers: Answers = {}
         for index, key in recorded.transcript.keys.items():
             wrong = [k for k in range(len(key.whys)) if k != key.right]
-            given: Answers = {
+            by_pattern: Answers = {
                 "unsure": [None],
                 "right": [key.right],
                 "wrong": [*wrong[:2]],
                 "second": [wrong[0], key.right],
                 "stray": [999, key.right],
             }
-            answers[index] = given[pattern]
+            answers[index] = by_pattern[pattern]
         for index, done in recorded.transcript.works.items():
             moves = [one.move for one in done]
             lists: Answers = {"unsure": [None], "right": [moves], "wrong": [moves[1:]], "stray": [999, moves]}
@@ -116,7 +116,7 @@ def test_a_recorded_lesson_equals_the_live_one(recorded: Recorded, builder: Call
         for at in (*stops[::3], 10_000):
             engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
             course = Course(lesson, "en", engine)
-            replay(course, at, {k: [g for g in given if g != 999] for k, given in answers.items()})
+            replay(course, at, {k: [g for g in key_answers if g != 999] for k, key_answers in answers.items()})
             shown = way(recorded.transcript, at, answers)
             assert [graded(item) for item in shown.items] == [graded(item) for item in page_items(course)]
             assert shown.progress == course.progress
@@ -150,9 +150,9 @@ def test_offline_grading_of_a_prompt_order_equals_grading_by_its_run(
             continue
         engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
         course = Course(lesson, language, engine)
-        given: Answers = {**{key: [None] for key in transcript.keys}, index: [Mending(moves=moves)]}
-        replay(course, 10_000, given)
-        shown = way(transcript, 10_000, given).items[int(index)]
+        answers: Answers = {**{key: [None] for key in transcript.keys}, index: [Mending(moves=moves)]}
+        replay(course, 10_000, answers)
+        shown = way(transcript, 10_000, answers).items[int(index)]
         assert isinstance(shown, MendItem)
         (live,), (offline,) = course.mended(int(index)), shown.given
         assert offline is not None and offline.right == live.right, moves
@@ -194,8 +194,8 @@ def test_a_long_stretch_is_sent_in_parts_with_its_arrays(recorded: Recorded, tmp
 def test_the_page_replays_a_lesson_like_the_server(recorded: Recorded) -> None:
     places = [-1, *range(0, len(recorded.transcript.items) + 2)]
     cases = list(itertools.product(places, answers_of(recorded)))
-    given = json.dumps(msgspec.to_builtins({"transcript": recorded.transcript, "asked": cases}))
-    output = node_output("lesson_replay_dump.mjs", given=given)
+    document = json.dumps(msgspec.to_builtins({"transcript": recorded.transcript, "asked": cases}))
+    output = node_output("lesson_replay_dump.mjs", given=document)
     for (at, answers), line in zip(cases, output.splitlines(), strict=True):
         assert json.loads(line) == msgspec.to_builtins(way(recorded.transcript, at, answers)), (at, answers)
 

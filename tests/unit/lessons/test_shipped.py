@@ -69,14 +69,14 @@ def test_every_answer_has_a_text_and_ends_its_question(path: Path) -> None:
                 assert isinstance(shown, AskItem) and shown.right is None, "the answer is revealed before it is given"
                 placed = [option.place is not None for option in shown.options]
                 assert all(placed) == any(placed) or question.rule in HALF_PLACED, (question.rule, placed)
-                way = at % 3
-                if way == 1:
+                variant = at % 3
+                if variant == 1:
                     assert not course.answer((question.right + 1) % len(question.options))
                     assert course.answers[at].over == (lesson.kind != "lesson"), (
                         "a second try, but where one is measured"
                     )
                 if not (course.answers.get(at) and course.answers[at].over):
-                    course.answer(None if way == 2 else question.right)
+                    course.answer(None if variant == 2 else question.right)
                 assert course.answers[at].over
             elif isinstance(course.checkpoint, Work):
                 do_the_work(course)
@@ -353,15 +353,15 @@ def test_questions_are_repeated_only_in_lessons_whose_run_answers_them() -> None
     }
     engine = lesson_engine_of(lesson)
     course = Course(lesson, "en", engine, {}, again)
-    asked: list[tuple[str | None, str]] = []
+    questions: list[tuple[str | None, str]] = []
     course.go_on()
     while course.checkpoint is not None:
         if isinstance(course.checkpoint, Ask):
             shown = page_items(course, course.at)[-1]
             assert isinstance(shown, AskItem) and shown.right is None and shown.evidence is None
-            asked.append((shown.again, shown.rule))
+            questions.append((shown.again, shown.rule))
             course.answer(None)
         course.go_on()
     engine.close()
-    assert [(name, rule) for name, rule in asked if name] == [("not-yet/5", "keys_read")]
+    assert [(name, rule) for name, rule in questions if name] == [("not-yet/5", "keys_read")]
     assert course.progress.num_items == len(lesson.items) + 1

@@ -34,7 +34,7 @@ def computed(exported: Any, is_early: bool, *inputs: Tensor) -> tuple[Tensor, in
     rows = list[int]()
     for node in graph.graph.nodes:
         if node.target is ATTEND:
-            node.target = lambda *given: attend(*given, noted=rows)
+            node.target = lambda *arguments: attend(*arguments, noted=rows)
         elif "linear" in str(node.target) or "addmm" in str(node.target):
             node.target = lambda x, *more, product=node.target: _noted(product(x, *more), rows)
     graph.recompile()
@@ -65,8 +65,8 @@ class _Layer(nn.Module):
 
     def forward(self, x: Tensor, keep: Tensor) -> Tensor:
         heads = x[0].reshape(x.shape[1], 2, 8)
-        seen: Tensor = torch.ops.kvtheater.attend(heads, heads, heads, 0, 1.0, None, None, None)
-        return self.operation(seen.reshape(1, x.shape[1], 16) + x)[:, keep]
+        attended: Tensor = torch.ops.kvtheater.attend(heads, heads, heads, 0, 1.0, None, None, None)
+        return self.operation(attended.reshape(1, x.shape[1], 16) + x)[:, keep]
 
 
 @pytest.mark.parametrize(

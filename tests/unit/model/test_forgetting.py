@@ -89,9 +89,9 @@ def test_scores_equal_the_formula_for_any_chunks(name: PolicyName, cuts: list[in
         memory = policy.observe(memory, Rows(q[start:end], weights[:, start:end, :end], start))
         start = end
     found = policy.score(memory, seen)
-    upto = NUM_KEYS - SETTINGS.recent if name == "snapkv" else NUM_KEYS  # later keys are in the retained window
-    wanted = torch.tensor(expected(name, q, weights, seen), dtype=torch.float64)
-    assert torch.allclose(found[:, :upto].double(), wanted[:, :upto], atol=1e-5)
+    num_keys = NUM_KEYS - SETTINGS.recent if name == "snapkv" else NUM_KEYS  # later keys are in the retained window
+    reference = torch.tensor(expected(name, q, weights, seen), dtype=torch.float64)
+    assert torch.allclose(found[:, :num_keys].double(), reference[:, :num_keys], atol=1e-5)
 
 
 def test_undoing_a_rotation_gives_the_original_query() -> None:
@@ -124,14 +124,14 @@ def test_forgetting_retains_sinks_newest_pinned_and_best_tokens(seed: int) -> No
         return
     for head in range(3):
         seen = set(visible[head].nonzero()[:, 0].tolist())
-        gone, kept = set(choice.positions[head]), seen - set(choice.positions[head])
-        assert gone <= seen and len(kept) == min(len(seen), budget)
+        forgotten, kept = set(choice.positions[head]), seen - set(choice.positions[head])
+        assert forgotten <= seen and len(kept) == min(len(seen), budget)
         safe = {p for p in seen if p < sinks or p >= count - recent or p in pinned}
-        assert not gone & safe
+        assert not forgotten & safe
         # no two scores are so close that they count as equal
         others = sorted(seen - safe, key=lambda p: (-scores[head, p].item(), p))
         assert choice.positions[head] == others[len(kept - safe) :]
         assert choice.scores[head] == [scores[head, p].item() for p in choice.positions[head]]
         assert choice.ranks[head] == [1 + others.index(p) for p in choice.positions[head]]
-        left = [scores[head, p].item() for p in others[: len(kept - safe)]]
-        assert choice.lowest_kept[head] == (min(left) if left else None)
+        retained_scores = [scores[head, p].item() for p in others[: len(kept - safe)]]
+        assert choice.lowest_kept[head] == (min(retained_scores) if retained_scores else None)

@@ -65,18 +65,18 @@ def test_bfloat16_weights_are_lossless_and_rounded_ones_are_counted(folder: Path
     plain = tiny_model("llama_tied").bfloat16()
     plain.save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
-    kept, wide = load_model(str(tmp_path), device="cpu"), load_model(str(tmp_path), "float32", "cpu")
-    assert kept.facts.dtype == wide.facts.dtype == "float32"
-    assert kept.facts.bytes_per_weight == pytest.approx(2, rel=0.02) and wide.facts.bytes_per_weight is None
+    original, wide = load_model(str(tmp_path), device="cpu"), load_model(str(tmp_path), "float32", "cpu")
+    assert original.facts.dtype == wide.facts.dtype == "float32"
+    assert original.facts.bytes_per_weight == pytest.approx(2, rel=0.02) and wide.facts.bytes_per_weight is None
     ids = [token % 100 for token in range(40)]
-    logits = [eager_forward(model.module, ids).logits for model in (kept, wide)]
+    logits = [eager_forward(model.module, ids).logits for model in (original, wide)]
     assert torch.equal(*logits)
     for name, bits in (("int8", 8), ("int4", 4.5)):
         rounded = load_model(str(folder), f"{name}-weights", "cpu")
         assert rounded.differences and bits / 8 < (rounded.facts.bytes_per_weight or 0) < 2
         assert rounded.facts.rounded_to == name
     batch = [BatchEntry(seq_id=0, phase="decode", start=9, token_ids=[1], context_len=10, samples=True)]
-    read = [StepWork(model.facts).of(batch).weight_bytes for model in (kept, wide)]
+    read = [StepWork(model.facts).of(batch).weight_bytes for model in (original, wide)]
     assert read[0] == pytest.approx(read[1] / 2, rel=0.02)
 
 

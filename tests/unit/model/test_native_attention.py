@@ -94,15 +94,15 @@ def test_native_prefill_attention_equals_float64(
         mask |= (keys <= queries - window) & (keys >= kept)
     sinks = torch.randn(num_heads, generator=random) if special == "sinks" else None
     softcap = 2.0 if special == "softcap" else 0.0
-    own = 0, num_tokens, first, length, slots.data_ptr(), 0, 0
+    main = 0, num_tokens, first, length, slots.data_ptr(), 0, 0
     other = num_tokens, num_tokens + 2, 0, 2, others.data_ptr(), num_tokens * length, 1
     outs, weights = [], torch.full((num_heads * (num_tokens * length + 4),), 9.0)
-    for spans, wanted in (((own, other), weights), ((own, other), None), ((own,), None), ((other,), None)):
+    for spans, output_weights in (((main, other), weights), ((main, other), None), ((main,), None), ((other,), None)):
         out, numbers = torch.full((num_tokens + 2, num_heads, v_width), 9.0), array("q", sum(spans, ()))
         failed = build_native().prefill_spans(
             q.data_ptr(), q.stride(0), q.stride(1), k_pool.data_ptr(), v_pool.data_ptr(),
             numbers.buffer_info()[0], len(spans), None if sinks is None else sinks.data_ptr(),
-            out.data_ptr(), None if wanted is None else wanted.data_ptr(), None,
+            out.data_ptr(), None if output_weights is None else output_weights.data_ptr(), None,
             window, kept, num_heads, num_kv_heads, width, v_width, 0.3, softcap, threads,
         )  # fmt: skip
         assert not failed

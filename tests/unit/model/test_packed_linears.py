@@ -61,8 +61,8 @@ def _width(weights: torch.dtype) -> int:
 
 
 def _check(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
-    for one, wanted in zip(found, expected, strict=True):
-        torch.testing.assert_close(one.double(), wanted, rtol=1e-5, atol=2e-6)
+    for one, reference in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), reference, rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("weights", KINDS, ids=str)
@@ -273,10 +273,10 @@ def _rows(panels: Tensor, ids: Tensor) -> Tensor | None:
     python.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
     python.PyCapsule_New.restype = ctypes.py_object
     python.PyCapsule_New.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    given = torch_c.unsafe_alloc_void_ptrs_from_tensors([panels, ids])
+    pointers = torch_c.unsafe_alloc_void_ptrs_from_tensors([panels, ids])
     function = ctypes.CDLL(None).aoti_torch_cpu_rows
-    failed = function(*(ctypes.c_void_p(python.PyCapsule_GetPointer(one, None)) for one in given), ctypes.byref(out))
-    torch_c.alloc_tensors_by_stealing_from_void_ptrs(given)  # frees them
+    failed = function(*(ctypes.c_void_p(python.PyCapsule_GetPointer(one, None)) for one in pointers), ctypes.byref(out))
+    torch_c.alloc_tensors_by_stealing_from_void_ptrs(pointers)  # frees them
     if out.value is None:
         return None
     found: Tensor = torch_c.alloc_tensor_by_stealing_from_void_ptr(python.PyCapsule_New(out, None, None))

@@ -53,10 +53,10 @@ def test_the_parts_of_a_layer_add_up_to_the_models_hidden_states(family: str) ->
         names = ("before", "attention", "between", "ffn", "after")
         assert stream.norms[layer] == pytest.approx([np.linalg.norm(parts[name]) for name in names], rel=1e-5)
         assert len(stream.missing) == ("hidden" not in parts) == (family == "qwen3_moe")
-    own = expected.logits[0, -1].log_softmax(-1).topk(3)
+    topk = expected.logits[0, -1].log_softmax(-1).topk(3)
     assert len(stream.lens) == model.facts.num_layers + 1
-    assert [one.token_id for one in stream.lens[-1]] == own.indices.tolist()
-    assert [one.logprob for one in stream.lens[-1]] == pytest.approx(own.values.tolist(), abs=1e-4)
+    assert [one.token_id for one in stream.lens[-1]] == topk.indices.tolist()
+    assert [one.logprob for one in stream.lens[-1]] == pytest.approx(topk.values.tolist(), abs=1e-4)
 
 
 @pytest.mark.parametrize("family", ["llama", "minicpm3"])
@@ -92,10 +92,10 @@ def test_the_lens_of_a_layer_is_norm_and_head_of_its_residual() -> None:
     module = tiny_model("llama")
     state = eager_forward(module, TOKENS).hidden_states[2][0, -1]
     with torch.inference_mode():
-        own = module.lm_head(module.model.norm(state)).log_softmax(-1).topk(3)
+        topk = module.lm_head(module.model.norm(state)).log_softmax(-1).topk(3)
     lens = stream_of(from_module(module), 0).lens[2]
     assert [(one.token_id, pytest.approx(one.logprob, abs=1e-4)) for one in lens] == list(
-        zip(own.indices.tolist(), own.values.tolist(), strict=True)
+        zip(topk.indices.tolist(), topk.values.tolist(), strict=True)
     )
 
 
@@ -103,12 +103,12 @@ def test_the_lens_of_a_layer_is_norm_and_head_of_its_residual() -> None:
 def test_the_last_layers_lens_is_the_models_prediction_at_every_position(family: str) -> None:
     """Gemma 2 caps its logits, and MiniCPM 3 multiplies them by a constant."""
     module = causal_model(causal_config(family)) if family == "minicpm3" else tiny_model(family)
-    own = eager_forward(module, TOKENS).logits[0].float().log_softmax(-1).topk(3)
+    topk = eager_forward(module, TOKENS).logits[0].float().log_softmax(-1).topk(3)
     model = from_module(module)
     for count in (1, 3, len(TOKENS), len(TOKENS) + 5):
         found = recompute_sequence(model, 0, TOKENS, model.facts.num_layers - 1, [0], residual=count).residual
         assert found is not None and len(found.layer_lens) == min(count, len(TOKENS))
-        for top, ids, logprobs in zip(found.layer_lens, own.indices[-count:], own.values[-count:], strict=True):
+        for top, ids, logprobs in zip(found.layer_lens, topk.indices[-count:], topk.values[-count:], strict=True):
             assert [one.token_id for one in top] == ids.tolist()
             assert [one.logprob for one in top] == pytest.approx(logprobs.tolist(), abs=1e-4)
 
@@ -164,8 +164,8 @@ def test_num_keys_counts_the_keys_with_weight_for_the_last_query() -> None:
     model = from_module(tiny_model("gemma2"))  # windows of 5 keys in two layers of three
     forgetting = Forgetting(ForgetSettings("h2o", 9), model)
     full = model.facts.sliding_windows.index(None)
-    gone, scores = [[1, 2, 3], [2]], [[0.3, 0.2, 0.1], [0.1]]
-    op = Forget(seq_id=0, layer=full, at=9, positions=gone, scores=scores, ranks=gone, lowest_kept=[None, None])
+    dropped, scores = [[1, 2, 3], [2]], [[0.3, 0.2, 0.1], [0.1]]
+    op = Forget(seq_id=0, layer=full, at=9, positions=dropped, scores=scores, ranks=dropped, lowest_kept=[None, None])
     for more in ({}, {"policy": WindowPolicy(4, 2)}, {"forgetting": Remembered(0, [op], forgetting)}):
         for layer in range(model.facts.num_layers):
             [arrays] = recompute_sequence(model, 0, TOKENS, layer, None, **more).layers

@@ -83,9 +83,9 @@ def template_of(source: str) -> ChatTemplate:
     return ChatTemplate(source, lambda text: [], lambda text: Tokens([], [], b""))
 
 
-def outcome(template: ChatTemplate, messages: list[dict[str, Any]], given: dict[str, Any]) -> str:
+def outcome(template: ChatTemplate, messages: list[dict[str, Any]], options: dict[str, Any]) -> str:
     try:
-        return template.render(messages, **given)
+        return template.render(messages, **options)
     except ValueError as error:
         return f"refused: {error}"
 
@@ -97,12 +97,12 @@ def test_a_resumed_rendering_equals_a_full_one(source: str, steps: Sequence[Any]
     """Each conversation continues a prefix of the previous one."""
     template, messages = template_of(source), list[dict[str, Any]]()
     earlier: Rendering | None = None
-    for kept, more, generates, tools in steps:
-        messages = [dict(one) for one in messages[:kept]] + more
-        given = {"add_generation_prompt": generates, "tools": tools}
-        expected = outcome(template, messages, given)
+    for num_kept, more, generates, tools in steps:
+        messages = [dict(one) for one in messages[:num_kept]] + more
+        options = {"add_generation_prompt": generates, "tools": tools}
+        expected = outcome(template, messages, options)
         try:
-            earlier = template.rendering(messages, given, earlier)
+            earlier = template.rendering(messages, options, earlier)
         except ValueError as error:
             assert f"refused: {error}" == expected
             earlier = None
@@ -119,17 +119,17 @@ def test_a_resumed_rendering_renders_only_new_messages(monkeypatch: pytest.Monke
     earlier: Rendering | None = None
     for turn in range(20):
         messages.append({"role": ("user", "assistant")[turn % 2], "content": f"{turn}"})
-        given: dict[str, Any] = {"add_generation_prompt": turn % 2 == 0, "tools": TOOLS}
-        expected = template.render(messages, **given)
+        options: dict[str, Any] = {"add_generation_prompt": turn % 2 == 0, "tools": TOOLS}
+        expected = template.render(messages, **options)
         if earlier is not None:
             resumable = resumed_template._resumable(APPENDING)
-            start = resumable.start(earlier, messages, {**given}) if resumable else None
+            start = resumable.start(earlier, messages, {**options}) if resumable else None
             assert start is not None and start.position >= turn - 2
             with monkeypatch.context() as patched:
                 patched.setattr(ChatTemplate, "_rendered", lambda *_: pytest.fail("all messages are rendered"))
-                earlier = template.rendering(messages, given, earlier)
+                earlier = template.rendering(messages, options, earlier)
         else:
-            earlier = template.rendering(messages, given, None)
+            earlier = template.rendering(messages, options, None)
         assert earlier.text == expected
 
 

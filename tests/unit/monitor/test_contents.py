@@ -36,7 +36,7 @@ GROUPED = {**A, "group_idx": 0}
 
 
 @pytest.mark.parametrize(
-    ("there", "gone"),
+    ("store_fields", "remove_fields"),
     [
         (A, without(removed([b"a"]), "medium")),
         (without(A, "medium"), removed([b"a"])),
@@ -45,9 +45,9 @@ GROUPED = {**A, "group_idx": 0}
         ({**A, "medium": "cpu"}, removed([b"a"], medium="CPU", group_idx=0)),
     ],
 )
-def test_missing_fields_mean_gpu_and_group_0(there: dict[str, Any], gone: dict[str, Any]) -> None:
-    assert known_after(there)[0] == {b"a"}
-    found, observed = known_after(there, gone)
+def test_missing_fields_mean_gpu_and_group_0(store_fields: dict[str, Any], remove_fields: dict[str, Any]) -> None:
+    assert known_after(store_fields)[0] == {b"a"}
+    found, observed = known_after(store_fields, remove_fields)
     last = observed.log.record(2).seen
     assert found == set() and last is not None and last.num_unmatched == 0
 
@@ -69,8 +69,8 @@ def test_repeated_reports_of_hits_count_no_copies() -> None:
 
 def test_stores_of_the_same_medium_are_distinguished_by_owner() -> None:
     first, second = [{**A, "medium": "STORAGE", "ownership": name, "locality": "REMOTE"} for name in ("fs", "obj")]
-    gone = removed([b"a"], medium="STORAGE", ownership="fs")
-    found, observed = known_after(first, second, gone)
+    removal = removed([b"a"], medium="STORAGE", ownership="fs")
+    found, observed = known_after(first, second, removal)
     assert found == {b"a"} and observed.known(0).keys == {("STORAGE", "obj", 0, b"a")}
     [op] = observed.log.record(2).ops
     assert isinstance(op, Stored) and (op.tier, op.locality) == ("obj", "REMOTE")

@@ -28,8 +28,8 @@ def watch(path: Path, most_bytes: int, most_parts: int | None = None) -> tuple[O
             events = [stored([name], [number, rank], 2, medium=medium)]
             known[name] = medium
             if number % 3:
-                gone = draw.choice(list(known))
-                events.append(removed([gone], medium=known.pop(gone)))
+                evicted = draw.choice(list(known))
+                events.append(removed([evicted], medium=known.pop(evicted)))
             observed.receive(rank, Message(number, message(*events), False))
         observed.numbers({0: {"vllm:num_requests_running": float(number)}})
     return observed, [set(known) for known in cached]

@@ -35,9 +35,9 @@ def test_every_event_form_decodes_equally(form: Form) -> None:
         rank=3,
     )
     found = decode(payload)
-    stored, short, removed, gone = found.events
+    stored, short, removed, last = found.events
     assert isinstance(stored, BlockStored) and isinstance(short, BlockStored) and isinstance(removed, BlockRemoved)
-    assert (found.rank, found.num_unread) == (3, 0) and gone == AllBlocksCleared()
+    assert (found.rank, found.num_unread) == (3, 0) and last == AllBlocksCleared()
     assert [one.block_hash for one in stored.contents] == [as_bytes(FIRST), as_bytes(SECOND)]
     assert [one.parent_hash for one in stored.contents] == [None, as_bytes(FIRST)]
     assert [one.token_ids for one in (*stored.contents, *short.contents)] == [[1, 2], [3, 4], [5]]
@@ -73,8 +73,8 @@ def test_missing_data_is_unknown_in_the_log(form: Form) -> None:
     log = observed.log
     assert log.header.observed is not None and {"ids", "ref_counts", "requests"} <= set(log.header.observed.unknown)
     state = log.state_at(len(log) - 1)
-    there = {block.block_hash for block in state.blocks if block.block_hash is not None}
-    assert there == ({as_bytes(FIRST), as_bytes(SECOND)} if form == "FIVE" else {as_bytes(SECOND)})
+    hashes = {block.block_hash for block in state.blocks if block.block_hash is not None}
+    assert hashes == ({as_bytes(FIRST), as_bytes(SECOND)} if form == "FIVE" else {as_bytes(SECOND)})
     assert len(state.outside) == (0 if form == "FIVE" else 1)
     assert not state.sequences and all(block.ref_count == 0 for block in state.blocks)
     observed.log.close()

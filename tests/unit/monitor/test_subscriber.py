@@ -52,9 +52,9 @@ class Server:
         events: list[Any] = []
         for _ in range(self._random.randint(1, 3)):
             if len(self.has) > POOL - 4 or (self.has and self._random.random() < 0.3):
-                gone = self._random.choice(sorted(self.has))
-                self.has.remove(gone)
-                events.append(removed([gone]))
+                evicted = self._random.choice(sorted(self.has))
+                self.has.remove(evicted)
+                events.append(removed([evicted]))
             else:
                 new = [(self._next + i).to_bytes(8, "big") for i in range(self._random.randint(1, 3))]
                 self._next += len(new)

@@ -55,9 +55,9 @@ def test_the_contents_after_each_message_equal_an_independent_decoder() -> None:
         observed.receive(0, Message(number, payload, False))
         assert {(medium, group, one) for medium, _, group, one in observed.known(0).keys} == set(cached)
     state = observed.log.state_at(len(observed.log) - 1)
-    there = {block.block_hash: block.token_ids for block in state.blocks if block.block_hash is not None}
-    assert there == {one: tokens[one] for _, _, one in cached}
-    assert len(cached) > 200 and all(len(each) == 32 for each in there.values())
+    contents = {block.block_hash: block.token_ids for block in state.blocks if block.block_hash is not None}
+    assert contents == {one: tokens[one] for _, _, one in cached}
+    assert len(cached) > 200 and all(len(each) == 32 for each in contents.values())
     observed.log.close()
 
 

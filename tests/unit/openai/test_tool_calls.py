@@ -96,7 +96,7 @@ def test_the_tool_call_format_is_detected_from_the_template(
 
 
 def test_tools_that_the_template_would_drop_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = Tool(type="function", function={"name": "f"})
+    tool = Tool(type="function", function={"name": "f"})
     messages = [ChatMessage(role="user", content="ab")]
     model = FakeModel()
     monkeypatch.setattr(model, "has_chat_template", True)
@@ -108,10 +108,10 @@ def test_tools_that_the_template_would_drop_are_refused(monkeypatch: pytest.Monk
         monkeypatch.setattr(model, "chat_template", template)
         assert conversation(messages, model)
         if is_read:
-            assert conversation(messages, model, tools=[given])
+            assert conversation(messages, model, tools=[tool])
         else:
             with pytest.raises(ApiError, match="the chat template of fake does not use tools: send none") as refused:
-                conversation(messages, model, tools=[given])
+                conversation(messages, model, tools=[tool])
             assert (refused.value.param, refused.value.status) == ("tools", 400)
 
 

@@ -114,7 +114,7 @@ def test_models_with_other_rules_are_not_simulated() -> None:
 
 def test_the_minimum_prefix_does_not_depend_on_the_spelling_of_the_model() -> None:
     anthropic = policies()["anthropic"]
-    for model, least in (
+    for model, minimum in (
         ("claude-opus-4-6", 4096),
         ("anthropic/claude-opus-4.6", 4096),
         ("claude-opus-4-7", 2048),
@@ -124,4 +124,4 @@ def test_the_minimum_prefix_does_not_depend_on_the_spelling_of_the_model() -> No
         ("claude-sonnet-5.5", 512),
         ("Claude-Haiku-4-5-20251001", 4096),
     ):
-        assert anthropic.minimum_of(model) == least
+        assert anthropic.minimum_of(model) == minimum

@@ -23,7 +23,7 @@ def test_served_models_are_offered_and_names_must_be_unique(tmp_path: Path) -> N
         "one": "hub/one",
         "mine": BUNDLED,
     }
-    for given, reason in (
+    for argument, reason in (
         (BUNDLED, "is not NAME=MODEL"),
         (f"={BUNDLED}", "is not NAME=MODEL"),
         (f"bundled={BUNDLED}", "two tokenizers are called bundled"),
@@ -32,4 +32,4 @@ def test_served_models_are_offered_and_names_must_be_unique(tmp_path: Path) -> N
         (f"{'x' * 61}={BUNDLED}", "name of 1 to 60 characters"),
     ):
         with pytest.raises(ValueError, match=reason):
-            offered(["hub/one"], ["one"], [given])
+            offered(["hub/one"], ["one"], [argument])

@@ -56,14 +56,14 @@ def test_the_log_stays_open_while_it_is_recorded(library: Library, run: Run) -> 
 class FullDisk:
     """File that accepts `room` more bytes."""
 
-    def __init__(self, file: object, room: int) -> None:
-        self._file, self._room = file, room
+    def __init__(self, file: object, capacity: int) -> None:
+        self._file, self._capacity = file, capacity
 
     def write(self, data: bytes) -> int:
-        if not self._room:
+        if not self._capacity:
             raise OSError(errno.ENOSPC, "No space left on device")
-        written = self._file.write(data[: self._room])  # type: ignore[attr-defined]
-        self._room -= written
+        written = self._file.write(data[: self._capacity])  # type: ignore[attr-defined]
+        self._capacity -= written
         return int(written)
 
     def __getattr__(self, name: str) -> object:

@@ -47,5 +47,5 @@ def test_every_step_equals_vllms(path: Path) -> None:
     simulation.run([SimulatedRequest(one["prompt"], one["max_tokens"]) for one in requests(60, 0)])
     simulation.close()
     assert len(found) == len(expected)
-    for number, (here, there) in enumerate(zip(found, expected, strict=True)):
-        assert here == there, f"step {number}"
+    for number, (step, vllm_step) in enumerate(zip(found, expected, strict=True)):
+        assert step == vllm_step, f"step {number}"

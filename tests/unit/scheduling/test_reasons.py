@@ -46,8 +46,8 @@ def test_swap_out_and_swap_in_have_their_reasons() -> None:
     engine.step()
     assert freed(engine.step()) == {(1, "swap"): 1}
     ops = engine.run()
-    back = [(logical, reason) for seq_id, logical, reason in allocated(ops) if seq_id == 1]
-    assert back == [(0, "swap_in"), (1, "resume")], "4 tokens are swapped in, and the 5th needs a block"
+    swapped_in = [(logical, reason) for seq_id, logical, reason in allocated(ops) if seq_id == 1]
+    assert swapped_in == [(0, "swap_in"), (1, "resume")], "4 tokens are swapped in, and the 5th needs a block"
 
 
 def test_a_copied_block_has_the_reason_copy() -> None:

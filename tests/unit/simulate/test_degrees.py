@@ -22,7 +22,7 @@ def test_a_perfect_speedup_of_two_gpus_holds_for_every_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "batch", "degrees", "speedup", "says"),
+    ("step", "batch", "degrees", "speedup", "error"),
     [
         (0, 1, [1], 1.5, "longer than 0 s"),
         (0.1, 0, [1], 1.5, "at least one sequence"),
@@ -31,8 +31,8 @@ def test_a_perfect_speedup_of_two_gpus_holds_for_every_number() -> None:
         (0.1, 1, [1], 2.5, "more than 1 and at most 2"),
     ],
 )
-def test_impossible_inputs_are_refused(step: float, batch: int, degrees: list[int], speedup: float, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_impossible_inputs_are_refused(step: float, batch: int, degrees: list[int], speedup: float, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
         decode_over_degrees(step, batch, degrees, speedup)
 
 

@@ -73,12 +73,12 @@ def test_placement_on_one_node_finds_the_fewest_gpus() -> None:
 def test_weights_must_fit_and_leave_room_for_requests() -> None:
     """The 138 GB of Llama 2 70B in float16 exceed one GPU of 80 GB. Two hold it and some requests of 1,280 tokens."""
     model = "llama-2-70b"
-    room = card_of(model, A100).room_tokens(2)
-    assert card_of(model, A100).room_tokens() == 0 < room // 1280 < 40
+    capacity = card_of(model, A100).room_tokens(2)
+    assert card_of(model, A100).room_tokens() == 0 < capacity // 1280 < 40
     demand = DEMANDS[-1][1]
     found = options("decode", card_of(model, A100), SMALL, demand)
     assert min(one.gpus for one in found) == 2
-    assert [one.batch for one in found if (one.tensor_parallel, one.stages) == (2, 1)] == [room // 1280]
+    assert [one.batch for one in found if (one.tensor_parallel, one.stages) == (2, 1)] == [capacity // 1280]
 
 
 def test_a_faster_prefill_gpu_halves_the_number_of_gpus() -> None:
@@ -131,8 +131,8 @@ def test_the_network_of_a_node_bounds_its_incoming_transfers() -> None:
     found = apart(on(model), nodes, demand)
     *others, last = found.layout.nodes
     assert len(others) == 2 and last.count("decode") == found.options[1].all_gpus == 1
-    beside = last.count("prefill") / found.options[0].all_gpus
-    assert found.network_share == pytest.approx((1 - beside) * 60 * 2000 * 819_200 / 100e9)
+    prefill_share = last.count("prefill") / found.options[0].all_gpus
+    assert found.network_share == pytest.approx((1 - prefill_share) * 60 * 2000 * 819_200 / 100e9)
 
 
 @pytest.mark.parametrize(("model", "demand"), DEMANDS)
@@ -179,16 +179,16 @@ def test_a_slow_network_changes_the_placement(network: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("changed", "error"),
     [
         ({"ttft": 0.001}, "no instance of the measured sizes meets the objective of prefill"),
         ({"tpot": 0.0001}, "no instance of the measured sizes meets the objective of decode"),
         ({"rate": 5000.0}, "nodes of 4 of one kind, and there are 2"),
     ],
 )
-def test_unservable_demands_are_refused(changed: dict[str, float], says: str) -> None:
+def test_unservable_demands_are_refused(changed: dict[str, float], error: str) -> None:
     model, demand = DEMANDS[0]
-    with pytest.raises(PlacementError, match=says):
+    with pytest.raises(PlacementError, match=error):
         apart(on(model), SMALL, replace(demand, **changed))
     for wrong in ({"output_tokens": 1}, {"rate": 0.0}, {"share": 1.0}):
         with pytest.raises(ValueError, match=r"demand needs|objectives must"):

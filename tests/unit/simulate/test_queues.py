@@ -82,11 +82,11 @@ def test_the_highest_rate_just_meets_the_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrangement", "load", "says"), [("one", 1.0, "< 1"), ("inter", 3.0, "< 3"), ("intra", 2.2, "< 2.2")]
+    ("arrangement", "load", "error"), [("one", 1.0, "< 1"), ("inter", 3.0, "< 3"), ("intra", 2.2, "< 2.2")]
 )
-def test_loads_beyond_capacity_are_refused(arrangement: Arrangement, load: float, says: str) -> None:
+def test_loads_beyond_capacity_are_refused(arrangement: Arrangement, load: float, error: str) -> None:
     prefill = Prefill(service=0.5, gpus=3, speedup=2.2)
-    with pytest.raises(ValueError, match=f"grows without end unless R · D {says}"):
+    with pytest.raises(ValueError, match=f"grows without end unless R · D {error}"):
         mean_ttft(prefill, arrangement, load / 0.5)
     with pytest.raises(ValueError, match="grows without end"):
         share_within(prefill, arrangement, load / 0.5, 1.0)
@@ -94,7 +94,7 @@ def test_loads_beyond_capacity_are_refused(arrangement: Arrangement, load: float
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "error"),
     [
         ({"service": 0}, "longer than 0 s"),
         ({"service": float("inf")}, "longer than 0 s"),
@@ -103,6 +103,6 @@ def test_loads_beyond_capacity_are_refused(arrangement: Arrangement, load: float
         ({"speedup": 2.1}, "at most 2"),
     ],
 )
-def test_impossible_arrangements_are_refused(wrong: dict[str, float], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_impossible_arrangements_are_refused(wrong: dict[str, float], error: str) -> None:
+    with pytest.raises(ValueError, match=error):
         mean_ttft(Prefill(**{"service": 1.0, **wrong}), "one", 0.1)  # type: ignore[arg-type]

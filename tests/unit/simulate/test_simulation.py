@@ -166,10 +166,10 @@ def test_each_instance_sends_and_receives_one_transfer_at_a_time(
 def test_each_kind_of_instance_has_its_own_settings(tmp_path: Path) -> None:
     """Blocks are numbered over pools of different sizes. Sequences above an instance's `max_num_seqs` wait."""
     config = EngineConfig(block_size=4, num_blocks=96, prefill=1, decode=2)
-    few = EngineConfig(block_size=4, num_blocks=24, max_num_seqs=1)
+    small = EngineConfig(block_size=4, num_blocks=24, max_num_seqs=1)
     specs = _requests(tiny_llama().facts.vocab_size)
     path = tmp_path / "run.kvtrace"
-    simulation = Simulation(tiny_llama().facts, config, Fixed(0.01), settings={"prefill": few}, log_path=path)
+    simulation = Simulation(tiny_llama().facts, config, Fixed(0.01), settings={"prefill": small}, log_path=path)
     simulation.run(specs)
     simulation.close()
     assert not list(check(path))

@@ -115,11 +115,11 @@ def test_captures_keep_dtype_and_shape(header: Header, records: list[StepRecord]
             has_capture=True,
         )
         writer.append(first, Capture(index=0, dtype="float16", layers=[layer]))
-        back = writer.capture(0)
-    assert back is not None
-    assert back.layers[0].q.dtype == np.float32 and (back.layers[0].q == layer.q).all()
-    assert back.layers[0].v.shape == (0, 2, 4)
-    assert back.layers[0].rows[0].weights.dtype == np.float16
+        capture = writer.capture(0)
+    assert capture is not None
+    assert capture.layers[0].q.dtype == np.float32 and (capture.layers[0].q == layer.q).all()
+    assert capture.layers[0].v.shape == (0, 2, 4)
+    assert capture.layers[0].rows[0].weights.dtype == np.float16
 
 
 def test_a_record_out_of_order_is_not_written(header: Header, records: list[StepRecord]) -> None:
@@ -323,8 +323,10 @@ def test_captures_of_all_sizes_are_read_back(header: Header, records: list[StepR
             layers = [layer] * (MAX_PIECES if index == 2 else 1)
             writer.append(record, Capture(index=index, dtype="float32", layers=layers))
         for index, size in enumerate(sizes):
-            back = writer.capture(index)
-            assert back is not None and back.layers[-1].q.shape == (1, 1, size) and (back.layers[-1].q == index).all()
+            found = writer.capture(index)
+            assert (
+                found is not None and found.layers[-1].q.shape == (1, 1, size) and (found.layers[-1].q == index).all()
+            )
 
 
 def test_a_reader_reads_appended_records(tmp_path: Path) -> None:

@@ -189,8 +189,8 @@ def test_a_preemption_text_names_beneficiary_reason_and_cost() -> None:
     itself = Preempt(**(plain | {"for_seq_id": 1}), mode="recompute")
     sentence = Voice().tell(itself, None, "plain")
     assert sentence.startswith("seq 1 needed a block and none was free: it had to give its own back.")
-    kept = Preempt(**plain, mode="recompute", num_kept_tokens=4, num_recompute_tokens=4, swap_refused=True)
-    assert Voice().tell(kept) == (
+    partly_cached = Preempt(**plain, mode="recompute", num_kept_tokens=4, num_recompute_tokens=4, swap_refused=True)
+    assert Voice().tell(partly_cached) == (
         "seq 1 preempted: no block was free for seq 0. Chosen as the last one admitted. 8 computed tokens given up: "
         "4 could still be found, 4 must be computed again. A swap was wanted, but CPU memory had no room."
     )

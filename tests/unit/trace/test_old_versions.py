@@ -83,9 +83,9 @@ def test_old_traces_are_explained_and_exported(old: Old, log: TraceReader) -> No
 
 
 def test_reruns_of_another_version_are_refused(old: Old, log: TraceReader) -> None:
-    here = msgspec.structs.replace(log.header, generator="kvtheater 9.9.9")
+    header = msgspec.structs.replace(log.header, generator="kvtheater 9.9.9")
     with pytest.raises(RerunError, match=f"made by {old.generator}, which kvtheater 9.9.9 may not do alike"):
-        check_origin(log.header, here, same_settings=True)
+        check_origin(log.header, header, same_settings=True)
     check_origin(log.header, log.header, same_settings=True)
 
 

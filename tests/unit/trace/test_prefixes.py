@@ -75,12 +75,12 @@ def test_the_largest_branches_are_listed_and_others_counted(tmp_path: Path) -> N
     with TraceReader(path) as log:
         log_index = indexed(log, tmp_path)
         record = len(log) - 20
-        complete, some = prefixes(log_index, record, ALL), prefixes(log_index, record, 10)
-        assert len(complete.branches) > 20 and len(some.branches) == 10
-        assert (some.blocks, some.tokens) == (complete.blocks, complete.tokens)
-        others = [one.all_tokens for one in complete.branches if one.id not in {other.id for other in some.branches}]
-        assert min(one.all_tokens for one in some.branches) >= max(others)
-        hidden = some.num_more + sum(one.num_more for one in some.branches)
+        complete, limited = prefixes(log_index, record, ALL), prefixes(log_index, record, 10)
+        assert len(complete.branches) > 20 and len(limited.branches) == 10
+        assert (limited.blocks, limited.tokens) == (complete.blocks, complete.tokens)
+        others = [one.all_tokens for one in complete.branches if one.id not in {other.id for other in limited.branches}]
+        assert min(one.all_tokens for one in limited.branches) >= max(others)
+        hidden = limited.num_more + sum(one.num_more for one in limited.branches)
         assert 0 < hidden <= len(complete.branches) - 10
         assert any(one.standing == "held" for one in complete.branches)
         assert any(one.level > 1 for one in complete.branches)

@@ -325,9 +325,9 @@ def test_the_command_caches_the_tables_of_a_long_log(
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr("app.cli.trace_query.LONG", 0)
-    ask = ["trace", "query", str(run_log), "--sql", "SELECT count(*) AS n FROM requests", "--json"]
+    arguments = ["trace", "query", str(run_log), "--sql", "SELECT count(*) AS n FROM requests", "--json"]
     for _ in range(2):
-        assert main(ask) == 0
+        assert main(arguments) == 0
         assert json.loads(capsys.readouterr().out)["rows"] == [[60]]
         [_] = tmp_path.glob("kvtheater/surveys/*.sqlite")
         monkeypatch.setattr("app.cli.trace_query.make", None)  # fails if called again

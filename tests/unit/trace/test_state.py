@@ -129,9 +129,9 @@ def test_a_gap_in_the_log_is_refused(header: Header, records: list[StepRecord]) 
 def test_a_header_with_too_many_cpu_blocks_is_refused(header: Header) -> None:
     """Each group of layers has its own CPU blocks, so that many small groups and a large store need terabytes."""
     groups = [BlockGroup(layers=[i], first_block=i, num_blocks=1, kv_bytes_per_token=1) for i in range(2)]
-    many = replace(header, block_groups=groups, engine={**header.engine, "swap_space": 1 << 18})
+    too_many = replace(header, block_groups=groups, engine={**header.engine, "swap_space": 1 << 18})
     with pytest.raises(TraceStateError, match=r"engine\.swap_space must be a whole number from 0 to 131072"):
-        initial_state(many)
+        initial_state(too_many)
 
 
 def test_repeated_layers_in_block_groups_are_refused(header: Header) -> None:

@@ -32,14 +32,14 @@ class CpuTierMachine(RuleBasedStateMachine):
     @rule(block_key=KEYS, size=SIZES)
     def store(self, block_key: bytes, size: int) -> None:
         content = payload(size, size)
-        gone = self.tier.store(block_key, content)
+        evicted = self.tier.store(block_key, content)
         self._take(block_key)
         self.model.append((block_key, content))
         expected = []
         while sum(len(content) for _, content in self.model) > BOUND:
             expected.append(self.model.pop(0)[0])
-        assert gone == expected
-        self.evicted += len(gone)
+        assert evicted == expected
+        self.evicted += len(evicted)
 
     @rule(block_key=KEYS)
     def load(self, block_key: bytes) -> None:

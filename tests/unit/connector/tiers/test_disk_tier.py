@@ -89,13 +89,13 @@ def pipe(path: Path) -> None:
 
 def plug(path: Path) -> None:
     path.unlink()
-    here = Path.cwd()
+    previous = Path.cwd()
     os.chdir(path.parent)  # a socket's path is short
     try:
         with socket.socket(socket.AF_UNIX) as kind:
             kind.bind(path.name)
     finally:
-        os.chdir(here)
+        os.chdir(previous)
 
 
 def open_to_all(path: Path) -> None:
