@@ -52,7 +52,7 @@ def assert_observed(tally: Tally, metric: Metric, values: Sequence[float]) -> No
     assert histogram.counts == counts, metric.name
 
 
-def recomputed_in(records: Sequence[StepRecord]) -> int:
+def count_recomputed(records: Sequence[StepRecord]) -> int:
     """Number of computed tokens lost by preemption that were not restored at readmission."""
     lost, found = dict[int, int](), 0
     for op in (op for record in records for op in record.ops):
@@ -78,7 +78,7 @@ def test_counters_equal_the_runs_figures(name: str) -> None:
     assert value(tally, names.SWAPPED, "out") + value(tally, names.SWAPPED, "in") == totals.swapped_bytes
     assert value(tally, names.SWAPPED, "in") == sum(op.num_bytes for op in ops_in(records, SwapIn))
     assert value(tally, names.LOST_TOKENS) == sum(op.num_recompute_tokens for op in ops_in(records, Preempt))
-    assert value(tally, names.RECOMPUTED_TOKENS) == recomputed_in(records)
+    assert value(tally, names.RECOMPUTED_TOKENS) == count_recomputed(records)
     assert_observed(
         tally, names.ITERATION_TOKENS, [sum(len(e.token_ids) for e in r.batch) for r in records if r.kind == "step"]
     )

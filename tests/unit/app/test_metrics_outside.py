@@ -43,7 +43,7 @@ def recorded(config: EngineConfig, tiers: Tiers, path: Path) -> tuple[Header, li
         return log.header, [log.record(index) for index in range(len(log))]
 
 
-def counted(tally: Tally, metric: Metric) -> dict[tuple[str, ...], float]:
+def counts(tally: Tally, metric: Metric) -> dict[tuple[str, ...], float]:
     return {labels: value for labels, value in tally.counters[metric.name].items() if value}
 
 
@@ -60,25 +60,25 @@ def test_external_queries_count_pool_misses_and_hits_count_loads(name: str, tmp_
     before = Tiers(disk=disk)
     tally, _, _ = folded(*recorded(config, before, tmp_path / "a.kvtrace"))
     before.close()
-    assert counted(tally, names.EXTERNAL_QUERIES) == {(): 23 + (26 - 20)}
-    assert counted(tally, names.EXTERNAL_HITS) == {}
-    assert set(counted(tally, names.EXTERNAL_LOOKUPS)) == {("miss",)}
+    assert counts(tally, names.EXTERNAL_QUERIES) == {(): 23 + (26 - 20)}
+    assert counts(tally, names.EXTERNAL_HITS) == {}
+    assert set(counts(tally, names.EXTERNAL_LOOKUPS)) == {("miss",)}
 
     after = Tiers(disk=disk)
     header, records = recorded(config, after, tmp_path / "b.kvtrace")
     tally, _, requests = folded(header, records)
     loads = of(Load, records)
-    assert counted(tally, names.EXTERNAL_QUERIES) == {(): 23 + (26 - 20)}
-    assert counted(tally, names.EXTERNAL_HITS)[()] >= 20
+    assert counts(tally, names.EXTERNAL_QUERIES) == {(): 23 + (26 - 20)}
+    assert counts(tally, names.EXTERNAL_HITS)[()] >= 20
     external = [request.num_external_tokens for request in requests]
-    assert external[0] == 20 and counted(tally, names.EXTERNAL_HITS) == {(): sum(external)}
-    assert counted(tally, names.BY_SOURCE)["external_kv_transfer",] == sum(external)
+    assert external[0] == 20 and counts(tally, names.EXTERNAL_HITS) == {(): sum(external)}
+    assert counts(tally, names.BY_SOURCE)["external_kv_transfer",] == sum(external)
     assert requests[0].num_cached_tokens == 20
-    cached = counted(tally, names.CACHED_BY_SOURCE)
-    assert sum(cached.values()) == counted(tally, names.HITS).get((), 0) + sum(external)
+    cached = counts(tally, names.CACHED_BY_SOURCE)
+    assert sum(cached.values()) == counts(tally, names.HITS).get((), 0) + sum(external)
     media = [medium for op in of(LookupExternal, records) if op.verdict == "load" for medium in op.media]
     assert cached["disk",] == 4 * len(media) and set(media) == {"disk"}
-    assert counted(tally, names.EXTERNAL_BYTES)["load", "disk"] == sum(op.num_bytes for op in loads) > 0
+    assert counts(tally, names.EXTERNAL_BYTES)["load", "disk"] == sum(op.num_bytes for op in loads) > 0
     assert not of(Store, records)
     after.close()
 
@@ -87,5 +87,5 @@ def test_stored_bytes_count_per_tier(tmp_path: Path) -> None:
     tiers = Tiers(cpu_bytes=1 << 24)
     header, records = recorded(SETTINGS["plain"], tiers, tmp_path / "a.kvtrace")
     tally, _, _ = folded(header, records)
-    assert counted(tally, names.EXTERNAL_BYTES) == {("store", "cpu"): sum(op.num_bytes for op in of(Store, records))}
+    assert counts(tally, names.EXTERNAL_BYTES) == {("store", "cpu"): sum(op.num_bytes for op in of(Store, records))}
     tiers.close()

@@ -23,7 +23,7 @@ CHECK = re.compile(r"_access\.(own|watch|presents|seat|pass_of)\(")
 
 
 @pytest.fixture(name="classrooms")
-def one_class() -> Iterator[Classrooms]:
+def open_class() -> Iterator[Classrooms]:
     found = Classrooms(lambda *_: None)
     yield found
     found.close()

@@ -20,31 +20,31 @@ from engine.trace.messages import Voice
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder that replaces `static`, with the glossary that every language needs."""
     monkeypatch.setattr(words, "static_dir", lambda: tmp_path)
-    put(tmp_path, "i18n", {"sentence.a": ["One, ", "two."]})
-    put(tmp_path, "bench", {"bench.a": "only there"})
+    write_words(tmp_path, "i18n", {"sentence.a": ["One, ", "two."]})
+    write_words(tmp_path, "bench", {"bench.a": "only there"})
     (tmp_path / "js/i18n/glossary.en.json").write_text("{}", encoding="utf-8")
     return tmp_path
 
 
-def put(folder: Path, folder_name: str, texts: dict[str, str | list[str]]) -> None:
+def write_words(folder: Path, folder_name: str, texts: dict[str, str | list[str]]) -> None:
     (folder / "js" / folder_name).mkdir(parents=True)
     (folder / "js" / folder_name / "words.en.json").write_text(json.dumps(texts), encoding="utf-8")
 
 
 def test_words_of_all_folders_are_joined(folders: Path) -> None:
-    put(folders, "net", {"net.a": "a"})
+    write_words(folders, "net", {"net.a": "a"})
     texts = words.words_of("en")["texts"]
     assert (texts["sentence.a"], texts["net.a"], "bench.a" in texts) == ("One, two.", "a", False)
 
 
 def test_a_key_in_two_folders_is_refused(folders: Path) -> None:
-    put(folders, "net", {"sentence.a": "another"})
+    write_words(folders, "net", {"sentence.a": "another"})
     with pytest.raises(ValueError, match=r"net/words.en.json has 'sentence.a', which another folder_name has too"):
         words.words_of("en")
 
 
 def test_a_key_of_the_engines_own_words_is_refused(folders: Path) -> None:
-    put(folders, "net", {next(iter(option_texts("en"))): "another"})
+    write_words(folders, "net", {next(iter(option_texts("en"))): "another"})
     with pytest.raises(ValueError, match="which another folder_name has too"):
         words.words_of("en")
 
@@ -65,7 +65,7 @@ def test_every_cause_of_a_runs_end_has_a_sentence(language: str) -> None:
 
 
 def test_lazy_words_are_sent_with_their_panel_and_are_part_of_exports(folders: Path) -> None:
-    put(folders, "panels/a", {"a.tab": "A"})
+    write_words(folders, "panels/a", {"a.tab": "A"})
     (folders / "js/panels/a/lazy.en.json").write_text(json.dumps({"a.more": ["more, ", "later"]}), encoding="utf-8")
     assert "a.more" not in words.words_of("en")["texts"]
     assert "a.more" not in words.bench_words_of("en")["texts"]

@@ -102,7 +102,7 @@ def sum_of(timing: Timing) -> float:
     return timing.schedule + timing.prepare + timing.forward + timing.sample
 
 
-def worked(*records: StepRecord) -> Measurement:
+def measurement_of(*records: StepRecord) -> Measurement:
     work = EngineWork(kv_bytes_per_token=2)
     for record in records:
         work.add(record, 1.25 * sum_of(record.timing))
@@ -112,7 +112,7 @@ def worked(*records: StepRecord) -> Measurement:
 def test_mixed_steps_count_neither_as_prefill_nor_as_decode() -> None:
     """Prefill takes 2 s for 10 tokens. Decode takes 0.5 s and 1.5 s for 2 tokens each."""
     decode = [entry("decode", 1), entry("decode", 1, 1)]
-    run = worked(
+    run = measurement_of(
         step([entry("prefill", 10)], 2.0),
         step(decode, 0.5),
         step(decode, 1.5),
@@ -127,14 +127,14 @@ def test_mixed_steps_count_neither_as_prefill_nor_as_decode() -> None:
 def test_bandwidth_share_is_the_minimum_time_over_the_measured_time() -> None:
     """Two decode steps move 100 and 60 bytes in 2 and 3 s. The minimum at 64 bytes per second is 2.5 s."""
 
-    def moved(num_bytes: int) -> Work:
+    def transfer_work(num_bytes: int) -> Work:
         return Work(num_tokens=1, flops=1, weight_bytes=num_bytes - 30, kv_read_bytes=20, kv_write_bytes=10)
 
     decode = [entry("decode", 1)]
-    run = worked(
-        step(decode, 2.0, work=moved(100)),
-        step(decode, 3.0, work=moved(60)),
-        step([entry("prefill", 9)], 1.0, work=moved(999)),
+    run = measurement_of(
+        step(decode, 2.0, work=transfer_work(100)),
+        step(decode, 3.0, work=transfer_work(60)),
+        step([entry("prefill", 9)], 1.0, work=transfer_work(999)),
     )
     share = METRICS["bandwidth_share"].of
     assert share(run, Context(bytes_per_second=64.0)) == pytest.approx(2.5 / 5)
@@ -144,16 +144,18 @@ def test_bandwidth_share_is_the_minimum_time_over_the_measured_time() -> None:
 def test_decode_step_times_are_medians_over_pure_decode_steps() -> None:
     """The median step takes 8 ms in four equal parts and 2 ms in the caller, so the forward pass is 2 of 10 ms."""
     decode = [entry("decode", 1)]
-    run = worked(step(decode, 0.008), step(decode, 0.004), step(decode, 0.04), step([entry("prefill", 10)], 9.0))
+    run = measurement_of(
+        step(decode, 0.008), step(decode, 0.004), step(decode, 0.04), step([entry("prefill", 10)], 9.0)
+    )
     assert value("own_share", run) == pytest.approx(0.8)
     for part in ("schedule", "prepare", "forward", "sample", "record"):
         assert value(f"decode_{part}_seconds", run) == pytest.approx(0.002)
-    assert value("own_share", worked(step([entry("prefill", 10)]))) is None
+    assert value("own_share", measurement_of(step([entry("prefill", 10)]))) is None
 
 
 def test_waste_and_sharing_are_shares_over_all_steps() -> None:
     """The 3 blocks of 4 slots hold 9 tokens, so 3 of 12 slots are wasted. 12 logical tokens share 9 slots."""
-    run = worked(step([entry("prefill", 9)]), step([entry("decode", 1)]))
+    run = measurement_of(step([entry("prefill", 9)]), step([entry("decode", 1)]))
     assert value("waste", run) == pytest.approx(3 / 12) and value("saved_by_sharing", run) == pytest.approx(3 / 12)
     assert (value("peak_blocks", run), value("peak_kv_bytes", run)) == (3, 3 * 4 * 2)
     assert value("kv_bytes_per_token", run) == 2
@@ -161,7 +163,7 @@ def test_waste_and_sharing_are_shares_over_all_steps() -> None:
 
 def test_work_is_summed_over_all_steps() -> None:
     work = Work(num_tokens=1, flops=100, weight_bytes=10, kv_read_bytes=5, kv_write_bytes=1)
-    run = worked(step([entry("decode", 1)], work=work), step([entry("decode", 1)], work=work))
+    run = measurement_of(step([entry("decode", 1)], work=work), step([entry("decode", 1)], work=work))
     assert (value("flops", run), value("kv_read_bytes", run), value("bytes_moved", run)) == (200, 10, 32)
 
 
@@ -174,7 +176,7 @@ def test_the_hit_rate_counts_first_admissions_only() -> None:
     first = [lookup(0, 0), Admit(seq_id=0, num_cached_tokens=0, resumed=False)]
     second = [lookup(1, 8), Admit(seq_id=1, num_cached_tokens=8, resumed=False)]
     again = [lookup(1, 16), Admit(seq_id=1, num_cached_tokens=16, resumed=True)]
-    run = worked(step([], ops=first), step([], ops=second), step([], ops=again))
+    run = measurement_of(step([], ops=first), step([], ops=second), step([], ops=again))
     assert value("hit_rate", run) == pytest.approx(8 / 40)
 
 
@@ -192,12 +194,12 @@ def test_preemptions_and_the_first_refusal_for_blocks_are_counted() -> None:
         num_bytes=64,
     )
     swap_in = SwapIn(seq_id=2, logical=0, block_id=0, cpu_block_id=0, num_bytes=64)
-    run = worked(
+    run = measurement_of(
         step([], ops=[for_running_slot]), step([], ops=[for_blocks]), step([], ops=[preempt]), step([], ops=[swap_in])
     )
     assert value("refused_at_step", run) == 2
     assert (value("preemptions", run), value("recomputed_tokens", run), value("swapped_bytes", run)) == (1, 30, 128)
-    assert value("refused_at_step", worked(step([], ops=[for_running_slot]))) is None
+    assert value("refused_at_step", measurement_of(step([], ops=[for_running_slot]))) is None
 
 
 def prompt_logprob(logprob: float) -> PromptLogprob:
@@ -206,8 +208,8 @@ def prompt_logprob(logprob: float) -> PromptLogprob:
 
 def test_errors_are_computed_against_the_reference() -> None:
     """Log probabilities of −1.5 and −2.5 have a loss of 2.0 and differ from −1 and −2 by 0.5. 3 of 5 tokens agree."""
-    exact = worked(step([], prompt_logprobs=[prompt_logprob(-1), prompt_logprob(-2)]))
-    rough = worked(step([], prompt_logprobs=[prompt_logprob(-1.5), prompt_logprob(-2.5)]))
+    exact = measurement_of(step([], prompt_logprobs=[prompt_logprob(-1), prompt_logprob(-2)]))
+    rough = measurement_of(step([], prompt_logprobs=[prompt_logprob(-1.5), prompt_logprob(-2.5)]))
     assert value("nll", rough) == pytest.approx(2.0)
     assert value("logprob_error", rough, reference=exact) == pytest.approx(0.5)
     exact.outputs, rough.outputs = [[[1, 2, 3]], [[4, 5]]], [[[1, 9, 3]], [[4, 5]]]
@@ -254,7 +256,7 @@ def test_external_hits_loads_and_stores_are_counted() -> None:
 
     load = Load(seq_id=0, logical=0, block_id=0, block_hash=b"x", medium="cpu", num_bytes=100)
     store = Store(block_id=0, block_hash=b"y", medium="cpu", num_bytes=30)
-    run = worked(
+    run = measurement_of(
         step([], ops=[lookup(0), looked_up(0, "load", ["cpu", "cpu", "disk"]), load, store]),
         step([], ops=[lookup(1), looked_up(1, "compute", ["disk"]), store]),
         step([], ops=[Admit(seq_id=0, num_cached_tokens=0, resumed=True), looked_up(0, "load", ["cpu"]), load]),
@@ -265,7 +267,7 @@ def test_external_hits_loads_and_stores_are_counted() -> None:
 
 def test_load_times_are_divided_by_their_estimates() -> None:
     """Loads take 1, 2 and 6 times the estimate. The median is 2, and the 90th percentile is 2 + 0.8 · 4."""
-    run = worked()
+    run = measurement_of()
     assert value("load_over_estimate_p50", run) is None, "the run has no tiers"
     assert run.work is not None
     run.work.estimates = Estimates(loads=[1.0, 6.0, 2.0], prefills=[])
@@ -282,7 +284,7 @@ def test_roofline_shares_are_minimum_times_over_measured_ones() -> None:
         return Work(num_tokens=1, flops=flops, weight_bytes=15, kv_read_bytes=10, kv_write_bytes=5)
 
     decode = [entry("decode", 1)]
-    run = worked(
+    run = measurement_of(
         step(decode, 4.0, work=of(50)),
         step(decode, 8.0, work=of(500)),
         step([entry("prefill", 9)], 12.0, work=of(900)),
@@ -298,4 +300,4 @@ def test_roofline_shares_are_minimum_times_over_measured_ones() -> None:
     }
     assert METRICS["prefill_step_seconds"].of(run, roofs) == 12.0
     assert METRICS["decode_roofline_share"].of(run, Context(bytes_per_second=10.0)) is None
-    assert METRICS["decode_roofline_share"].of(worked(), roofs) is None
+    assert METRICS["decode_roofline_share"].of(measurement_of(), roofs) is None

@@ -20,15 +20,15 @@ from tests.unit.bench.foreign_peer import FATAL, REFUSED
 from tests.unit.bench.small import SMALL, TEXT, scenario
 
 
-class _Last(ProcessPeer):
+class _LastTokenPeer(ProcessPeer):
     package: ClassVar[str] = "last"
     module: ClassVar[str] = "sys"
     program: ClassVar[str] = "tests.unit.bench.foreign_peer"
 
 
 @pytest.fixture
-def last() -> Iterator[_Last]:
-    peer = _Last()
+def last() -> Iterator[_LastTokenPeer]:
+    peer = _LastTokenPeer()
     peer.load(Models(), "bundled", "float32")
     yield peer
     peer.close()
@@ -43,35 +43,35 @@ def _run(peer: ProcessPeer, *lengths: int) -> list[list[list[int]]]:
 
 
 @pytest.mark.slow
-def test_a_peer_process_serves_several_runs(last: _Last) -> None:
+def test_a_peer_process_serves_several_runs(last: _LastTokenPeer) -> None:
     assert last.version() == "last 1.0"
     assert _run(last, 3, 1) == [[[304] * 3], [[302]]]
     assert _run(last, 2) == [[[303] * 2]], "the same process serves another run"
 
 
 @pytest.mark.slow
-def test_errors_of_a_process_are_one_sentence(last: _Last) -> None:
+def test_errors_of_a_process_are_one_sentence(last: _LastTokenPeer) -> None:
     with pytest.raises(PeerError, match="ValueError: not so many"):
         _run(last, REFUSED)
     assert _run(last, 1) == [[[302]]]
     with pytest.raises(PeerError, match="last ended during its run"):
         _run(last, FATAL)
-    other = _Last()
+    other = _LastTokenPeer()
     with pytest.raises(PeerError, match="no float16"):
         other.load(Models(), "bundled", "float16")
     other.close()
 
 
 def test_the_interpreter_of_kvtheater_peers_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    peer = _Last()
+    peer = _LastTokenPeer()
     assert peer.interpreter() == sys.executable
     python = tmp_path / "last" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
     monkeypatch.setenv("KVTHEATER_PEERS", str(tmp_path))
     assert peer.interpreter() == str(python)
-    monkeypatch.setattr(_Last, "package", "other")
-    monkeypatch.setattr(_Last, "module", "no_such_module")
+    monkeypatch.setattr(_LastTokenPeer, "package", "other")
+    monkeypatch.setattr(_LastTokenPeer, "module", "no_such_module")
     assert peer.interpreter() is None
     assert "tools.peer_environments" in str(peer.unavailable())
 

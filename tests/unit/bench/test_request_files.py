@@ -78,7 +78,7 @@ def session_of(*turns: str) -> dict[str, Any]:
     return {"conversations": [dict(zip(("from", "value"), turn.split(": "), strict=True)) for turn in turns]}
 
 
-def asks_in(tmp_path: Path, text: str, scale: int = 1) -> list[Ask]:
+def read_asks(tmp_path: Path, text: str, scale: int = 1) -> list[Ask]:
     path = tmp_path / "requests"
     path.write_text(text)
     workload = Trace(name="requests", num_requests=99, scale=scale, most_tokens=9999, stretch=1.0)
@@ -91,7 +91,7 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
         session_of("system: s", "user: n", "assistant: opq"),
         session_of("human: r", "gpt: "),
     ]
-    requests = asks_in(tmp_path, json.dumps(conversations))
+    requests = read_asks(tmp_path, json.dumps(conversations))
     assert [("".join(map(chr, request.prompt)), request.output_tokens, request.after) for request in requests] == [
         ("oldabc", 2, None),
         ("fghi", 3, 0),
@@ -114,7 +114,7 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
 )
 def test_invalid_conversations_are_refused(tmp_path: Path, document: Any, error: str) -> None:
     with pytest.raises(BenchError, match=error):
-        asks_in(tmp_path, json.dumps(document))
+        read_asks(tmp_path, json.dumps(document))
 
 
 def test_texts_need_a_tokenizer(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def lines(*rows: dict[str, Any]) -> str:
 
 def test_a_chat_continues_its_parent_if_its_hashes_extend_the_parents(tmp_path: Path) -> None:
     """The third row continues the first. The fourth names the first as its parent and has another prompt."""
-    requests = asks_in(
+    requests = read_asks(
         tmp_path,
         lines(
             row(1, -1, 10, 32, [1, 2]), row(2, -1, 11, 32, [1, 3]), row(3, 1, 20, 64, [1, 2, 4, 5]),
@@ -157,13 +157,13 @@ def test_rows_of_a_session_add_their_tokens_after_a_delay(tmp_path: Path) -> Non
         {"session_id": "b", "timestamp": 1500, "input_length": 512, "output_length": 8, "hash_ids": [1]},
         {**session, "delay": 250, "input_length": 1024, "hash_ids": [2, 3]},
     ]
-    requests = asks_in(tmp_path, lines(*rows))
+    requests = read_asks(tmp_path, lines(*rows))
     assert [(request.after, request.think, len(request.prompt), request.at) for request in requests] == [
         (None, 0, 512, 0), (0, 3, 100, 0), (None, 0, 512, 1), (1, 0.25, 1024, 0),
     ]  # fmt: skip
     assert requests[0].prompt == requests[2].prompt
     with pytest.raises(BenchError, match="line 1: it has no timestamp"):
-        asks_in(tmp_path, lines(*rows[1:]))
+        read_asks(tmp_path, lines(*rows[1:]))
 
 
 def test_one_conversation_per_line_equals_a_list_of_conversations(tmp_path: Path) -> None:

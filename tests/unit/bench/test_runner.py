@@ -97,7 +97,7 @@ def test_a_stopped_benchmark_keeps_finished_rounds() -> None:
         Runner(scenario(), cancelled=lambda: True, quiet_seconds=0).run()
 
 
-class _Broken(Peer):
+class _FailingPeer(Peer):
     package: ClassVar[str] = "broken"
     module: ClassVar[str] = "json"
 
@@ -108,11 +108,11 @@ class _Broken(Peer):
         raise PeerError("it has no greedy decoding")
 
 
-class _Missing(_Broken):
+class _Missing(_FailingPeer):
     module: ClassVar[str] = "no_such_module"
 
 
-class _Unloadable(_Broken):
+class _Unloadable(_FailingPeer):
     def load(self, models: Any, model: str, dtype: str) -> None:
         raise RuntimeError("the exporter\nneeds more")
 
@@ -120,7 +120,7 @@ class _Unloadable(_Broken):
 def test_failing_peers_are_reported_and_others_continue(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_Broken", "_Missing", "_Unloadable"):
         monkeypatch.setitem(peers.PEERS, name, "x:y")
-    failing = {"_Broken": _Broken, "_Missing": _Missing, "_Unloadable": _Unloadable}
+    failing = {"_Broken": _FailingPeer, "_Missing": _Missing, "_Unloadable": _Unloadable}
     monkeypatch.setattr("engine.bench.runner.make_peer", lambda name: failing[name]())
     variants = [*SMALL["variants"], *({"id": name, "title": TEXT, "peer": name} for name in failing)]
     record = Runner(scenario(rounds=1, variants=variants, axis={**SMALL["axis"], "values": [1]}), quiet_seconds=0).run()

@@ -31,7 +31,7 @@ def test_unwritten_blocks_lose_their_hash() -> None:
     assert pool.free(block) == "front"
 
 
-def _free_but_held(pool: BlockPool) -> None:
+def _free_held_block(pool: BlockPool) -> None:
     pool.blocks[2].ref_count = 1
 
 
@@ -43,27 +43,27 @@ def _unknown_hash(pool: BlockPool) -> None:
     pool.blocks[0].block_hash = b"other"
 
 
-def _hash_gone(pool: BlockPool) -> None:
+def _remove_hash(pool: BlockPool) -> None:
     pool.blocks[1].block_hash = None
 
 
-def _more_filled(pool: BlockPool) -> None:
+def _overfill_block(pool: BlockPool) -> None:
     pool.blocks[0].num_filled = 3
 
 
-def _stale_content(pool: BlockPool) -> None:
+def _keep_stale_content(pool: BlockPool) -> None:
     pool.blocks[2].num_filled = 1
 
 
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (_free_but_held, r"free queue \[1, 2, 3\] is not the blocks that no sequence holds \[1, 3\]"),
+        (_free_held_block, r"free queue \[1, 2, 3\] is not the blocks that no sequence holds \[1, 3\]"),
         (_lost, r"free queue \[1, 3\] is not the blocks that no sequence holds \[1, 2, 3\]"),
         (_unknown_hash, "block 0 carries a hash that the index does not know"),
-        (_hash_gone, "the index has block 1 under a hash it does not carry"),
-        (_more_filled, "the counter of filled slots says 2, a recount 3"),
-        (_stale_content, "block 2 is free without a hash, yet 1 slots are filled"),
+        (_remove_hash, "the index has block 1 under a hash it does not carry"),
+        (_overfill_block, "the counter of filled slots says 2, a recount 3"),
+        (_keep_stale_content, "block 2 is free without a hash, yet 1 slots are filled"),
     ],
 )
 def test_inconsistencies_are_found_and_named(damage: Callable[[BlockPool], None], sentence: str) -> None:

@@ -32,19 +32,19 @@ def looked_up(engine: FakeEngine, prompt: list[int], **options) -> Lookup:
     return found[0]
 
 
-def why(lookup: Lookup) -> tuple[str, str | None, int | None, int]:
+def reason_of(lookup: Lookup) -> tuple[str, str | None, int | None, int]:
     return (lookup.verdict, lookup.reason, lookup.closest_seq_id, lookup.num_shared_tokens)
 
 
 def test_the_first_prompt_shares_nothing() -> None:
-    assert why(looked_up(FakeEngine(), PROMPT)) == ("miss", "nothing_shared", None, 0)
+    assert reason_of(looked_up(FakeEngine(), PROMPT)) == ("miss", "nothing_shared", None, 0)
 
 
 def test_a_repeated_prompt_hits_all_allowed_tokens() -> None:
     """At most 8 of the prompt's 12 tokens hit. The last block is computed again."""
     engine = FakeEngine()
     looked_up(engine, PROMPT)
-    assert why(looked_up(engine, PROMPT)) == ("hit", None, 0, 12)
+    assert reason_of(looked_up(engine, PROMPT)) == ("hit", None, 0, 12)
 
 
 def test_a_common_prefix_shorter_than_a_block_gives_shared_too_short() -> None:
@@ -52,13 +52,13 @@ def test_a_common_prefix_shorter_than_a_block_gives_shared_too_short() -> None:
     engine = FakeEngine()
     looked_up(engine, PROMPT)
     looked_up(engine, [1, 2, 3, 4, 5])
-    assert why(looked_up(engine, [*PROMPT[:3], *range(9)])) == ("miss", "shared_too_short", 0, 3)
+    assert reason_of(looked_up(engine, [*PROMPT[:3], *range(9)])) == ("miss", "shared_too_short", 0, 3)
 
 
 def test_a_differing_token_gives_differs() -> None:
     engine = FakeEngine()
     looked_up(engine, PROMPT)
-    assert why(looked_up(engine, [*PROMPT[:6], 0, *PROMPT[7:]])) == ("hit", "differs", 0, 6)
+    assert reason_of(looked_up(engine, [*PROMPT[:6], 0, *PROMPT[7:]])) == ("hit", "differs", 0, 6)
 
 
 def test_an_earlier_sequence_ending_within_the_block_gives_earlier_ended() -> None:
@@ -66,7 +66,7 @@ def test_an_earlier_sequence_ending_within_the_block_gives_earlier_ended() -> No
     engine = FakeEngine()
     looked_up(engine, PROMPT[:6])
     output = engine.output(0)
-    assert why(looked_up(engine, [*PROMPT[:6], *output, *range(9)])) == ("hit", "earlier_ended", 0, 7)
+    assert reason_of(looked_up(engine, [*PROMPT[:6], *output, *range(9)])) == ("hit", "earlier_ended", 0, 7)
 
 
 def test_an_evicted_block_gives_evicted_and_the_evicting_sequence() -> None:
@@ -75,7 +75,7 @@ def test_an_evicted_block_gives_evicted_and_the_evicting_sequence() -> None:
     looked_up(engine, PROMPT[:8])
     looked_up(engine, list(range(9)))
     lookup = looked_up(engine, [*PROMPT[:8], 7])
-    assert why(lookup) == ("miss", "evicted", 0, 8)
+    assert reason_of(lookup) == ("miss", "evicted", 0, 8)
     # records: submission, step, submission, step
     assert (lookup.lost_block_id, lookup.evicted_in, lookup.evicted_for) == (0, 3, 1)
 
@@ -83,7 +83,7 @@ def test_an_evicted_block_gives_evicted_and_the_evicting_sequence() -> None:
 def test_equal_tokens_under_another_salt_give_other_salt() -> None:
     engine = FakeEngine()
     looked_up(engine, PROMPT, salt="a")
-    assert why(looked_up(engine, PROMPT, salt="b")) == ("miss", "other_salt", 0, 12)
+    assert reason_of(looked_up(engine, PROMPT, salt="b")) == ("miss", "other_salt", 0, 12)
 
 
 def test_uncomputed_tokens_of_an_earlier_sequence_give_not_computed() -> None:
@@ -93,14 +93,14 @@ def test_uncomputed_tokens_of_an_earlier_sequence_give_not_computed() -> None:
     engine.step()
     engine.abort(0)
     lookup = looked_up(engine, PROMPT)
-    assert why(lookup) == ("hit", "not_computed", 0, 12) and lookup.num_hit_tokens == 4
+    assert reason_of(lookup) == ("hit", "not_computed", 0, 12) and lookup.num_hit_tokens == 4
 
 
 def test_short_disabled_and_skipped_lookups_have_no_reason() -> None:
     engine = FakeEngine()
     looked_up(engine, PROMPT)
-    assert why(looked_up(engine, PROMPT[:4])) == ("too_short", None, 0, 4)
-    assert why(looked_up(FakeEngine(enable_prefix_caching=False), PROMPT)) == ("disabled", None, None, 0)
+    assert reason_of(looked_up(engine, PROMPT[:4])) == ("too_short", None, 0, 4)
+    assert reason_of(looked_up(FakeEngine(enable_prefix_caching=False), PROMPT)) == ("disabled", None, None, 0)
     assert engine.manager.lookup(9, PROMPT, None, skip=True).verdict == "skipped"
 
 
@@ -108,7 +108,7 @@ def test_two_prompts_in_one_step_explain_each_other() -> None:
     engine = FakeEngine()
     engine.add(PROMPT[:9], max_tokens=1)
     engine.add([*PROMPT[:5], 1, 2, 3, 4], max_tokens=1)
-    assert [why(op) for op in of_type(engine.step(), Lookup)] == [
+    assert [reason_of(op) for op in of_type(engine.step(), Lookup)] == [
         ("miss", "nothing_shared", None, 0),
         ("hit", "differs", 0, 5),
     ]

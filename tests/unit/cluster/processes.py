@@ -62,7 +62,7 @@ def until(condition: Callable[[], T], seconds: float = MAX_WAIT) -> T:
     return found
 
 
-class Couple:
+class InstancePair:
     """Prefill and decode instance that a test drives turn by turn."""
 
     def __init__(self, processes: Processes, config: EngineConfig, decode_config: EngineConfig | None = None) -> None:
@@ -123,6 +123,8 @@ class Couple:
 
 
 @contextmanager
-def couple(workers: Workers, config: EngineConfig, decode: EngineConfig | None = None, **more: Any) -> Iterator[Couple]:
+def instance_pair(
+    workers: Workers, config: EngineConfig, decode: EngineConfig | None = None, **more: Any
+) -> Iterator[InstancePair]:
     with Processes(workers, **more) as processes:
-        yield Couple(processes, config, decode)
+        yield InstancePair(processes, config, decode)

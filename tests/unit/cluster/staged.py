@@ -126,10 +126,10 @@ class Lagging(LocalLink):
         self.then: list[Callable[[], object]] = []
 
     def to(self, engine_id: str) -> Any:
-        return _Lagging(super().to(engine_id), self.then)
+        return _LaggingSender(super().to(engine_id), self.then)
 
 
-class _Lagging:
+class _LaggingSender:
     def __init__(self, sender: Sender, then: list[Callable[[], object]]) -> None:
         self._sender, self._then = sender, then
         self.renew, self.received = sender.renew, sender.received

@@ -149,10 +149,10 @@ def test_a_lost_instance_ends_its_sequences_and_restarts(index: int, steps: int,
     assert generated[again[0].request_id] == expected[0]
     assert memory_held(path) == 0 and not state.holding
     assert len([op for op in ops_of(path) if isinstance(op, Lost)]) == 1
-    assert counted_in(path) == len(PROMPTS) + 1, "each request ends once"
+    assert num_finished(path) == len(PROMPTS) + 1, "each request ends once"
 
 
-def counted_in(path: Path) -> int:
+def num_finished(path: Path) -> int:
     """Return the number of requests that the metrics count as finished."""
     with TraceReader(path) as log:
         tally = Tally(log.header.model.max_position)

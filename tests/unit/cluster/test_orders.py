@@ -56,7 +56,7 @@ def finish(staged: StagedCluster, most: int = 2000) -> None:
     raise AssertionError(f"{staged.cluster.num_unfinished} requests are unfinished")
 
 
-def check_sound(staged: StagedCluster, path: Path) -> None:
+def check_valid(staged: StagedCluster, path: Path) -> None:
     """Check that every finished request has the tokens of one engine, and that the log is valid."""
     finish(staged)
     state, generated = staged.cluster.log.state_now(), outputs(staged.cluster)
@@ -87,7 +87,7 @@ def test_a_sender_that_ends_early_fails_the_transfer(tmp_path: Path) -> None:
     staged[decode[0]].pull()
     finish(staged)
     assert [type(op) for op in ops_of(staged) if isinstance(op, Hold | Lost | Arrive)] == [Hold, Lost, Arrive]
-    check_sound(staged, path)
+    check_valid(staged, path)
 
 
 def test_a_receipt_is_logged_after_its_hold(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_receipt_is_logged_after_its_hold(tmp_path: Path) -> None:
     first, second = (transfer for kind, transfer in transfers if kind is Hold)
     assert transfers[:4] == [(Hold, first), (Arrive, first), (Send, first), (Hold, second)]
     assert transfers.index((Hold, second)) < transfers.index((Arrive, second))
-    check_sound(staged, path)
+    check_valid(staged, path)
 
 
 def test_lost_last_messages_of_a_receiver_block_no_other_instance(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_lost_last_messages_of_a_receiver_block_no_other_instance(tmp_path: Path
     staged[near].delivers_last_messages = False
     staged.lose(near)
     assert [type(op) for op in ops_of(staged) if isinstance(op, Arrive | Lost | Send)] == [Lost, Send]
-    check_sound(staged, path)
+    check_valid(staged, path)
 
 
 @pytest.mark.slow
@@ -162,7 +162,7 @@ def test_an_instance_killed_at_any_moment_leaves_a_valid_log(victim: int, tmp_pa
                     left -= 1
             if killed or not staged.cluster.num_unfinished:
                 break
-        check_sound(staged, path)
+        check_valid(staged, path)
         num_moments += 1
         if not killed:
             break

@@ -33,7 +33,7 @@ from engine.trace.check import check
 from engine.trace.operations import Arrive, Await, Expire, Finish, Lost, Receive, Send, TransferFailed
 from tests.conftest import ROOT
 from tests.unit.cluster.clusters import ask
-from tests.unit.cluster.processes import GREEDY, couple, is_running, start_preloaded, until
+from tests.unit.cluster.processes import GREEDY, instance_pair, is_running, start_preloaded, until
 from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, baseline
 
 pytestmark = pytest.mark.slow
@@ -49,14 +49,14 @@ def workers(folder: str) -> Iterator[Workers]:
     started = list[int]()
     begin = WorkerProcess.__init__
 
-    def begin_and_note(self: WorkerProcess) -> None:
+    def record_start(self: WorkerProcess) -> None:
         begin(self)
         started.append(self.pid)
 
     with tempfile.TemporaryDirectory(prefix="kvt-") as short, pytest.MonkeyPatch.context() as patch:
         start_preloaded(patch)
         patch.setattr(tempfile, "tempdir", short)
-        patch.setattr(WorkerProcess, "__init__", begin_and_note)
+        patch.setattr(WorkerProcess, "__init__", record_start)
         with Workers(ModelSource(folder)) as store:
             store.warm(4)
             yield store
@@ -141,7 +141,7 @@ def test_a_process_refuses_with_the_engines_own_errors(model: LoadedModel, worke
         (RequestSpec([999], GREEDY), RequestError),
         (RequestSpec([1], SamplingParams(temperature=-1.0)), ConfigError),
     ]
-    with couple(workers, PLAIN) as both, Engine(model, PLAIN) as engine:
+    with instance_pair(workers, PLAIN) as both, Engine(model, PLAIN) as engine:
         for spec, kind in refused:
             with pytest.raises(kind) as expected:
                 engine.check_requests([spec])
@@ -192,7 +192,7 @@ def test_unreadable_models_are_refused(tmp_path: Path, workers: Workers) -> None
 def test_the_layout_digest_is_equal_in_every_process(model: LoadedModel, workers: Workers) -> None:
     """Equal settings give equal layouts, and other settings different ones."""
     quantized, larger = replace(PLAIN, kv_cache_dtype="int8"), replace(PLAIN, block_size=8)
-    with couple(workers, PLAIN, larger) as both:
+    with instance_pair(workers, PLAIN, larger) as both:
         assert both.prefill.layout != both.decode.layout
         remote = both.send(PROMPTS[0])
         assert remote.layout == both.prefill.layout
@@ -201,12 +201,12 @@ def test_the_layout_digest_is_equal_in_every_process(model: LoadedModel, workers
         assert [op.reason for op in both.of(TransferFailed, "decode-0")] == ["other_layout"]
         assert both.tokens[seq_id] == baseline(PLAIN, [PROMPTS[0]], model)[0]
         first = both.prefill.layout
-    with couple(workers, PLAIN, quantized) as both:
+    with instance_pair(workers, PLAIN, quantized) as both:
         assert both.prefill.layout == first != both.decode.layout
 
 
 def test_arrays_are_captured_as_requested(workers: Workers) -> None:
-    with couple(workers, PLAIN) as both:
+    with instance_pair(workers, PLAIN) as both:
         both.decode.submit([Ask(RequestSpec([5, 6, 7], GREEDY))])
         captures = list[Any]()
         for request in (None, CaptureRequest(layers=[1], only=True), None):
@@ -223,7 +223,7 @@ def test_arrays_are_captured_as_requested(workers: Workers) -> None:
 
 @pytest.mark.parametrize("when", ["before", "during", "after"])
 def test_a_killed_sender_costs_at_most_a_prefill(when: str, model: LoadedModel, workers: Workers) -> None:
-    with couple(workers, PLAIN) as both:
+    with instance_pair(workers, PLAIN) as both:
         remote = both.send(PROMPTS[0])
         seq_id = both.receive(remote, PROMPTS[0])
         if when == "during":  # a stopped process does not answer
@@ -245,7 +245,7 @@ def test_a_killed_sender_costs_at_most_a_prefill(when: str, model: LoadedModel, 
 def test_the_blocks_for_a_killed_receiver_are_freed(when: str, workers: Workers) -> None:
     slow = 1000.0 if when == "during" else 1e9
     lease = {"before": 0.5, "during": 3.0, "after": 60.0}[when]
-    with couple(workers, PLAIN, lease=lease, bytes_per_second=slow) as both:
+    with instance_pair(workers, PLAIN, lease=lease, bytes_per_second=slow) as both:
         remote = both.send(PROMPTS[0])
         both.receive(remote, PROMPTS[0])
         if when != "before":

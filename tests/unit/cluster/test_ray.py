@@ -22,7 +22,7 @@ from engine.simulate.degrees import request_rate
 from engine.trace.check import check
 from engine.trace.operations import Arrive, Expire, Lost, Send, TransferFailed
 from tests.unit.cluster.clusters import ask
-from tests.unit.cluster.processes import couple, until
+from tests.unit.cluster.processes import instance_pair, until
 from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, baseline
 
 pytest.importorskip("ray", reason="ray is not installed: pip install kvtheater[ray]")
@@ -66,7 +66,7 @@ def test_an_instance_that_cannot_start_reports_the_reason(workers: Any) -> None:
 
 
 def test_invalid_transfer_references_are_refused(model: LoadedModel, workers: Any) -> None:
-    with couple(workers, PLAIN) as both:
+    with instance_pair(workers, PLAIN) as both:
         remote = both.send(PROMPTS[0])
         both.receive(remote, PROMPTS[0])
         both.run(both.decode)
@@ -86,7 +86,7 @@ def test_invalid_transfer_references_are_refused(model: LoadedModel, workers: An
 
 @pytest.mark.parametrize("by", ["ray", "the machine"])
 def test_a_killed_sender_costs_a_prefill(by: str, model: LoadedModel, workers: Any) -> None:
-    with couple(workers, PLAIN) as both:
+    with instance_pair(workers, PLAIN) as both:
         seq_id = both.receive(both.send(PROMPTS[0]), PROMPTS[0])
         if by == "ray":
             both.prefill.kill()
@@ -101,7 +101,7 @@ def test_a_killed_sender_costs_a_prefill(by: str, model: LoadedModel, workers: A
 
 
 def test_the_blocks_for_a_killed_receiver_are_freed(workers: Any) -> None:
-    with couple(workers, PLAIN, lease=0.5) as both:
+    with instance_pair(workers, PLAIN, lease=0.5) as both:
         both.receive(both.send(PROMPTS[0]), PROMPTS[0])
         both.decode.kill()
         both.run(both.prefill)

@@ -164,7 +164,7 @@ def test_evicted_lost_or_salted_content_is_no_hit() -> None:
     assert hits() == [8, 0], "a restarted instance"
 
 
-def measured(router: Router, one: FakeInstance, prefill: tuple[int, float]) -> None:
+def record_prefill(router: Router, one: FakeInstance, prefill: tuple[int, float]) -> None:
     num_tokens, seconds = prefill
     router.note(one.name, one.record(batch=[entry(0, "prefill", num_tokens)], seconds=seconds))
 
@@ -173,7 +173,7 @@ def test_no_request_is_rejected_before_a_measurement() -> None:
     router, a, _ = pair("least_loaded", ttft_slo=1e-9)
     found = router.choose(TEXT, None, [Candidate("a", Load(), 10**6)])
     assert found.chosen.estimated_seconds is None
-    measured(router, a, (100, 0.5))
+    record_prefill(router, a, (100, 0.5))
     with pytest.raises(RejectedError):
         router.choose(TEXT, None, [Candidate("a", Load(running=1))])
     router.gone("a")
@@ -183,8 +183,8 @@ def test_no_request_is_rejected_before_a_measurement() -> None:
 def test_an_idle_instance_rejects_no_request() -> None:
     """Otherwise no later measurement could correct a wrong estimate."""
     router, a, b = pair("longest_prefix", ttft_slo=0.25)
-    measured(router, a, (10, 100.0))
-    measured(router, b, (10, 1.0))
+    record_prefill(router, a, (10, 100.0))
+    record_prefill(router, b, (10, 1.0))
     busy = [Candidate("a", Load()), Candidate("b", Load(running=1))]
     found = router.choose(TEXT, None, busy)
     assert found.chosen.name == "a" and found.chosen.estimated_seconds == pytest.approx(200.0)
@@ -192,16 +192,16 @@ def test_an_idle_instance_rejects_no_request() -> None:
         with pytest.raises(RejectedError, match="20 of its own"):
             router.choose(TEXT, None, [candidate])
     for _ in range(32):
-        measured(router, a, (100, 0.1))
+        record_prefill(router, a, (100, 0.1))
     again = router.choose(TEXT, None, [Candidate("a", Load(waiting=1), 100)]).chosen
     assert again.estimated_seconds == pytest.approx(0.12)
 
 
 def test_a_late_first_token_is_rejected_with_the_estimate() -> None:
     router, a, b = pair("round_robin", "prefill", ttft_slo=0.25)
-    measured(router, a, (100, 0.5))
-    measured(router, a, (300, 0.5))  # 400 tokens in a second
-    measured(router, b, (200, 1.0))
+    record_prefill(router, a, (100, 0.5))
+    record_prefill(router, a, (300, 0.5))  # 400 tokens in a second
+    record_prefill(router, b, (200, 1.0))
     router.note("a", a.caches(TEXT[:16]))
     found = router.choose(TEXT, None, [Candidate("a", Load(), 96), Candidate("b", Load(), 30)])
     assert [one.estimated_seconds for one in found.considered] == [(96 + 4) / 400, (30 + 20) / 200]
@@ -245,7 +245,7 @@ def test_the_estimate_includes_waiting_for_a_running_slot() -> None:
 def test_the_estimate_includes_waiting_for_the_decode_instance() -> None:
     a, d = FakeInstance("a", "prefill"), FakeInstance("d", "decode", 1, max_num_seqs=1)
     router = Router("longest_prefix", [a, d], ttft_slo=0.15)
-    measured(router, a, (200, 1.0))
+    record_prefill(router, a, (200, 1.0))
     router.note("d", d.record(submit(0, 10), Admit(seq_id=0, num_cached_tokens=0, resumed=False)))
     router.note("d", d.record(batch=[entry(0, "decode", 1)], seconds=0.02))
     free, full = Candidate("d", Load()), Candidate("d", Load(running=1))

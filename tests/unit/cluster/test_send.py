@@ -21,12 +21,12 @@ from engine.requests.request_spec import RequestSpec
 from engine.trace.check import check
 from engine.trace.operations import Lost, Submit
 from tests.unit.cluster.clusters import Shape, ask, cluster_of, outputs
-from tests.unit.cluster.processes import GREEDY, couple, save_tiny_llama, start_preloaded, until
+from tests.unit.cluster.processes import GREEDY, instance_pair, save_tiny_llama, start_preloaded, until
 from tests.unit.connector.pair import PLAIN, PROMPTS, baseline
 from tests.unit.engine.runs import tiny_llama
 
 
-class Busy(LocalInstance):
+class BusyInstance(LocalInstance):
     """Instance that accepts requests at the start of its next turn, like a process during a step."""
 
     sent: list[Sequence[Ask]]
@@ -47,8 +47,8 @@ class Busy(LocalInstance):
 
 def make_busy(cluster: Cluster) -> None:
     for one in cluster.instances:
-        if isinstance(one, LocalInstance) and not isinstance(one, Busy):
-            one.__class__ = Busy
+        if isinstance(one, LocalInstance) and not isinstance(one, BusyInstance):
+            one.__class__ = BusyInstance
             one.sent = []  # type: ignore[attr-defined]
 
 
@@ -118,7 +118,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
 @pytest.mark.slow
 def test_a_request_sent_during_a_turn_returns_at_once(workers: Workers) -> None:
     """An invalid request that is sent during a turn ends the instance with a sentence."""
-    with couple(workers, PLAIN) as both:
+    with instance_pair(workers, PLAIN) as both:
         both.prefill.wait_until_ready()
         both.prefill.send([Ask(RequestSpec(PROMPTS[0], GREEDY, "a"))])
         until(lambda: both.prefill._listen() or both.prefill.load.can_step)

@@ -146,11 +146,11 @@ def test_a_block_deleted_before_its_read_is_a_miss(tiers: Tiers, monkeypatch: py
     expected, _ = run(with_tiers(tiny_llama(), config, tiers))
     reads, load = list[bytes](), tiers.load
 
-    def third_fails(key: bytes) -> object:
+    def fail_third(key: bytes) -> object:
         reads.append(key)
         return None if len(reads) == 3 else load(key)
 
-    monkeypatch.setattr(tiers, "load", third_fails)
+    monkeypatch.setattr(tiers, "load", fail_third)
     outputs, ops = run(with_tiers(tiny_llama(), config, tiers))
     assert outputs == expected
     admitted = [op.num_external_tokens for op in of(Admit, ops)]
@@ -188,7 +188,7 @@ def test_a_private_log_does_not_reveal_block_hashes(tiers: Tiers) -> None:
     assert names and not names & shown
 
 
-class Failing(OffloadingConnector):
+class FailingConnector(OffloadingConnector):
     """Connector with one out-of-memory error."""
 
     fails = ""
@@ -209,7 +209,7 @@ class Failing(OffloadingConnector):
 def test_blocks_of_a_failed_load_are_never_hit(tiers: Tiers) -> None:
     config = SETTINGS["plain"]
     expected, _ = run(with_tiers(tiny_llama(), config, tiers), PROMPTS[:1])
-    connector = Failing(tiers, tiny_llama(), config)
+    connector = FailingConnector(tiers, tiny_llama(), config)
     with Engine(tiny_llama(), config, connector=connector) as engine:
         connector.fails = "load"
         lost = engine.add_request(PROMPTS[0], GREEDY)
@@ -224,7 +224,7 @@ def test_blocks_of_a_failed_load_are_never_hit(tiers: Tiers) -> None:
 
 def test_a_failed_copy_loses_no_request(tiers: Tiers) -> None:
     config = SETTINGS["plain"]
-    connector = Failing(tiers, tiny_llama(), config)
+    connector = FailingConnector(tiers, tiny_llama(), config)
     connector.fails = "save"
     with Engine(tiny_llama(), config, connector=connector) as engine:
         outputs, ops = run(engine)

@@ -123,7 +123,7 @@ def test_received_sequences_do_not_deadlock() -> None:
     assert all(len(request.output_token_ids) == 18 for request in requests) and pair.held() == (0, 0)
 
 
-class Broken(LocalLink):
+class FaultyLink(LocalLink):
     """Link that calls `fault` at the first connection."""
 
     def __init__(self, senders: Any, fault: Any) -> None:
@@ -142,7 +142,7 @@ def lose() -> None:
 
 
 def test_a_lost_link_falls_back_to_computing() -> None:
-    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: Broken(senders, lose))
+    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: FaultyLink(senders, lose))
     requests = [pair.pass_on(prompt) for prompt in PROMPTS]
     pair.run()
     assert [request.output_token_ids for request in requests] == baseline(PLAIN, PROMPTS)
@@ -154,7 +154,7 @@ def test_a_lost_link_falls_back_to_computing() -> None:
 
 
 def test_a_failed_load_aborts_the_request_under_policy_fail() -> None:
-    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: Broken(senders, lose), policy="fail")
+    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: FaultyLink(senders, lose), policy="fail")
     requests = [pair.pass_on(prompt) for prompt in PROMPTS[:2]]
     pair.run()
     assert requests[0].finish_reason == "abort" and requests[0].output_token_ids == []
@@ -221,14 +221,14 @@ def test_an_unexpected_link_error_fails_one_transfer() -> None:
     def fail() -> None:
         raise OSError("no route")
 
-    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: Broken(senders, fail))
+    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: FaultyLink(senders, fail))
     requests = [pair.pass_on(prompt) for prompt in PROMPTS[:2]]
     pair.run()
     assert [request.output_token_ids for request in requests] == baseline(PLAIN, PROMPTS[:2])
     assert [(op.reason, op.detail) for op in of(TransferFailed, pair.ops["decode"])] == [("lost", "OSError: no route")]
 
 
-class Never:
+class StalledExecutor:
     """Executor of pulls that never complete."""
 
     def submit(self, do: Any, *arguments: Any) -> Any:
@@ -237,7 +237,7 @@ class Never:
 
 def test_waiting_for_blocks_ends_with_their_lease() -> None:
     now = [0.0]
-    pair = Pair(tiny_llama(), PLAIN, lease=5.0, clock=lambda: now[0], pulls=Never())
+    pair = Pair(tiny_llama(), PLAIN, lease=5.0, clock=lambda: now[0], pulls=StalledExecutor())
     request = pair.pass_on(PROMPTS[0])
     pair.run()
     assert pair.decode.snapshot().receiving == [request.seq_id] and not pair.decode.can_step

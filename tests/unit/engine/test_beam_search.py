@@ -41,7 +41,7 @@ def run(
     return request, preemptions
 
 
-def by_transformers(sampling: SamplingParams, prompt: list[int], ends: list[int]) -> list[tuple[list[int], float]]:
+def transformers_beams(sampling: SamplingParams, prompt: list[int], ends: list[int]) -> list[tuple[list[int], float]]:
     module = tiny_model("llama")
     found = module.generate(
         torch.tensor([prompt]),
@@ -76,7 +76,7 @@ def test_beams_and_scores_equal_those_of_transformers(
         BEAMS, length_penalty=length_penalty, beam_width=beam_width, n=beam_width, ignore_eos=True, stop_token_ids=ends
     )
     request, _ = run(sampling, prompt=prompt)
-    expected = by_transformers(sampling, prompt, ends)
+    expected = transformers_beams(sampling, prompt, ends)
     assert [c.output_token_ids for c in request.outputs] == [tokens for tokens, _ in expected]
     assert [c.score for c in request.outputs] == pytest.approx([score for _, score in expected], abs=1e-5)
 

@@ -66,7 +66,7 @@ def test_latents_store_the_compressed_and_rotated_numbers_per_token(case: Case) 
     assert stored_bytes_per_token(facts) == facts.num_layers * (COMPRESSED + ROTATED) * 4
 
 
-def each_with_a_family(name: str, *values: object) -> pytest.MarkDecorator:
+def parametrize_families(name: str, *values: object) -> pytest.MarkDecorator:
     """Parametrize over all values and all families, but not over all pairs."""
     count = max(len(values), len(FAMILIES))
     pairs = list(islice(zip(cycle(FAMILIES), cycle(values), strict=False), count))
@@ -78,24 +78,24 @@ def test_prefix_hits_change_no_token(case: Case, tmp_path: Path) -> None:
     assert any(op.num_hit_tokens for op in ops if isinstance(op, Lookup))
 
 
-@each_with_a_family("settings", {"max_num_batched_tokens": 256}, {"block_size": 16}, {"num_blocks": 128})
+@parametrize_families("settings", {"max_num_batched_tokens": 256}, {"block_size": 16}, {"num_blocks": 128})
 def test_chunk_and_block_sizes_change_no_token(case: Case, tmp_path: Path, settings: dict[str, int]) -> None:
     ops = run(case, tmp_path / "a.kvtrace", **settings)
     assert any(op.num_hit_tokens for op in ops if isinstance(op, Lookup))
 
 
-@each_with_a_family("mode", "recompute", "swap")
+@parametrize_families("mode", "recompute", "swap")
 def test_preempted_sequences_resume_with_the_same_tokens(case: Case, tmp_path: Path, mode: str) -> None:
     ops = run(case, tmp_path / "a.kvtrace", num_blocks=22, preemption_mode=mode)
     assert contains(ops, Preempt) and contains(ops, SwapIn) == (mode == "swap")
 
 
-@each_with_a_family("strategy", "contiguous", "first_fit", "none")
+@parametrize_families("strategy", "contiguous", "first_fit", "none")
 def test_other_pool_layouts_serve_latents(case: Case, tmp_path: Path, strategy: str) -> None:
     run(case, tmp_path / "a.kvtrace", strategy=strategy, num_blocks=96)
 
 
-@each_with_a_family("strategy", "concat", "dynamic", "static")
+@parametrize_families("strategy", "concat", "dynamic", "static")
 def test_per_sequence_caches_refuse_latents(case: Case, strategy: str) -> None:
     with pytest.raises(ConfigError, match="keeps latents: use paged"):
         Engine(case.model, config(strategy=strategy, max_model_len=None))
@@ -113,7 +113,7 @@ def test_latents_are_stored_in_a_tier_and_loaded(case: Case) -> None:
             assert contains(serve(engine, case), Load) or not turn
 
 
-@each_with_a_family("roles", {"prefill": 1, "decode": 1}, {"mixed": 2})
+@parametrize_families("roles", {"prefill": 1, "decode": 1}, {"mixed": 2})
 def test_latents_are_transferred_between_instances(case: Case, roles: dict[str, int]) -> None:
     handed_over(case, **roles)
 

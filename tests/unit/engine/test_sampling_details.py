@@ -148,15 +148,15 @@ def test_engines_with_different_seeds_draw_different_tokens(number: int) -> None
     sampling = SamplingParams(temperature=1.0, max_tokens=12, ignore_eos=True)
     others = [PROMPTS[1]] * number
 
-    def drawn(seed: int, **settings: int) -> list[int]:
+    def draw_tokens(seed: int, **settings: int) -> list[int]:
         return run(sampling, replace(CONFIG, seed=seed, **settings), others=others)[0].output_token_ids
 
-    by_seed = {seed: drawn(seed) for seed in (0, 1, 99, 1 + 2**32, -1)}
+    by_seed = {seed: draw_tokens(seed) for seed in (0, 1, 99, 1 + 2**32, -1)}
     assert len({tuple(tokens) for tokens in by_seed.values()}) == len(by_seed)
     for seed, tokens in by_seed.items():
-        assert drawn(seed, max_num_seqs=1) == tokens
-        assert drawn(seed, max_num_batched_tokens=5) == tokens
-        assert drawn(seed, block_size=8, num_blocks=5) == tokens
+        assert draw_tokens(seed, max_num_seqs=1) == tokens
+        assert draw_tokens(seed, max_num_batched_tokens=5) == tokens
+        assert draw_tokens(seed, block_size=8, num_blocks=5) == tokens
 
 
 def test_requests_of_one_engine_draw_different_tokens() -> None:
@@ -170,11 +170,11 @@ def test_requests_of_one_engine_draw_different_tokens() -> None:
 
 def test_every_bit_of_a_seed_changes_the_draws() -> None:
     """The second sample of a request also differs from a request with the next seed."""
-    drawn = {
+    draw_tokens = {
         seed: run(SamplingParams(temperature=1.0, max_tokens=12, ignore_eos=True, seed=seed, n=2))[0]
         for seed in (7, 8, 7 + 2**32, 7 + 2**52, -7)
     }
-    outputs = [tuple(c.output_token_ids) for request in drawn.values() for c in request.completions]
+    outputs = [tuple(c.output_token_ids) for request in draw_tokens.values() for c in request.completions]
     assert len(set(outputs)) == len(outputs) == 10
 
 

@@ -38,7 +38,7 @@ def hybrid() -> LoadedModel:
     return load_model("bundled-hybrid")
 
 
-class Watch:
+class MemoryRecorder:
     """Memory of a run after each step."""
 
     def __init__(self) -> None:
@@ -182,7 +182,7 @@ def test_too_few_blocks_preempt_the_last_admitted_and_change_no_text(model: Load
 @in_every_language
 def test_windowed_layers_of_a_hybrid_hold_at_most_three_blocks(model: LoadedModel, language: str) -> None:
     """The window is 8 tokens, in blocks of 4. Full layers hold all p + 38 tokens until the last step."""
-    watch = Watch()
+    watch = MemoryRecorder()
     played = play(model, "hybrid", language, after_each=watch)
     held = watch.held[:-1]  # the last step frees all blocks
     assert max(windowed for _, windowed in held) == 3
@@ -193,7 +193,7 @@ def test_windowed_layers_of_a_hybrid_hold_at_most_three_blocks(model: LoadedMode
 
 @in_every_language
 def test_a_recurrent_state_always_holds_one_block(hybrid: LoadedModel, language: str) -> None:
-    watch = Watch()
+    watch = MemoryRecorder()
     played = play(hybrid, "state", language, after_each=watch)
     held = watch.held[:-1]
     assert {states for _, states in held} == {1}
@@ -203,7 +203,7 @@ def test_a_recurrent_state_always_holds_one_block(hybrid: LoadedModel, language:
 @in_every_language
 def test_a_window_with_sinks_bounds_the_cache(model: LoadedModel, language: str) -> None:
     """A window of 16 covers at most 5 blocks of 4, and the sinks one more."""
-    watch = Watch()
+    watch = MemoryRecorder()
     played = play(model, "sinks", language, after_each=watch)
     held = [full for (full,) in watch.held]
     assert max(held) == 6 and len(held) == 48
@@ -232,7 +232,7 @@ def test_int4_stores_a_token_in_a_sixth_of_the_bytes(model: LoadedModel, languag
 @in_every_language
 def test_the_long_poem_allocates_a_block_every_sixteen_steps(model: LoadedModel, language: str) -> None:
     """Of p + 272 tokens in blocks of 16, the last is never written."""
-    watch = Watch()
+    watch = MemoryRecorder()
     played = play(model, "long", language, after_each=watch)
     assert len(played.texts[0]) == 272
     taken = [index for index, _ in played.ops(Allocate)]
@@ -244,7 +244,7 @@ def test_the_long_poem_allocates_a_block_every_sixteen_steps(model: LoadedModel,
 
 @in_every_language
 def test_continuous_batching_admits_a_prompt_after_each_finish(model: LoadedModel, language: str) -> None:
-    watch = Watch()
+    watch = MemoryRecorder()
     played = play(model, "batch", language, after_each=watch)
     assert all(op.reason == "stop" for _, op in played.ops(Finish) if isinstance(op, Finish)), "at the end of the poem"
     finished = [index for index, _ in played.ops(Finish)]

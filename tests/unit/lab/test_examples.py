@@ -40,7 +40,7 @@ def test_the_agent_script_reports_a_missing_server_in_one_sentence() -> None:
     assert run.stderr == f"{address}: Connection error; is `kvtheater serve --api` running there?\n"
 
 
-def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def run_notebook(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Run a notebook in `folder`, and return its outputs.
 
     Cells with the tag `install`, which fetch this package, are skipped.
@@ -62,13 +62,13 @@ def text_of(outputs: list[Any]) -> str:
 
 
 def test_the_notebook_records_a_generation(tmp_path: Path, monkeypatch):
-    text = text_of(executed("watch_generate.ipynb", tmp_path, monkeypatch))
+    text = text_of(run_notebook("watch_generate.ipynb", tmp_path, monkeypatch))
     assert "bytes a token" in text and "weight" in text
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
 def test_the_colab_notebook_shows_the_page_and_runs_the_engine(tmp_path: Path, monkeypatch):
-    outputs = executed("colab.ipynb", tmp_path, monkeypatch)
+    outputs = run_notebook("colab.ipynb", tmp_path, monkeypatch)
     (frame,) = (output.data["text/html"] for output in outputs if output.get("data"))
     assert '<iframe title="KV Theater" src="http://127.0.0.1:' in frame
     assert "'Allocate'" in text_of(outputs)

@@ -183,7 +183,7 @@ def with_embeddings(model: Any) -> Any:
     return model.generate(inputs_embeds=embeddings, max_new_tokens=2)
 
 
-def padded_right(model: Any) -> Any:
+def pad_right(model: Any) -> Any:
     inputs = {name: tensor.flip(1) for name, tensor in padded(PROMPTS).items()}
     return model.generate(**inputs, max_new_tokens=2)
 
@@ -202,7 +202,7 @@ def with_guidance(model: Any) -> Any:
         (lambda model: generate(model, PROMPTS[:1], assistant_model=tiny_model("llama")), "assisted generation"),
         (turns, "a cache with tokens"),
         (with_embeddings, "inputs_embeds"),
-        (padded_right, "more than padding on the left"),
+        (pad_right, "more than padding on the left"),
         (with_guidance, "no cache"),
     ],
 )
@@ -238,12 +238,12 @@ def test_an_inconsistent_trace_is_reported(tmp_path: Path, monkeypatch: pytest.M
     model = tiny_model("llama")
     schedule = Writer._schedule
 
-    def without_a_write(self: Any, *args: Any) -> Any:
+    def skip_writes(self: Any, *args: Any) -> Any:
         batch = schedule(self, *args)
         self.ops.pop()  # a write
         return batch
 
-    monkeypatch.setattr(Writer, "_schedule", without_a_write)
+    monkeypatch.setattr(Writer, "_schedule", skip_writes)
     with pytest.raises(WatchError, match="contradicts itself"), watch_generate(model, None, tmp_path / "run.kvtrace"):
         generate(model, PROMPTS)
 

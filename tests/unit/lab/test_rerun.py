@@ -24,7 +24,7 @@ ALL = {**CONFIGS, **POLICIES}
 SAMPLED = SamplingParams(max_tokens=10, ignore_eos=True, temperature=1.0)
 
 
-def fresh(config: EngineConfig) -> Engine:
+def new_engine(config: EngineConfig) -> Engine:
     return make_engine(tiny_llama(), config)
 
 
@@ -34,7 +34,7 @@ def settings_of(log: TraceReader) -> EngineConfig:
 
 def rerun(log: TraceReader, at: int | None = None, change: Change | None = None, follow: bool = True) -> Engine:
     """Return the engine after the rerun. The caller closes it."""
-    engine = fresh(change.config if isinstance(change, ConfigChange) else settings_of(log))
+    engine = new_engine(change.config if isinstance(change, ConfigChange) else settings_of(log))
     Rerun(engine, log, len(log) if at is None else at, change, follow).finish()
     return engine
 
@@ -47,9 +47,9 @@ def without_times(log: TraceReader, end: int | None = None) -> list[StepRecord]:
     ]
 
 
-def two_sampled(config: EngineConfig | None = None) -> Engine:
+def run_sampled(config: EngineConfig | None = None) -> Engine:
     """Run two sampling requests, one of them with a seed."""
-    engine = fresh(config or ALL["roomy"])
+    engine = new_engine(config or ALL["roomy"])
     engine.add_requests(
         [RequestSpec(PROMPTS[0], SAMPLED, "a"), RequestSpec(PROMPTS[2], msgspec.structs.replace(SAMPLED, seed=7), "b")]
     )
@@ -88,7 +88,7 @@ def test_a_fork_without_a_change_equals_the_original() -> None:
 
 def test_a_rerun_reproduces_an_injected_fault() -> None:
     config = EngineConfig(block_size=4, num_blocks=32, fault="slot_off_by_one")
-    with fresh(config) as original:
+    with new_engine(config) as original:
         original.add_request(PROMPTS[0], GREEDY)
         while original.has_unfinished():
             original.step()
@@ -100,7 +100,7 @@ def test_a_rerun_reproduces_a_fork_of_a_fork() -> None:
     """The log contains changes, so it still determines the run."""
     colder = SamplingChange(request_id="b", sampling={"temperature": 0.0})
     with (
-        two_sampled() as original,
+        run_sampled() as original,
         rerun(log_of(original), 4, TokenChange(seq_id=0, token_id=99)) as fork,
         rerun(log_of(fork), 6, colder) as second,
         rerun(log_of(second)) as again,
@@ -110,7 +110,7 @@ def test_a_rerun_reproduces_a_fork_of_a_fork() -> None:
 
 def test_a_rerun_uses_the_logged_forward_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Timing decides whether compiled code serves a step. The log names it, so a rerun does not depend on timing."""
-    with fresh(ALL["roomy"]) as original:
+    with new_engine(ALL["roomy"]) as original:
         for prompt in PROMPTS[2:4]:
             original.add_request(prompt, GREEDY)
             while original.has_unfinished():
@@ -126,11 +126,11 @@ def test_a_rerun_uses_the_logged_forward_pass(monkeypatch: pytest.MonkeyPatch, t
         eager_flags = []
         add = Engine.add_requests
 
-        def add_and_note(self: Engine, specs: list[RequestSpec], *, eager: bool) -> object:
+        def record_eager(self: Engine, specs: list[RequestSpec], *, eager: bool) -> object:
             eager_flags.append(eager)
             return add(self, specs, eager=eager)
 
-        monkeypatch.setattr(Engine, "add_requests", add_and_note)
+        monkeypatch.setattr(Engine, "add_requests", record_eager)
         with TraceReader(path) as half:
             rerun(half).close()
             rerun(half, 3, None).close()
@@ -140,7 +140,7 @@ def test_a_rerun_uses_the_logged_forward_pass(monkeypatch: pytest.MonkeyPatch, t
 # tampered logs
 
 
-def tampered(log: TraceReader, path: Path, index: int, record: StepRecord) -> TraceReader:
+def with_record(log: TraceReader, path: Path, index: int, record: StepRecord) -> TraceReader:
     """Return a copy with valid frames in which `record` replaces record `index`. The state is not checked."""
     with open(path, "wb") as file:
         file.write(codec.MAGIC + codec.frame("header", log.header_bytes))
@@ -162,7 +162,7 @@ def test_a_changed_operation_is_located(tmp_path: Path) -> None:
         wrong = msgspec.structs.replace(record.ops[place], block_id=record.ops[place].block_id + 1)  # type: ignore[union-attr]
         ops = [*record.ops[:place], wrong, *record.ops[place + 1 :]]
         changed = msgspec.structs.replace(record, ops=ops)
-        with tampered(log, tmp_path / "t", index, changed) as bad, pytest.raises(RerunMismatch) as found:
+        with with_record(log, tmp_path / "t", index, changed) as bad, pytest.raises(RerunMismatch) as found:
             rerun(bad)
         assert (found.value.record, found.value.op) == (index, place)
         assert (found.value.logged, found.value.found) == (wrong, record.ops[place])
@@ -173,7 +173,7 @@ def test_a_changed_operation_is_located(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["outputs", "memory", "batch", "ops"])
 def test_outputs_memory_batch_and_operations_are_compared(part: str, tmp_path: Path) -> None:
-    with two_sampled() as original:
+    with run_sampled() as original:
         log = log_of(original)
         record = log.record(3)
         if part == "outputs":  # the third digit of one log probability
@@ -186,21 +186,24 @@ def test_outputs_memory_batch_and_operations_are_compared(part: str, tmp_path: P
             changed = msgspec.structs.replace(record, batch=record.batch[::-1])
         else:  # the last operation is missing
             changed = msgspec.structs.replace(record, ops=record.ops[:-1])
-        with tampered(log, tmp_path / "t", 3, changed) as bad, pytest.raises(RerunMismatch, match="record 3") as found:
+        with (
+            with_record(log, tmp_path / "t", 3, changed) as bad,
+            pytest.raises(RerunMismatch, match="record 3") as found,
+        ):
             rerun(bad)
         assert found.value.part == part
         # records after the fork are not compared, since they may differ
-        with tampered(log, tmp_path / "t", 3, changed) as bad:
+        with with_record(log, tmp_path / "t", 3, changed) as bad:
             rerun(bad, 3, TokenChange(seq_id=0, token_id=9), follow=False).close()
 
 
 def test_a_refused_logged_input_is_a_mismatch(tmp_path: Path) -> None:
-    with two_sampled() as original:
+    with run_sampled() as original:
         log = log_of(original)
         submit = log.record(0).ops[0]
         empty = msgspec.structs.replace(submit, prompt_token_ids=[], prompt_token_bytes=[])
         record = msgspec.structs.replace(log.record(0), ops=[empty])
-        with tampered(log, tmp_path / "t", 0, record) as bad, pytest.raises(RerunMismatch, match="record 0, kind"):
+        with with_record(log, tmp_path / "t", 0, record) as bad, pytest.raises(RerunMismatch, match="record 0, kind"):
             rerun(bad)
 
 
@@ -210,7 +213,7 @@ def test_another_model_version_or_configuration_is_refused() -> None:
 
         def refused(header: Header, same: bool = True) -> str:
             other = TraceWriter(header)
-            with fresh(settings_of(log)) as engine, pytest.raises(RerunError) as found:
+            with new_engine(settings_of(log)) as engine, pytest.raises(RerunError) as found:
                 Rerun(engine, other, 0, None if same else ConfigChange(config=ALL["roomy"]), True)
             other.close()
             return str(found.value)
@@ -226,13 +229,13 @@ def test_another_model_version_or_configuration_is_refused() -> None:
 
 def test_other_weights_under_the_same_name_are_detected() -> None:
     other = from_module(tiny_model("llama", seed=1), tiny_tokenizer(), "tiny-llama")
-    with two_sampled() as original, Engine(other, ALL["roomy"]) as engine, pytest.raises(RerunMismatch):
+    with run_sampled() as original, Engine(other, ALL["roomy"]) as engine, pytest.raises(RerunMismatch):
         Rerun(engine, log_of(original), 5, None, True).finish()
 
 
 @pytest.mark.parametrize("where", ["execute", "sample"])
 def test_a_rerun_refuses_a_log_with_a_failed_step(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with fresh(ALL["roomy"]) as original:
+    with new_engine(ALL["roomy"]) as original:
         original.add_request(PROMPTS[0], GREEDY)
         original.step()
 
@@ -245,7 +248,7 @@ def test_a_rerun_refuses_a_log_with_a_failed_step(where: str, monkeypatch: pytes
                 original.step()
         with pytest.raises(RerunError, match="record 2 the step failed: MemoryError"):
             rerun(log_of(original))
-        with fresh(ALL["roomy"]) as engine:
+        with new_engine(ALL["roomy"]) as engine:
             again = Rerun(engine, log_of(original), 2, RequestChange(prompt=[70], sampling=GREEDY), True)
             again.finish()
             assert again.left_out == ["record 2 of the original is left out: there the step failed: MemoryError"]
@@ -262,7 +265,7 @@ def test_forks_after_the_end_are_refused() -> None:
 
 def test_a_chosen_token_is_logged_and_changes_later_tokens() -> None:
     """After two records, sequence 0 of two greedy requests gets the second most probable token."""
-    with fresh(ALL["roomy"]) as original:
+    with new_engine(ALL["roomy"]) as original:
         original.add_requests([RequestSpec(PROMPTS[0], GREEDY), RequestSpec(PROMPTS[2], GREEDY)])
         while original.has_unfinished():
             original.step()
@@ -287,7 +290,7 @@ def test_a_chosen_token_is_logged_and_changes_later_tokens() -> None:
             ours, theirs = tokens_of(fork, 0), tokens_of(original, 0)
             assert ours[:position] == theirs[:position] and ours[position] == other.token_id
             # the following tokens equal those of a separate run with this prefix as prompt
-            with fresh(ALL["roomy"]) as separate:
+            with new_engine(ALL["roomy"]) as separate:
                 request = separate.add_request(
                     ours[: position + 1],
                     msgspec.structs.replace(GREEDY, max_tokens=GREEDY.max_tokens - 2),  # type: ignore[operator]
@@ -301,7 +304,7 @@ def test_a_chosen_token_is_logged_and_changes_later_tokens() -> None:
 
 def test_a_chosen_token_does_not_shift_later_random_draws() -> None:
     """The sampler also draws for a chosen position, so choosing the sampled token changes no later token."""
-    with two_sampled() as original:
+    with run_sampled() as original:
         log = log_of(original)
         (output,) = [o for o in log.record(4).outputs if o.seq_id == 0]
         with rerun(log, 4, TokenChange(seq_id=0, token_id=output.token_id)) as fork:
@@ -312,7 +315,7 @@ def test_a_chosen_token_does_not_shift_later_random_draws() -> None:
 
 def test_a_chosen_end_token_finishes_the_sequence() -> None:
     eos = tiny_llama().tokenizer_facts.eos_token_ids[0]  # type: ignore[union-attr]
-    with fresh(ALL["roomy"]) as original:
+    with new_engine(ALL["roomy"]) as original:
         original.add_request(PROMPTS[0], SamplingParams(max_tokens=12, min_tokens=8))
         while original.has_unfinished():
             original.step()
@@ -337,7 +340,7 @@ def test_a_fork_can_add_a_request() -> None:
 
 
 def test_a_fork_can_abort_a_request() -> None:
-    with two_sampled() as original:
+    with run_sampled() as original:
         with rerun(log_of(original), 4, AbortChange(request_id="a")) as fork:
             assert log_of(fork).record(4).kind == "abort"
             state = log_of(fork).state_now()
@@ -350,7 +353,7 @@ def test_a_fork_can_abort_a_request() -> None:
 
 def test_a_fork_can_change_sampling_parameters() -> None:
     """Sampling is greedy from record 4 on, and the change is logged."""
-    with two_sampled() as original:
+    with run_sampled() as original:
         change = SamplingChange(request_id="a", sampling={"temperature": 0.0, "max_tokens": 6})
         with rerun(log_of(original), 4, change) as fork:
             record = log_of(fork).record(4)
@@ -365,7 +368,7 @@ def test_a_fork_can_change_sampling_parameters() -> None:
 
 
 def test_another_seed_restarts_the_draws() -> None:
-    with two_sampled() as original:
+    with run_sampled() as original:
         log = log_of(original)
         with rerun(log, 4, SamplingChange(request_id="b", sampling={"seed": 8})) as fork:
             assert tokens_of(fork, 1)[:6] == tokens_of(original, 1)[:6] and tokens_of(fork, 1) != tokens_of(original, 1)
@@ -389,7 +392,7 @@ def test_a_rerun_under_other_settings_gives_equal_greedy_tokens() -> None:
 
 
 def test_a_fork_of_an_unfinished_run_is_as_long_as_its_log() -> None:
-    with fresh(ALL["roomy"]) as original:
+    with new_engine(ALL["roomy"]) as original:
         original.add_request(PROMPTS[0], GREEDY)
         for _ in range(6):
             original.step()
@@ -401,7 +404,7 @@ def test_a_fork_of_an_unfinished_run_is_as_long_as_its_log() -> None:
 
 def test_a_fork_repeats_later_inputs_and_lists_impossible_ones() -> None:
     """The original chooses a token of b at record 6 and aborts a at record 8. The fork aborts b at record 4."""
-    with fresh(ALL["roomy"]) as original:
+    with new_engine(ALL["roomy"]) as original:
         original.add_requests([RequestSpec(PROMPTS[0], SAMPLED, "a"), RequestSpec(PROMPTS[2], SAMPLED, "b")])
         for _ in range(5):
             original.step()
@@ -410,7 +413,7 @@ def test_a_fork_repeats_later_inputs_and_lists_impossible_ones() -> None:
         original.abort("a")
         while original.has_unfinished():
             original.step()
-        engine = fresh(ALL["roomy"])
+        engine = new_engine(ALL["roomy"])
         again = Rerun(engine, log_of(original), 4, AbortChange(request_id="b"), True)
         again.finish()
         with engine:
@@ -419,7 +422,7 @@ def test_a_fork_repeats_later_inputs_and_lists_impossible_ones() -> None:
 
 
 def test_progress_is_reported_record_by_record() -> None:
-    with two_sampled() as original, fresh(ALL["roomy"]) as engine:
+    with run_sampled() as original, new_engine(ALL["roomy"]) as engine:
         again = Rerun(engine, log_of(original), 4, AbortChange(request_id="a"), True)
         reports = []
         while again.advance():
@@ -432,7 +435,7 @@ def test_progress_is_reported_record_by_record() -> None:
 
 
 def test_invalid_choices_and_adjustments_are_refused() -> None:
-    with fresh(ALL["roomy"]) as engine:
+    with new_engine(ALL["roomy"]) as engine:
         engine.add_request(PROMPTS[2], GREEDY, "a")
         engine.add_request(PROMPTS[2], SamplingParams(use_beam_search=True, beam_width=2, max_tokens=4), "beams")
         engine.step()
@@ -457,7 +460,7 @@ def test_invalid_choices_and_adjustments_are_refused() -> None:
         with pytest.raises(RequestError, match="'unknown'"):
             engine.adjust("unknown", GREEDY)
         assert len(log_of(engine)) == records
-    with fresh(EngineConfig(block_size=4, num_blocks=32, fault="missing_causal_mask")) as engine:
+    with new_engine(EngineConfig(block_size=4, num_blocks=32, fault="missing_causal_mask")) as engine:
         engine.add_request(PROMPTS[2], GREEDY)
         with pytest.raises(RequestError, match="fault"):
             engine.choose(0, 5)

@@ -49,7 +49,7 @@ def recorded(request: pytest.FixtureRequest, builder: Callable[[str], BuildEngin
 Answers = dict[str, list[Given]]
 
 
-def unsure(recorded: Recorded) -> Answers:
+def unsure_answers(recorded: Recorded) -> Answers:
     transcript = recorded.transcript
     return {index: [None] for index in (*transcript.keys, *transcript.works, *transcript.mended)}
 
@@ -164,7 +164,7 @@ def test_offline_grading_of_a_prompt_order_equals_grading_by_its_run(
 
 def test_the_recorded_runs_equal_those_of_the_lesson(recorded: Recorded, tmp_path: Path) -> None:
     write_recorded(recorded, tmp_path)
-    last = way(recorded.transcript, 10_000, unsure(recorded))
+    last = way(recorded.transcript, 10_000, unsure_answers(recorded))
     assert last.progress.over and last.moment.run == len(recorded.runs) - 1
     traces = sorted(tmp_path.glob("*.kvtrace"))
     assert len(traces) == recorded.transcript.num_runs
@@ -178,7 +178,7 @@ def test_the_recorded_runs_equal_those_of_the_lesson(recorded: Recorded, tmp_pat
 def test_a_long_stretch_is_sent_in_parts_with_its_arrays(recorded: Recorded, tmp_path: Path) -> None:
     write_recorded(recorded, tmp_path)
     lessons, transcript = recorded_lessons(tmp_path), recorded.transcript
-    last = way(transcript, 10_000, unsure(recorded))
+    last = way(transcript, 10_000, unsure_answers(recorded))
     records: list[bytes] = []
     captures: list[bytes | None] = []
     while len(records) < last.moment.records:

@@ -16,7 +16,7 @@ def batch(*slices: SequenceSlice) -> StepBatch:
     return StepBatch(slices, SlotTable(2, 12, groups=GROUPS), torch.device("cpu"))
 
 
-def decoding() -> StepBatch:
+def decode_batch() -> StepBatch:
     """Return a step in which sequence 0 decodes position 5 and sequence 1 position 2."""
     return batch(
         SequenceSlice(0, [7], 5, [[3, 0, 4], [RELEASED, 12, 14]], True),
@@ -25,20 +25,20 @@ def decoding() -> StepBatch:
 
 
 def test_a_decode_step_writes_to_the_slots_of_each_groups_tensors() -> None:
-    step = decoding()
+    step = decode_batch()
     assert step.slot_mapping(FULL).tolist() == [4 * 2 + 1, 6 * 2]
     assert step.slot_mapping(WINDOWED).tolist() == [4 * 2 + 1, 1 * 2], "blocks 14 and 11 have indices 4 and 1"
 
 
 def test_a_decode_step_reads_only_visible_keys() -> None:
     """The window of 4 at position 5 begins at position 2, in blocks of indices 2 and 4."""
-    step = decoding()
+    step = decode_batch()
     assert step.decode_keys(WINDOWED).slots[0].tolist() == [4, 5, 8, 9]
     assert step.decode_keys(FULL).slots[0].tolist() == [6, 7, 0, 1, 8, 9]
 
 
 def test_block_tables_of_kernels_have_0_for_released_blocks() -> None:
-    step = decoding()
+    step = decode_batch()
     for tables in (step.decode_tables(WINDOWED).block_tables, step.step_tables(WINDOWED).block_tables):
         assert tables.tolist() == [[0, 2, 4], [0, 1, 0]] and tables.dtype == torch.int32
     assert step.decode_tables(FULL).block_tables.tolist() == [[3, 0, 4], [5, 6, 0]]

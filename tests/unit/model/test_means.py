@@ -36,13 +36,13 @@ def full_disk(machine: pytest.MonkeyPatch) -> str:
     return "MiB free, compiling takes"
 
 
-def little_memory(machine: pytest.MonkeyPatch) -> str:
+def low_memory(machine: pytest.MonkeyPatch) -> str:
     machine.setattr(means, "memory", lambda: Memory(available=MEMORY - 1, total=MEMORY))
     return "MiB of memory are free, compiling takes"
 
 
-@pytest.mark.parametrize("lack", [no_compiler, full_disk, little_memory])
-def test_missing_requirements_prevent_compiling_with_one_sentence(machine: pytest.MonkeyPatch, lack) -> None:
+@pytest.mark.parametrize("limit", [no_compiler, full_disk, low_memory])
+def test_missing_requirements_prevent_compiling_with_one_sentence(machine: pytest.MonkeyPatch, limit) -> None:
     started: list[object] = []
     machine.setattr(compiler_process, "CompilerProcess", started.append)
     machine.setattr(compiler_process, "cores", lambda: 2)
@@ -52,7 +52,7 @@ def test_missing_requirements_prevent_compiling_with_one_sentence(machine: pytes
     compiler_process.start_early("bundled", "auto", "cpu")
     assert len(started) == 1
     started.clear()
-    text = lack(machine)
+    text = limit(machine)
     assert text in missing_means()
     compiler_process.start_early("bundled", "auto", "cpu")
     with pytest.raises(CannotCompile, match=text.partition("+")[0]):

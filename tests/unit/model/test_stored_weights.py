@@ -42,12 +42,12 @@ def test_expanded_weights_give_the_logits_of_the_quantized_ones(form: str, tmp_p
 
 
 def test_expanded_weights_that_exceed_the_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Small(Allocator):
+    class SmallAllocator(Allocator):
         def memory(self, device: torch.device) -> DeviceMemory:
             return DeviceMemory(1 << 10, 1 << 20)
 
     quantized_files.write("fp8", tmp_path)
-    monkeypatch.setattr(device, "ALLOCATOR", Small())
+    monkeypatch.setattr(device, "ALLOCATOR", SmallAllocator())
     with pytest.raises(ModelError, match=r"in fp8 \(0 MiB\).* expanded on cpu: to 0 MiB of float32, and 0 MiB of 1"):
         load_model(str(tmp_path), device="cpu")
 

@@ -15,7 +15,7 @@ def test_tracing_does_not_affect_modules_on_other_threads() -> None:
     keep_tracing_to_its_thread()
     inside, done = threading.Event(), threading.Event()
 
-    class Slow(nn.Module):
+    class SlowModule(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.linear = nn.Linear(2, 2)
@@ -26,7 +26,7 @@ def test_tracing_does_not_affect_modules_on_other_threads() -> None:
             return self.linear(x)
 
     graphs: list[Any] = []
-    thread = threading.Thread(target=lambda: graphs.append(Tracer().trace(Slow())))
+    thread = threading.Thread(target=lambda: graphs.append(Tracer().trace(SlowModule())))
     thread.start()
     assert inside.wait(10)
     served = nn.Sequential(nn.Linear(2, 3), nn.ReLU())

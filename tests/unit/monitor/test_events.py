@@ -44,7 +44,7 @@ def stored_maps(draw: st.DrawFn) -> dict[str, Any]:
     )
 
 
-def positional(event: dict[str, Any], names: tuple[str, ...], keep: int) -> list[Any]:
+def as_array(event: dict[str, Any], names: tuple[str, ...], keep: int) -> list[Any]:
     """Return the event as an array of its first `keep` fields."""
     return [event["type"], *(event.get(name) for name in names[:keep])]
 
@@ -53,7 +53,7 @@ def positional(event: dict[str, Any], names: tuple[str, ...], keep: int) -> list
 def test_maps_and_shortened_arrays_decode_equally(event: dict[str, Any], cut: int) -> None:
     keep = max(cut, 4)  # the fields of every version
     short = {name: value for name, value in event.items() if name == "type" or name in STORED[:keep]}
-    assert decode(message(short)) == decode(message(positional(event, STORED, keep)))
+    assert decode(message(short)) == decode(message(as_array(event, STORED, keep)))
     (found,) = decode(message(event)).events
     assert isinstance(found, BlockStored)
     assert [content.block_hash for content in found.contents] == [as_bytes(one) for one in event["block_hashes"]]
@@ -71,7 +71,7 @@ def test_maps_and_shortened_arrays_decode_equally(event: dict[str, Any], cut: in
 def test_removed_events_are_decoded(hashes: list[Any], group: int | None, keep: int) -> None:
     event = removed(hashes, group_idx=group)
     short = {name: value for name, value in event.items() if name == "type" or name in REMOVED[:keep]}
-    assert decode(message(short)) == decode(message(positional(event, REMOVED, keep)))
+    assert decode(message(short)) == decode(message(as_array(event, REMOVED, keep)))
     assert decode(message(event)).events == [BlockRemoved([as_bytes(one) for one in hashes], "GPU", group)]
 
 

@@ -64,7 +64,7 @@ class Server:
         return message(*events)
 
 
-def sets_of(log: TraceReader, instance: int = 0) -> list[tuple[int, int, set[bytes]]]:
+def contents_of(log: TraceReader, instance: int = 0) -> list[tuple[int, int, set[bytes]]]:
     """Return epoch, message number and cached contents after each message, from the log's operations alone."""
     where: dict[tuple[bool, int], bytes] = {}
     found, epoch = [], 0
@@ -102,7 +102,7 @@ def test_dropped_messages_are_replayed(shape: Shape, tmp_path: Path) -> None:
                 publisher.publish(server.step())
             wait_for(lambda: attachment.log.record(len(attachment.log) - 1).seen.sequence == 40)  # type: ignore[union-attr]
             assert breaks_of(attachment.log) == [("attached", 0, 0)]
-            assert sets_of(attachment.log) == [(0, n, server.after[n]) for n in range(41)]
+            assert contents_of(attachment.log) == [(0, n, server.after[n]) for n in range(41)]
             seen = [attachment.log.record(index).seen for index in range(len(attachment.log))]
             assert [one.sequence for one in seen if one and one.replayed][:3] == [0, 3, 4]
     findings = list(check(path))
@@ -117,7 +117,7 @@ def test_a_late_subscriber_replays_the_buffer() -> None:
         with attached(publisher) as attachment:
             wait_for(lambda: len(attachment.log) == 3)
             assert breaks_of(attachment.log) == [("attached", 1, 0)]
-            assert sets_of(attachment.log) == [(0, 1, {b"c"}), (0, 2, {b"c"})]
+            assert contents_of(attachment.log) == [(0, 1, {b"c"}), (0, 2, {b"c"})]
             last = attachment.log.record(2).seen
             assert last is not None and last.num_unmatched == 1  # "a" was stored before the first replayed message
 
@@ -159,7 +159,7 @@ def test_a_restart_is_detected_even_after_more_messages_than_before() -> None:
             wait_for(lambda: len(attachment.log) == 17)
             assert breaks_of(attachment.log) == [("attached", 0, 0), ("restarted", 0, 0)]
             expected = [(0, n, first.after[n]) for n in range(5)] + [(1, n, second.after[n]) for n in range(10)]
-            assert sets_of(attachment.log) == expected
+            assert contents_of(attachment.log) == expected
 
 
 def test_each_rank_has_its_own_message_numbers_and_pool(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_each_rank_has_its_own_message_numbers_and_pool(monkeypatch: pytest.Monk
                     publisher.publish(server.step())
             wait_for(lambda: len(attachment.log) == 26)
             for rank, server in enumerate(servers):
-                assert sets_of(attachment.log, rank) == [(0, n, server.after[n]) for n in range(12)]
+                assert contents_of(attachment.log, rank) == [(0, n, server.after[n]) for n in range(12)]
             state = attachment.log.state_at(25)
             for rank, server in enumerate(servers):
                 pool = state.blocks[rank * POOL : (rank + 1) * POOL]

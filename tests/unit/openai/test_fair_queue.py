@@ -5,7 +5,7 @@ import pytest
 from app.openai.fair_queue import FairQueue, Full
 
 
-def drained(queue: FairQueue[str]) -> list[str]:
+def drain(queue: FairQueue[str]) -> list[str]:
     return [queue.take() for _ in range(len(queue))]
 
 
@@ -22,7 +22,7 @@ def test_clients_take_turns_and_each_keeps_its_order() -> None:
     queue: FairQueue[str] = FairQueue(10)
     for client, item in [("a", "a0"), ("a", "a1"), ("b", "b0"), ("c", "c0"), ("b", "b1")]:
         queue.put(client, item, 10)
-    assert drained(queue) == ["a0", "b0", "c0", "a1", "b1"]
+    assert drain(queue) == ["a0", "b0", "c0", "a1", "b1"]
     with pytest.raises(IndexError):
         queue.take()
 
@@ -31,7 +31,7 @@ def test_a_clients_requests_are_ordered_by_priority_and_arrival() -> None:
     queue: FairQueue[str] = FairQueue(10)
     for item, priority in [("late", 5), ("first", -1), ("second", -1), ("usual", 0)]:
         queue.put("a", item, 10, priority)
-    assert drained(queue) == ["first", "second", "usual", "late"]
+    assert drain(queue) == ["first", "second", "usual", "late"]
 
 
 def test_limits_apply_per_client_and_to_the_whole_queue() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.prompts.sessions import SESSIONS, Session, anthropic, chat, verdicts
 
 
-def turns_before(body: dict[str, Any]) -> list[dict[str, Any]]:
+def earlier_turns(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the requests of the earlier turns, which end with each user message before an answer."""
     messages = body["messages"]
     ends = [i for i, (a, b) in enumerate(pairwise(messages), 1) if (a["role"], b["role"]) == ("user", "assistant")]
@@ -19,7 +19,7 @@ def turns_before(body: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda session: session.name)
 @pytest.mark.parametrize("is_whole", [False, True], ids=["", "from the first turn on"])
 def test_each_divergence_has_its_cause_and_path(session: Session, is_whole: bool, tmp_path: Path) -> None:
-    before = turns_before(session.bodies[0]) if is_whole else []
+    before = earlier_turns(session.bodies[0]) if is_whole else []
     *others, last = verdicts([*before, *session.bodies], tmp_path)
     assert not any(verdict.parted for verdict in others)
     found = (last.parted.cause, last.parted.path) if last.parted else ("", "")
@@ -29,7 +29,7 @@ def test_each_divergence_has_its_cause_and_path(session: Session, is_whole: bool
         assert (last.num_again > 0) == bool(session.cause)
 
 
-def passed(body: dict[str, Any], geo: str) -> dict[str, Any]:
+def proxied(body: dict[str, Any], geo: str) -> dict[str, Any]:
     """Return a line of the proxy's file for a request that a region answered."""
     return {"path": "/v1/messages", "time": 0, "request": body, "usage": {"input_tokens": 9, "inference_geo": geo}}
 
@@ -39,7 +39,7 @@ def logged(body: dict[str, Any], model_id: str) -> dict[str, Any]:
     return {"call_type": "acompletion", "model_id": model_id, **body}
 
 
-def replied(body: dict[str, Any], region: str) -> dict[str, Any]:
+def tapped(body: dict[str, Any], region: str) -> dict[str, Any]:
     """Return an entry of claude-tap with a region in the response headers."""
     return {"request": {"body": body}, "response": {"headers": {"X-MS-Region": region}, "body": {}}}
 
@@ -47,9 +47,9 @@ def replied(body: dict[str, Any], region: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (passed(anthropic(2), "us"), passed(anthropic(3), "eu")),
+        (proxied(anthropic(2), "us"), proxied(anthropic(3), "eu")),
         (logged(chat(2), "us"), logged(chat(3), "eu")),
-        (replied(chat(2), "us"), replied(chat(3), "eu")),
+        (tapped(chat(2), "us"), tapped(chat(3), "eu")),
     ],
     ids=["region in the usage", "deployment", "region in a header"],
 )
@@ -69,9 +69,9 @@ def test_an_instance_hits_only_the_turns_that_it_answered(tmp_path: Path) -> Non
 
 
 def test_an_unknown_instance_counts_as_the_previous_one(tmp_path: Path) -> None:
-    known = [passed(anthropic(2), "us"), passed(anthropic(3), "not_available"), passed(anthropic(4), "global")]
+    known = [proxied(anthropic(2), "us"), proxied(anthropic(3), "not_available"), proxied(anthropic(4), "global")]
     assert not any(verdict.parted for verdict in verdicts(known, tmp_path))
-    _, last = verdicts([passed(anthropic(2), "global"), passed(anthropic(3), "us")], tmp_path)
+    _, last = verdicts([proxied(anthropic(2), "global"), proxied(anthropic(3), "us")], tmp_path)
     assert last.parted is not None and last.parted.cause == "not_known"
 
 

@@ -70,7 +70,7 @@ def requests_of(bodies: list[dict[str, Any]]) -> list[PromptRequest]:
     return with_answers(found)
 
 
-def played(template: ChatTemplate, bodies: list[dict[str, Any]]) -> tuple[list[PromptRequest], list[Verdict]]:
+def play(template: ChatTemplate, bodies: list[dict[str, Any]]) -> tuple[list[PromptRequest], list[Verdict]]:
     requests = list(rendered(requests_of(bodies), template, conversation_of))
     player = Player(template.encode, Settings())
     return requests, [player.play(request) for request in requests]
@@ -84,10 +84,10 @@ def test_a_template_that_drops_reasoning_is_a_cause_and_an_appending_one_is_not(
     templates: dict[str, ChatTemplate],
 ) -> None:
     bodies = [chat(turns, reasoning=True) for turns in (1, 2, 3, 4)]
-    assert breaks(played(templates[APPENDING], bodies)[1]) == []
-    found = breaks(played(templates[DROPPING], bodies)[1])
+    assert breaks(play(templates[APPENDING], bodies)[1]) == []
+    found = breaks(play(templates[DROPPING], bodies)[1])
     assert found == [("template_differs", f"messages[{2 * turn}].content (template)") for turn in (1, 2)]
-    assert breaks(played(templates[EMPTY_THOUGHT], bodies[:2])[1]) == [
+    assert breaks(play(templates[EMPTY_THOUGHT], bodies[:2])[1]) == [
         ("template_differs", "messages[2].content (template)")
     ]
 
@@ -96,7 +96,7 @@ def test_changes_by_the_client_have_the_same_causes_with_a_template(templates: d
     tools = {"tools": [tool("read"), tool("write")]}
     bodies = [chat(2) | tools, changed(chat(3), "messages", 2, "content", to=text(96, 70)) | tools]
     bodies.append(bodies[-1] | {"tools": tools["tools"][::-1]})
-    assert breaks(played(templates[APPENDING], bodies)[1]) == [
+    assert breaks(play(templates[APPENDING], bodies)[1]) == [
         ("message_edited", "messages[2].content"),
         ("tools_reordered", "tools[0].function.name"),
     ]
@@ -159,7 +159,7 @@ def test_hits_equal_those_of_the_engines_cache_for_rendered_prompts(
             bodies.append({"model": "m", "messages": list(messages)})
             more = {} if thought is None else {"reasoning_content": thought}
             messages.append({"role": "assistant", "content": answer, **more})
-    requests, verdicts = played(template, bodies)
+    requests, verdicts = play(template, bodies)
     engine = EngineCache(num_blocks=2000, block_size=16)
     for index, (request, verdict) in enumerate(zip(requests, verdicts, strict=True)):
         assert request.held is not None
@@ -196,7 +196,7 @@ def test_answers_after_hidden_reasoning_are_not_cached(
         player = Player(template.encode, Settings())
         verdicts = [player.play(one) for one in requests_of([first, second])]
     else:
-        _, verdicts = played(template, [first, second])
+        _, verdicts = play(template, [first, second])
     num_hit = verdicts[1].hits["sglang"].num_tokens
     assert (num_hit >= verdicts[0].num_tokens + num_shown - 1) == is_cached
     assert is_cached or num_hit <= verdicts[0].num_tokens
@@ -205,7 +205,7 @@ def test_answers_after_hidden_reasoning_are_not_cached(
 def test_texts_that_equal_words_of_the_template_are_distinguished(templates: dict[str, ChatTemplate]) -> None:
     texts = ["user", "assistant", "end", "|>user", "user"]
     messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(texts)]
-    (request,), _ = played(templates[APPENDING], [{"model": "m", "messages": messages}])
+    (request,), _ = play(templates[APPENDING], [{"model": "m", "messages": messages}])
     assert request.rendered is not None
     marks = ["<|user|>", "<|end|><|assistant|>", "<|end|><|user|>", "<|end|><|assistant|>", "<|end|><|user|>"]
     expected = [*chain.from_iterable(zip(marks, texts, strict=True)), "<|end|><|assistant|>"]
@@ -235,10 +235,10 @@ def test_unrenderable_requests_are_reported_and_counted_by_segment(
     refusing = "{% if messages | length > 2 %}{{ raise_exception('two messages at most') }}{% endif %}" + HEAD + BODY
     folder = folder_with(refusing, tmp_path)
     with pytest.raises(CannotRender, match="request 2 cannot be rendered: two messages at most"):
-        played(open_template(str(folder)), [chat(1), chat(2)])
+        play(open_template(str(folder)), [chat(1), chat(2)])
     image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
     with pytest.raises(CannotRender, match=r"request 1 .*parts of type text, not 'image_url'"):
-        played(templates[APPENDING], [{"model": "m", "messages": [image]}])
+        play(templates[APPENDING], [{"model": "m", "messages": [image]}])
     file = tmp_path / "requests.jsonl"
     file.write_text("\n".join(json.dumps(chat(turns)) for turns in (1, 2)))
     main(["prompts", str(file), "--tokenizer", str(folder)])

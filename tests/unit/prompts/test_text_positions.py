@@ -28,7 +28,7 @@ MARKERS = st.sampled_from(["<|im_start|>{}\n", "{}: ", "\n\n{}\n\n", "[INST]", "
 ENDS = st.sampled_from(["<|im_end|>\n", "\n", "</s>", " [/INST]", ""])
 
 
-def rendered(source: str, body: dict[str, Any]) -> tuple[str, list[tuple[str, int, int]]]:
+def render(source: str, body: dict[str, Any]) -> tuple[str, list[tuple[str, int, int]]]:
     """Render a body of chat completions, and return the text with path, start and end of each position."""
     template, segments = ChatTemplate(source, lambda text: [], lambda text: Tokens([], [], b"")), segments_of(body)
     marked, leaves = with_marks(body, segments)
@@ -56,7 +56,7 @@ def test_texts_are_located_where_the_template_writes_them(
         if written.strip():
             expected.append((f"messages[{number}].content", len(expected_text), len(expected_text) + len(written)))
         expected_text += written + closing
-    assert rendered(source, {"messages": messages}) == (expected_text, expected)
+    assert render(source, {"messages": messages}) == (expected_text, expected)
 
 
 MESSAGES = [
@@ -78,7 +78,7 @@ CONTENT = "{{ m.content }}</{{ m.role }}>{% endfor %}"
     ],
 )
 def test_parts_and_reasoning_are_located_in_order(thought: str, found: list[str]) -> None:
-    text, places = rendered(LOOP + thought + CONTENT, {"messages": MESSAGES})
+    text, places = render(LOOP + thought + CONTENT, {"messages": MESSAGES})
     assert [text[begin:end] for _, begin, end in places] == found
     assert all(text[end] in "\n<" and text[begin - 1] in "\n>" for _, begin, end in places)
     assert text[places[0][1] :].startswith("think\nrole</user>")
@@ -87,14 +87,14 @@ def test_parts_and_reasoning_are_located_in_order(thought: str, found: list[str]
 def test_a_text_that_the_template_changes_is_skipped() -> None:
     source = LOOP + "{{ m.content.replace('a', 'o') }}</{{ m.role }}>{% endfor %}"
     messages = [{"role": "user", "content": content} for content in ("user", "banana", "user", "us")]
-    text, places = rendered(source, {"messages": messages})
+    text, places = render(source, {"messages": messages})
     assert [path for path, *_ in places] == [f"messages[{number}].content" for number in (0, 2, 3)]
     assert [begin for _, begin, _ in places] == [text.index(">user") + 1, text.rindex(">user<") + 1, text.rindex("us<")]
 
 
 def test_a_mark_quoted_by_a_tool_is_not_located_as_a_text() -> None:
     body = {"tools": [tool("read", "\ue0007\ue001")], "messages": [{"role": "user", "content": "user"}]}
-    text, places = rendered("{{ tools[0].function.description }}" + LOOP + CONTENT, body)
+    text, places = render("{{ tools[0].function.description }}" + LOOP + CONTENT, body)
     assert places == [("messages[0].content", text.index(">user") + 1, text.index("</user>"))]
 
 
@@ -115,7 +115,7 @@ def test_tools_and_calls_are_located_between_the_texts(arguments: Any) -> None:
     }
     calls = "{% for call in m.tool_calls %}<call>{{ call.function | tojson }}</call>{% endfor %}"
     tools = "<tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
-    text, places = rendered(tools + LOOP + calls + CONTENT, body)
+    text, places = render(tools + LOOP + calls + CONTENT, body)
     found = {path: text[begin - 3 : end] for path, begin, end in places}
     assert list(found) == [
         "tools[0]", "tools[1]", "messages[0].content", "messages[1].content", "messages[2].tool_calls[0].function",

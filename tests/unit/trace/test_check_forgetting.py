@@ -48,10 +48,7 @@ def forget_pinned(op: Forget) -> Forget:
     [
         (lambda op: replace(op, positions=[row[1:] for row in op.positions]), "and forget_budget is 5"),
         (lambda op: replace(op, positions=[[0] * len(row) for row in op.positions]), "forgets a token twice"),
-        (
-            lambda op: replace(op, scores=[[9.0] * len(row) for row in op.scores]),
-            "forgets a token with score 9.0",
-        ),
+        (lambda op: replace(op, scores=[[9.0] * len(row) for row in op.scores]), "forgets a token with score 9.0"),
         (lambda op: replace(op, layer=99), "layer 99"),
         (forget_pinned, "forgets position 14, which is to be kept"),
     ],

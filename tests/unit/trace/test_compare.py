@@ -42,12 +42,12 @@ def fork(original: Engine, at: int, change: Change | None) -> Engine:
     return engine
 
 
-def compared(a: Engine, b: Engine) -> Comparison:
+def compare_logs(a: Engine, b: Engine) -> Comparison:
     return compare(log_of(a), log_of(b))
 
 
 def test_a_run_does_not_differ_from_itself(original: Engine) -> None:
-    found = compared(original, original)
+    found = compare_logs(original, original)
     assert (found.first_op, found.first_token, found.settings) == (None, None, [])
     assert found.same_model and found.same_machine
     assert [p.equal_tokens for p in found.sequences] == [12, 12]
@@ -56,7 +56,7 @@ def test_a_run_does_not_differ_from_itself(original: Engine) -> None:
 
 def test_the_totals_of_a_run_are_counted(original: Engine) -> None:
     """The first step computes both prompts, of 17 and 3 tokens, and each of the next 11 one token of each sequence."""
-    found = compared(original, original).a
+    found = compare_logs(original, original).a
     log = log_of(original)
     totals = found.totals
     assert (totals.num_records, totals.num_steps) == (1 + 12, 12)
@@ -82,7 +82,7 @@ def test_a_peak_within_the_last_step_is_counted() -> None:
         engine.add_request(PROMPTS[2], msgspec.structs.replace(GREEDY, max_tokens=11))
         while engine.has_unfinished():
             engine.step()
-        found = compared(engine, engine).a
+        found = compare_logs(engine, engine).a
         assert max(log_of(engine).record(i).memory.blocks_held for i in range(12)) == 3
         assert found.totals.blocks_peak == found.series[-1].blocks_held == 4
         assert found.series[-1].bytes_held == 4 * 4 * log_of(engine).header.kv_bytes_per_token
@@ -104,7 +104,7 @@ def test_allocated_and_freed_blocks_of_a_record_give_its_held_blocks(name: str) 
 
 
 def test_the_figures_of_a_sequence_are_counted(original: Engine) -> None:
-    found = compared(original, original).sequences[0]
+    found = compare_logs(original, original).sequences[0]
     log, figures = log_of(original), found.a
     assert figures is not None
     times = [step_seconds(log.record(i).timing) for i in range(len(log))]
@@ -122,7 +122,7 @@ def test_the_figures_of_a_sequence_are_counted(original: Engine) -> None:
 def test_a_forced_token_is_the_first_difference(original: Engine) -> None:
     """Record 5 samples the fifth token of both sequences. In the fork it is the record of the forced token."""
     with fork(original, 5, TokenChange(seq_id=1, token_id=99)) as other:
-        found = compared(original, other)
+        found = compare_logs(original, other)
         op = found.first_op
         assert op is not None
         assert (op.record, op.op, op.kind_a, op.kind_b) == (5, 0, "step", "adjust")
@@ -139,7 +139,7 @@ def test_a_forced_token_is_the_first_difference(original: Engine) -> None:
 
 def test_an_aborted_sequence_differs_where_it_ends(original: Engine) -> None:
     with fork(original, 5, AbortChange(request_id="long")) as other:
-        found = compared(original, other)
+        found = compare_logs(original, other)
         assert found.first_token is not None
         assert (found.first_token.position, found.first_token.b) == (17 + 4, None)
         assert found.first_token.a is not None and found.first_token.a.record == 5
@@ -149,7 +149,7 @@ def test_an_aborted_sequence_differs_where_it_ends(original: Engine) -> None:
 def test_a_shorter_equal_run_does_not_differ(original: Engine) -> None:
     with Engine(tiny_llama(), ROOMY) as other:
         Rerun(other, log_of(original), 5, None, follow=False).finish()
-        found = compared(original, other)
+        found = compare_logs(original, other)
         assert found.first_token is None and [p.equal_tokens for p in found.sequences] == [4, 4]
         assert found.first_op is not None
         assert (found.first_op.record, found.first_op.kind_b, found.first_op.b) == (5, None, None)
@@ -158,7 +158,7 @@ def test_a_shorter_equal_run_does_not_differ(original: Engine) -> None:
 
 def test_requests_of_only_one_run_are_unpaired(original: Engine) -> None:
     with fork(original, 5, RequestChange(prompt=[70, 71], sampling=GREEDY, request_id="more")) as other:
-        found = compared(original, other)
+        found = compare_logs(original, other)
         assert [(p.request_id, p.a is None, p.b is None) for p in found.sequences] == [
             ("long", False, False),
             ("short", False, False),
@@ -171,7 +171,7 @@ def test_requests_of_only_one_run_are_unpaired(original: Engine) -> None:
 def test_another_block_size_changes_blocks_but_no_token(original: Engine) -> None:
     """28 and 14 slots take 2 blocks and 1 block of 16."""
     with fork(original, 0, ConfigChange(config=msgspec.structs.replace(ROOMY, block_size=16, num_blocks=16))) as other:
-        found = compared(original, other)
+        found = compare_logs(original, other)
         assert [(s.name, s.a, s.b) for s in found.settings] == [("block_size", 4, 16), ("num_blocks", 64, 16)]
         assert found.first_token is None
         assert found.first_op is not None and found.first_op.record == 1
@@ -181,7 +181,7 @@ def test_another_block_size_changes_blocks_but_no_token(original: Engine) -> Non
 
 def test_preemptions_and_copies_are_those_of_the_log() -> None:
     with run("preempting") as a, run("swapping") as b:
-        found = compared(a, b)
+        found = compare_logs(a, b)
         for engine, figures in ((a, found.a), (b, found.b)):
             log = log_of(engine)
             records = [log.record(i) for i in range(len(log))]
@@ -221,7 +221,7 @@ def test_samples_of_a_request_are_paired_by_number() -> None:
         return engine
 
     with run_samples(ROOMY) as a, run_samples(msgspec.structs.replace(ROOMY, block_size=8)) as b:
-        found = compared(a, b)
+        found = compare_logs(a, b)
         assert [(p.request_id, p.member, p.equal_tokens) for p in found.sequences] == [("r", i, 6) for i in range(3)]
         assert len({tuple(t.token_id for t in p.a.tokens) for p in found.sequences if p.a}) == 3
         # a fork has its parent's submission, and its first token is of the same step
@@ -234,7 +234,7 @@ def test_requests_with_the_same_id_are_numbered() -> None:
             engine.add_request(prompt, GREEDY, "again")
             while engine.has_unfinished():
                 engine.step()
-        found = compared(engine, engine)
+        found = compare_logs(engine, engine)
         assert [(p.request_id, p.number) for p in found.sequences] == [("again", 0), ("again", 1)]
 
 
@@ -244,7 +244,7 @@ def test_outputs_of_different_prompts_are_not_compared() -> None:
             engine.add_request(prompt, GREEDY, "r")
             while engine.has_unfinished():
                 engine.step()
-        (pair,) = compared(a, b).sequences
+        (pair,) = compare_logs(a, b).sequences
         assert not pair.same_prompt and pair.difference is None and pair.equal_tokens == 0
 
 

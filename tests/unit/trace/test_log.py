@@ -19,7 +19,7 @@ from engine.trace.records import AttentionRows, Capture, Header, LayerCapture, S
 from engine.trace.state import TraceStateError, initial_state, memory_figures
 
 
-def submits(header: Header, count: int) -> list[StepRecord]:
+def submit_records(header: Header, count: int) -> list[StepRecord]:
     memory = memory_figures(initial_state(header))
     return [
         StepRecord(
@@ -68,7 +68,7 @@ def test_a_records_bytes_are_those_of_the_codec(tmp_path: Path, header: Header, 
 
 
 def test_keyframes_of_a_long_log_do_not_outgrow_its_records(header: Header) -> None:
-    records = submits(header, 40 * KEYFRAME_INTERVAL)
+    records = submit_records(header, 40 * KEYFRAME_INTERVAL)
     with TraceWriter(header) as writer:
         for record in records:
             writer.append(record)
@@ -79,7 +79,7 @@ def test_keyframes_of_a_long_log_do_not_outgrow_its_records(header: Header) -> N
 
 
 def test_state_at_agrees_with_and_without_keyframes(tmp_path: Path, header: Header) -> None:
-    records = submits(header, 2 * KEYFRAME_INTERVAL + 5)
+    records = submit_records(header, 2 * KEYFRAME_INTERVAL + 5)
     writer = TraceWriter(header, tmp_path / "a.kvtrace")
     states = []
     for record in records:
@@ -244,7 +244,7 @@ def test_records_can_be_read_during_appends(header: Header, monkeypatch: pytest.
     """Threads switch every microsecond, and a keyframe follows each record."""
     monkeypatch.setattr(TraceWriter, "_wants_keyframe", lambda self, index: True)
     interval = sys.getswitchinterval()
-    records = submits(header, 300)
+    records = submit_records(header, 300)
     failures: list[BaseException] = []
     with TraceWriter(header) as writer:
 
@@ -277,10 +277,10 @@ def test_subscribers_are_notified_after_a_record_is_readable(header: Header) -> 
         unsubscribe = writer.subscribe(
             lambda record: notified.append((record.index, writer.record(record.index).index))
         )
-        for record in submits(header, 3):
+        for record in submit_records(header, 3):
             writer.append(record)
         unsubscribe()
-        for record in submits(header, 4)[3:]:
+        for record in submit_records(header, 4)[3:]:
             writer.append(record)
     assert notified == [(0, 0), (1, 1), (2, 2)]
 
@@ -297,7 +297,7 @@ def test_a_long_file_is_scanned_once_until_it_changes(
         walk(self, fd, size, verify, offset)
 
     monkeypatch.setattr(TraceReader, "_walk", count_scan)
-    path = write_log(tmp_path / "a.kvtrace", header, submits(header, 8))
+    path = write_log(tmp_path / "a.kvtrace", header, submit_records(header, 8))
     for _ in range(3):
         with TraceReader(path, verify=False) as log:
             assert len(log) == 8 and log.record(7).index == 7 and not log.damage

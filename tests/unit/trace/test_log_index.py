@@ -126,15 +126,15 @@ def _expect_sequence(row: int, one: Sequence, log_index: LogIndex) -> None:
 
 
 @pytest.fixture(scope="module")
-def pressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pressed_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a run in which blocks are evicted and sequences preempted."""
     path = tmp_path_factory.mktemp("pressed") / "a.kvtrace"
     write(path, Shape(blocks=700, requests=60, steps=600))
     return path
 
 
-def test_a_bin_keeps_the_extremes_of_its_records(pressed: Path, tmp_path: Path) -> None:
-    with TraceReader(pressed) as log:
+def test_a_bin_keeps_the_extremes_of_its_records(pressed_log: Path, tmp_path: Path) -> None:
+    with TraceReader(pressed_log) as log:
         make(log, tmp_path / "a.survey")
         log_index = LogIndex(tmp_path / "a.survey", log)
         preempted = np.flatnonzero(log_index.series["preemptions"])
@@ -153,9 +153,9 @@ def test_a_bin_keeps_the_extremes_of_its_records(pressed: Path, tmp_path: Path) 
             bins(log_index.series, 5, 5, 10)
 
 
-def test_an_index_that_is_damaged_or_of_another_log_is_refused(pressed: Path, tmp_path: Path) -> None:
+def test_an_index_that_is_damaged_or_of_another_log_is_refused(pressed_log: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.survey"
-    with TraceReader(GOLDEN / "states.kvtrace") as log, TraceReader(pressed) as other:
+    with TraceReader(GOLDEN / "states.kvtrace") as log, TraceReader(pressed_log) as other:
         make(log, target)
         with pytest.raises(DerivedFileError, match="another log"):
             LogIndex(target, other)
@@ -178,11 +178,11 @@ def test_an_index_that_is_damaged_or_of_another_log_is_refused(pressed: Path, tm
             LogIndex(target, log)
 
 
-def test_a_damaged_log_is_indexed_up_to_the_damage(pressed: Path, tmp_path: Path) -> None:
-    with TraceReader(pressed) as log:
+def test_a_damaged_log_is_indexed_up_to_the_damage(pressed_log: Path, tmp_path: Path) -> None:
+    with TraceReader(pressed_log) as log:
         frame = log.record_frame(100)
     damaged = tmp_path / "damaged.kvtrace"
-    content = bytearray(pressed.read_bytes())
+    content = bytearray(pressed_log.read_bytes())
     content[frame.offset + 1] ^= 0xFF
     damaged.write_bytes(content)
     with TraceReader(damaged, verify=False) as log:
@@ -216,20 +216,22 @@ def test_series_of_a_monitored_server_are_those_of_its_metrics(tmp_path: Path) -
     observed.log.close()
 
 
-def test_a_generated_log_is_deterministic(pressed: Path, tmp_path: Path) -> None:
+def test_a_generated_log_is_deterministic(pressed_log: Path, tmp_path: Path) -> None:
     write(tmp_path / "b.kvtrace", Shape(blocks=700, requests=60, steps=600))
-    with TraceReader(pressed) as one, TraceReader(tmp_path / "b.kvtrace") as other:
+    with TraceReader(pressed_log) as one, TraceReader(tmp_path / "b.kvtrace") as other:
         assert len(one) == len(other) > 400
         assert all(one.record_bytes(i) == other.record_bytes(i) for i in range(len(one)))
         ops = Counter(op.__struct_config__.tag for i in range(len(one)) for op in one.record(i).ops)
         assert ops["evict"] and ops["preempt"] and ops["share"] and ops["defer"]
 
 
-def test_a_second_writer_reuses_a_valid_index(pressed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_writer_reuses_a_valid_index(
+    pressed_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(making, "FIRST", 600.0)  # progress is only reported at the end
     target = tmp_path / "a.survey"
     progress: list[int] = []
-    with TraceReader(pressed) as log:
+    with TraceReader(pressed_log) as log:
         first = make(log, target, progress.append)
         assert progress == [len(log)]
         assert make(log, target, progress.append) == first and progress == [len(log)]
@@ -304,10 +306,10 @@ def _expect_index_of_shorter_log(log_index: LogIndex, log: TraceReader, count: i
 
 
 @pytest.mark.usefixtures("one_by_one")
-def test_index_bytes_per_record_are_constant(pressed: Path, tmp_path: Path) -> None:
+def test_index_bytes_per_record_are_constant(pressed_log: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.survey"
     sizes = [0]
-    with TraceReader(pressed) as log:
+    with TraceReader(pressed_log) as log:
         index = make(log, target, lambda count: sizes.append(target.stat().st_size))
         grown = np.diff(sizes[:-1])
         ops = np.array([len(log.record(i).ops) for i in range(len(log))])
@@ -316,9 +318,9 @@ def test_index_bytes_per_record_are_constant(pressed: Path, tmp_path: Path) -> N
         assert _contents(index) == _contents(read_index(target))
 
 
-def test_a_grown_log_is_indexed_again(pressed: Path, tmp_path: Path) -> None:
-    data, cut = pressed.read_bytes(), tmp_path / "cut.kvtrace"
-    with TraceReader(pressed) as log:
+def test_a_grown_log_is_indexed_again(pressed_log: Path, tmp_path: Path) -> None:
+    data, cut = pressed_log.read_bytes(), tmp_path / "cut.kvtrace"
+    with TraceReader(pressed_log) as log:
         frame = log.record_frame(300)
     cut.write_bytes(data[: frame.offset + frame.length])
     with TraceReader(cut) as log:

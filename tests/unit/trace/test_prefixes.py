@@ -23,7 +23,7 @@ ALL = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def pressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pressed_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("prefixes") / "pressed.kvtrace"
     write(path, Shape(blocks=300, requests=40, steps=300))
     return path
@@ -49,8 +49,8 @@ def sums(found: Prefixes) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("path", [*GOLDEN, None], ids=lambda path: path.stem if path else "pressed")
-def test_every_cached_content_is_in_the_tree_once(path: Path | None, pressed: Path, tmp_path: Path) -> None:
-    with TraceReader(path or pressed) as log:
+def test_every_cached_content_is_in_the_tree_once(path: Path | None, pressed_log: Path, tmp_path: Path) -> None:
+    with TraceReader(path or pressed_log) as log:
         log_index, tokens = indexed(log, tmp_path), dict[bytes, int]()
         groups = geometry(log.header)[1]
         step = max(1, len(log) // 25)

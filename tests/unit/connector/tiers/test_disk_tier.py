@@ -55,7 +55,7 @@ def cut(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 1)
 
 
-def flip(path: Path) -> None:
+def flip_bit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
@@ -66,28 +66,28 @@ def rename(path: Path) -> None:
     other.replace(path)
 
 
-def link(path: Path) -> None:
+def replace_by_link(path: Path) -> None:
     path.replace(path.parents[1] / "elsewhere")
     path.symlink_to(path.parents[1] / "elsewhere")
 
 
-def dangling_link(path: Path) -> None:
+def replace_by_dangling_link(path: Path) -> None:
     path.unlink()
     path.symlink_to("nowhere")
 
 
-def folder(path: Path) -> None:
+def replace_by_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
     (path / "something").touch()
 
 
-def pipe(path: Path) -> None:
+def replace_by_pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path, 0o600)
 
 
-def plug(path: Path) -> None:
+def replace_by_socket(path: Path) -> None:
     path.unlink()
     previous = Path.cwd()
     os.chdir(path.parent)  # a socket's path is short
@@ -98,36 +98,36 @@ def plug(path: Path) -> None:
         os.chdir(previous)
 
 
-def open_to_all(path: Path) -> None:
+def make_writable(path: Path) -> None:
     path.chmod(0o666)
 
 
-def folder_linked(path: Path) -> None:
+def link_folder(path: Path) -> None:
     path.parent.replace(path.parents[1] / "moved")
     path.parent.symlink_to("moved")
 
 
 @pytest.mark.parametrize(
-    ("spoil", "reason", "heals"),
+    ("damage", "reason", "heals"),
     [
         (cut, "truncated", True),
-        (flip, "checksum", True),
+        (flip_bit, "checksum", True),
         (rename, "wrong_key", True),
-        (link, "not_a_file", True),
-        (dangling_link, "not_a_file", True),
-        (folder, "not_a_file", False),
-        (pipe, "not_a_file", True),
-        (plug, "not_a_file", True),
-        (open_to_all, "foreign", True),
-        (folder_linked, "not_a_file", False),
+        (replace_by_link, "not_a_file", True),
+        (replace_by_dangling_link, "not_a_file", True),
+        (replace_by_folder, "not_a_file", False),
+        (replace_by_pipe, "not_a_file", True),
+        (replace_by_socket, "not_a_file", True),
+        (make_writable, "foreign", True),
+        (link_folder, "not_a_file", False),
     ],
 )
 def test_damaged_or_foreign_files_are_never_used(
-    tier: DiskTier, spoil: Callable[[Path], None], reason: DropReason, heals: bool
+    tier: DiskTier, damage: Callable[[Path], None], reason: DropReason, heals: bool
 ) -> None:
     for n in (1, 2):
         tier.store(key(n), payload(n))
-    spoil(file_of(tier.folder.path, 1))
+    damage(file_of(tier.folder.path, 1))
     assert tier.load(key(1)) is None and reasons(tier) == {reason: 1}
     (drop,) = tier.book.drops()
     assert (drop.tier, drop.reason, drop.key) == ("disk", reason, key(1).hex())
@@ -135,7 +135,7 @@ def test_damaged_or_foreign_files_are_never_used(
     # a new block replaces the file where that is possible
     assert tier.store(key(1), payload(1)) == heals
     assert tier.load(key(1)) == (payload(1) if heals else None)
-    assert spoil is rename or tier.load(key(2)) == payload(2)
+    assert damage is rename or tier.load(key(2)) == payload(2)
 
 
 def test_files_of_other_users_are_neither_used_nor_deleted(tier: DiskTier, monkeypatch: pytest.MonkeyPatch) -> None:
