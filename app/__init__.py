@@ -1,4 +1,4 @@
-"""The web server and the command line of KV Theater. Uses the engine's public face and never computes on tensors."""
+"""Web server and command line of KV Theater. This package uses the engine's public API and no tensor operations."""
 
 from engine import __version__
 

@@ -1,4 +1,4 @@
-"""KV Theater for programs: a model with a real paged KV cache, stepped by hand, and the traces of its steps.
+"""Python API of KV Theater: an engine with a paged KV cache that runs step by step, and the traces of its steps.
 
     from kvtheater import Engine, EngineConfig, SamplingParams, load_model
 
@@ -7,7 +7,7 @@
         while engine.has_unfinished():
             print(engine.step().ops)
 
-The names are defined in `engine`. Each is imported on first use, because torch and transformers take seconds to load
+The names are defined in `engine`. They are imported on first use, because torch and transformers take seconds to import
 and reading a trace needs neither. A notebook displays an opened trace and a watched run. Only these names are stable.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvtheater._own import require_own_packages
 
-require_own_packages()  # before anything below imports one of them
+require_own_packages()  # before any import of these packages
 
 if TYPE_CHECKING:
     from engine import __version__ as __version__
@@ -84,15 +84,15 @@ NAMES = {
     "kvtheater.notebook": "Trace WatchedRun open_trace watch_generate",
     "kvtheater.shown_page": "ShownPage show",
 }
-NAMES_AT_HOME = {"same_run": "same"}  # of those that have another name there
-HOMES = {name: module for module, names in NAMES.items() for name in names.split()}
-__all__ = sorted(HOMES)
+DEFINED_AS = {"same_run": "same"}  # names that differ in the defining module
+MODULES = {name: module for module, names in NAMES.items() for name in names.split()}
+__all__ = sorted(MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in HOMES:
+    if name not in MODULES:
         raise AttributeError(f"module 'kvtheater' has no attribute {name!r}")
-    return getattr(import_module(HOMES[name]), NAMES_AT_HOME.get(name, name))
+    return getattr(import_module(MODULES[name]), DEFINED_AS.get(name, name))
 
 
 def __dir__() -> list[str]:

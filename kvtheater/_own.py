@@ -1,4 +1,4 @@
-"""Check for name collisions: another `engine` beside a user's script would be imported in place of ours."""
+"""Check for name collisions: Python may import a module `engine` from the user's folder instead of this project's."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-OURS = ("engine",)  # imported together with the public package
+PACKAGES = ("engine",)  # packages that the public package imports
 
 
 def require_own_packages() -> None:
-    """Raise ImportError, one sentence, when one of our packages is hidden by a file or folder of another origin."""
-    for name in OURS:
+    """Raise ImportError if a file or folder of the user hides one of these packages."""
+    for name in PACKAGES:
         if hidden := hidden_by(name):
             raise ImportError(hidden, name=name)
 
 
 def hidden_by(name: str) -> str | None:
-    """Return one sentence if Python finds another package than ours under this name, else None."""
+    """Return an error message if Python finds another package by this name, otherwise None."""
     home = Path(__file__).resolve().parent.parent
     loaded = sys.modules.get(name)
     spec = find_spec(name) if loaded is None else getattr(loaded, "__spec__", None)

@@ -1,4 +1,4 @@
-"""Notebook display of a trace and of a watched run: the page as one file, in a frame."""
+"""Notebook display of a trace and of a watched run, as the page in a frame."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from engine.trace.log import TraceReader
 from kvtheater._own import hidden_by
 
 HEIGHT = 860  # CSS pixels
-# an origin of its own: the page cannot reach the notebook, nor what other pages store in this browser
+# a separate origin, so that the page can access neither the notebook nor the browser storage of other pages
 SANDBOX = "allow-scripts allow-downloads"
 
 
 class Trace(TraceReader):
-    """A `.kvtrace` file, opened for reading; the last line of a notebook's cell shows it."""
+    """A `.kvtrace` file, opened for reading. A notebook displays it as the last expression of a cell."""
 
     def _repr_html_(self) -> str:
         return _frame(self)
 
 
 class WatchedRun:
-    """Recorded run of `watch_generate`; the trace at `path` exists once the `with` has ended."""
+    """Recorded run of `watch_generate`. The trace at `path` is written when the `with` block ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -37,10 +37,10 @@ class WatchedRun:
 
 
 def open_trace(path: str | Path) -> Trace:
-    """Open a `.kvtrace` file: its header, records and arrays, and the state after each record.
+    """Open a `.kvtrace` file to read its header, records and arrays, and the state after each record.
 
     Raises:
-        TraceFormatError: not a trace, another version, or the header itself is damaged.
+        TraceFormatError: the file is not a trace, has another version, or has a damaged header.
         OSError: the file cannot be opened.
     """
     return Trace(path)
@@ -50,26 +50,26 @@ def open_trace(path: str | Path) -> Trace:
 def watch_generate(
     model: Any, tokenizer: Any = None, path: str | Path = "run.kvtrace", **options: Any
 ) -> Iterator[WatchedRun]:
-    """Write a `.kvtrace` of every `model.generate` inside the `with` to `path`, when the `with` ends.
+    """Record every `model.generate` inside the `with` block to the `.kvtrace` file `path`, written when the block ends.
 
-    Generation itself is not changed. `tokenizer`: the model's, for the tokens' texts; None leaves them out.
-    `capture_bytes` (64 MiB): budget for captured Q, K, V and attention, spent on the first steps first.
-    `num_logprobs` (5): alternatives recorded with each token.
+    Generation is not changed. `tokenizer`: tokenizer of the model, for the texts of tokens; None: no texts.
+    `capture_bytes` (64 MiB): budget for captured Q, K, V and attention weights, spent on the first steps.
+    `num_logprobs` (5): number of candidates recorded with each token.
 
     Raises:
-        WatchError: another attention than sdpa and eager, another cache than DynamicCache, beams, or nothing generated.
+        WatchError: attention is neither sdpa nor eager, the cache is no DynamicCache, beams, or nothing was generated.
     """
-    from engine.observe.hf_recorder import watch_generate as watch  # imports torch, which opening a trace does not need
+    from engine.observe.hf_recorder import watch_generate as watch  # lazy, because it imports torch
 
     with watch(model, tokenizer, path, **options):
         yield WatchedRun(Path(path))
 
 
 def _frame(log: TraceReader) -> str:
-    """Return the trace's page as a frame, or one sentence if the page cannot be made."""
+    """Return the trace's page in a frame, or an error message."""
     if hidden := hidden_by("app"):
         return f"<p>{html.escape(hidden)}</p>"
-    from app.page.onefile import TooLarge, export_page  # the page's files, and only when something is shown
+    from app.page.onefile import TooLarge, export_page  # lazy, because it reads the page's files
 
     try:
         page = export_page(log).decode()

@@ -1,4 +1,4 @@
-"""A server of a notebook's own, and its page in a frame of a cell."""
+"""Server of a notebook, whose page is shown in a cell."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _shown: dict[tuple[str, ...], ShownPage] = {}
 
 
 class ShownPage:
-    """A server's page; the last line of a notebook's cell shows it in a frame."""
+    """Page of a server. A notebook displays it in a frame as the last expression of a cell."""
 
     def __init__(self, arguments: tuple[str, ...], height: int) -> None:
         self.height = height
@@ -34,24 +34,24 @@ class ShownPage:
             [sys.executable, "-m", "app.cli.notebook_server", "serve", *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
             env=child_environment(KVTHEATER_TOKEN=self._token, PYTHONUNBUFFERED="1"),
-            process_group=0,  # a key that interrupts a cell is not for it
+            process_group=0,  # interrupting a cell must not interrupt the server
         )  # fmt: skip
-        self._lines: deque[str] = deque(maxlen=20)  # its last lines
+        self._lines: deque[str] = deque(maxlen=20)  # last lines of its output
         self.port = self._listening()
         threading.Thread(target=self._drain, daemon=True).start()
 
     @property
     def address(self) -> str:
-        """Address of the page for a browser on this machine. It contains the server's token, and so grants access."""
+        """Address of the page for a browser on this machine. It contains the server's token, which grants access."""
         return f"http://127.0.0.1:{self.port}/{self._token}/"
 
     @property
     def is_running(self) -> bool:
-        """Whether the server answers."""
+        """Whether the server process is running."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """End the server, and every run that is not kept as a recording."""
+        """Stop the server. Runs that were not saved as recordings are lost."""
         with self._process as process:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -64,18 +64,18 @@ class ShownPage:
             self._lines.append(line.strip())
             if found := re.search(r"http://127\.0\.0\.1:(\d+)/", line):
                 return int(found[1])
-        raise RuntimeError(self._lines[-1] if self._lines else "the server ended without a word")
+        raise RuntimeError(self._lines[-1] if self._lines else "the server ended without output")
 
     def _drain(self) -> None:
         assert self._process.stdout is not None
-        with contextlib.suppress(ValueError):  # closed
+        with contextlib.suppress(ValueError):  # the pipe was closed
             for line in self._process.stdout:
                 self._lines.append(line.strip())
-            if self._process.wait() not in (0, -signal.SIGTERM):  # as with a model that cannot be opened
+            if self._process.wait() not in (0, -signal.SIGTERM):  # for example, the model cannot be opened
                 print(self._lines[-1], file=sys.stderr)
 
     def _ipython_display_(self) -> None:
-        """Show the page through Colab's own proxy; in another notebook `_repr_html_` does it."""
+        """Show the page through Colab's proxy. Other notebooks call `_repr_html_`."""
         if "google.colab" not in sys.modules or not self.is_running:
             raise NotImplementedError
         from google.colab import output
@@ -101,7 +101,7 @@ def show(model: str = "bundled", *, height: int = HEIGHT, **options: Any) -> Sho
 
     The server listens on the loopback interface, requires its own token and ends with the notebook. A second call with
     the same model and options reuses the server. The page is served through Colab's proxy in Colab, through
-    jupyter-server-proxy in a JupyterLab that has it, and else directly from 127.0.0.1.
+    jupyter-server-proxy in a JupyterLab that has it, and otherwise directly from 127.0.0.1.
 
     Args:
         model: folder or hub name, as for `kvtheater serve`.
@@ -109,8 +109,8 @@ def show(model: str = "bundled", *, height: int = HEIGHT, **options: Any) -> Sho
         options: flags of `kvtheater serve`, for example `block_size=4` or `enforce_eager=True`.
 
     Raises:
-        RuntimeError: the server does not start; one sentence.
-        ImportError: another package called `app` hides the server's.
+        RuntimeError: the server does not start.
+        ImportError: another package named `app` hides the server's.
     """
     if hidden := hidden_by("app"):
         raise ImportError(hidden)
@@ -135,13 +135,13 @@ def _flags(options: dict[str, Any]) -> list[str]:
 
 
 def _behind_jupyter(port: int, token: str) -> str | None:
-    """Return the path of the page on Jupyter's own server, where that shows ports; None: it does not."""
+    """Return the path of the page on Jupyter's server, or None if that does not forward ports."""
     if find_spec("jupyter_server_proxy") is None or "VSCODE_PID" in os.environ:
         return None
     base = os.environ.get("JUPYTERHUB_SERVICE_PREFIX")
     if base is None:
         from jupyter_server.serverapp import list_running_servers
 
-        mine = (one for one in list_running_servers() if str(one["pid"]) == os.environ.get("JPY_PARENT_PID"))
-        base = next((str(one["base_url"]) for one in mine), None)
+        servers = (one for one in list_running_servers() if str(one["pid"]) == os.environ.get("JPY_PARENT_PID"))
+        base = next((str(one["base_url"]) for one in servers), None)
     return base and f"{base}proxy/{port}/{token}/"

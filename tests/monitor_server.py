@@ -17,7 +17,7 @@ BLOCK_SIZE, NUM_BLOCKS = 4, 64
 
 @contextmanager
 def attached_server(
-    folder: Path, record: Path | None = None, most_bytes: int = 1 << 30, metrics: str | None = None
+    folder: Path, record: Path | None = None, max_bytes: int = 1 << 30, metrics: str | None = None
 ) -> Iterator[tuple[Publisher, str]]:
     """Yield a publisher that has published events, and the address of the page."""
     with Publisher() as publisher:
@@ -29,7 +29,7 @@ def attached_server(
             metrics=metrics,
             block_size=BLOCK_SIZE,
             num_blocks=NUM_BLOCKS,
-            most_bytes=most_bytes,
+            max_bytes=max_bytes,
         )
         attachment = Attachment(options, record)
         app = create_app(Models(ModelEntry(None)), ServerSettings(data_dir=folder), attachment=attachment)

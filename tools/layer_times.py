@@ -151,8 +151,8 @@ def written(repository: Repository) -> str:
                 own = [row for row in rows if int(row["num_tensor_parallel_workers"]) == tp]
                 entries.append(entry(card, model, tp, own, links.get(tp, [])))
     head = [
-        "# What a layer takes on a GPU, in float16: all of it but attention. Written by tools/layer_times.py.",
-        "# `milliseconds` by `tokens` of a step; `all_reduce`: what the GPUs of a layer exchange, once; it needs two.",
+        "# Times of a layer on a GPU in float16, without attention. Written by tools/layer_times.py.",
+        "# `milliseconds` by `tokens` of a step; `all_reduce`: milliseconds of one of the two all-reduces per layer.",
         "",
         f'source = "github.com/microsoft/vidur, data/profiling, commit {commit[:12]} ({dated})"',
         'licence = "MIT License, Copyright (c) Microsoft Corporation"',

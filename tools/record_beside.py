@@ -15,7 +15,7 @@ import msgspec
 from app.ground.paths import static_dir
 from app.recordings.shelf import SUFFIX, Card
 from engine.config import EngineConfig
-from engine.lab.beside import BesideRequest, ours, settled, theirs
+from engine.lab.beside import BesideRequest, explicit_config, serve_here, serve_vllm
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
 from engine.trace.check import check
@@ -61,13 +61,13 @@ def main() -> None:
     parser.add_argument("--python", type=Path, help="of the environment that vLLM is installed in; without: ours only")
     arguments = parser.parse_args()
     folder, model = static_dir() / "recordings", load_model(BUNDLED)
-    config = settled(CONFIG, model)
+    config = explicit_config(CONFIG, model)
     paths = {name: folder / f"{name}{SUFFIX}" for name in CARDS}
     requests = [msgspec.structs.replace(one, ignore_eos=True) for one in REQUESTS]
     if arguments.python:
-        theirs(arguments.python, model, config, requests, paths["beside-vllm"], 0.3)
+        serve_vllm(arguments.python, model, config, requests, paths["beside-vllm"], 0.3)
     paths["beside-ours"].unlink(missing_ok=True)
-    ours(model, config, requests, paths["beside-ours"])
+    serve_here(model, config, requests, paths["beside-ours"])
     for name, path in paths.items():
         text = msgspec.json.format(msgspec.json.encode(CARDS[name]), indent=2)
         path.with_suffix(".json").write_bytes(text + b"\n")

@@ -75,7 +75,7 @@ class BenchSession(LogSession):
                 with contextlib.suppress(TraceFormatError, OSError):  # no header yet: try again next time
                     trace = GrowingTrace(latest)
                     self._path, self._trace = latest, trace
-                    self.turn_to(OpenLog(self.run.epoch + 1, trace))
+                    self.switch_to(OpenLog(self.run.epoch + 1, trace))
 
 
 def latest_trace(folder: Path) -> Path | None:

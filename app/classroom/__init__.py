@@ -1,9 +1,9 @@
-"""A class: one presenter, many followers, one run that all of them watch, and questions to all of them.
+"""Classes: a presenter, followers, the run that all of them watch, and questions to the followers.
 
-    presenter --cast, ask, reveal--> Classroom --"class": its whole public state--> followers and presenters
-    followers --answer, lost-------> Classroom --"class_desk": the attendance-----> presenters
+    presenter --cast, ask, reveal--> Classroom --"class": the public state--> followers and presenters
+    followers --answer, lost-------> Classroom --"class_desk": attendance---> presenters
 
-Records have their own channel (`app/session/broadcast.py`): a class says where to look, never what is there. Each
-message has the whole state of a class, so a client that missed one is current again after the next. `codes` admits
-people, `access` holds permissions, `polls` counts, `classroom` is one class, `classrooms` are all of a server.
+These messages select a run and a view; its records are sent by `app/session/broadcast.py`. Each message has the
+complete state of a class, so a client that missed one is up to date after the next. `codes` admits people, `access`
+checks permissions, `polls` counts answers, `classroom` is one class, and `classrooms` are all classes of a server.
 """

@@ -1,8 +1,8 @@
-"""Permissions: owners of the server, presenters and drivers of a class, followers.
+"""Permissions of owners of the server, presenters and drivers of a class, and followers.
 
-An owner has the server's token, or the loopback interface where there is none. A guest has a pass to a class, and may
-watch that class's run on stage, answer, and command a run of their own. Only the driver of a class commands the run
-that it has on stage; other owners do not.
+An owner has the server's token, or connects over the loopback interface if there is no token. A guest has a pass to a
+class and may watch the class's run on stage, answer questions, and command a lab. Only the driver of a class may
+command the run on stage; other owners may not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.ground.callers import ANONYMOUS, Pass, Person
 
 
 class Access:
-    """Permissions of connections, by id."""
+    """Permissions of connections, by connection id."""
 
     def __init__(self, classrooms: Classrooms) -> None:
         self._classrooms = classrooms
@@ -25,7 +25,7 @@ class Access:
         self._labs: dict[str, Pass] = {}  # session -> pass of its follower
         self._lock = threading.Lock()
 
-    def come(self, sid: str, person: Person) -> None:
+    def add(self, sid: str, person: Person) -> None:
         """Add a connection."""
         self._people[sid] = person
 
@@ -37,7 +37,7 @@ class Access:
     def person(self, sid: str) -> Person:
         return self._people.get(sid, ANONYMOUS)
 
-    def own(self, sid: str) -> None:
+    def check_owner(self, sid: str) -> None:
         """Check that the client is an owner.
 
         Raises:
@@ -46,17 +46,17 @@ class Access:
         if not self.person(sid).is_owner:
             raise refusal("forbidden", "class.follower")
 
-    def drive(self, sid: str, session_id: str) -> None:
+    def check_drive(self, sid: str, session_id: str) -> None:
         """Check for permission to command a run.
 
         Raises:
-            AppError: `forbidden`, if the run is another client's, or another client drives the class; `refused` for a
-                lab, while the class has an open question of a lesson.
+            AppError: `forbidden` if the run belongs to another client, or another client drives the class; `refused`
+                for a lab while the class has an open question of a lesson.
         """
-        found = self._classrooms.of_session(session_id)
-        if found is not None:
-            if not found.may_drive(sid):
-                if driver := found.driver_name:
+        classroom = self._classrooms.of_session(session_id)
+        if classroom is not None:
+            if not classroom.may_drive(sid):
+                if driver := classroom.driver_name:
                     raise refusal("forbidden", "drive.other", name=driver)
                 raise refusal("forbidden", "drive.presenter")
             return
@@ -65,12 +65,12 @@ class Access:
         if person.is_owner:
             return
         if owner is not None and owner == person.seat:
-            if self._classrooms.get(owner.class_id).is_asked_by_lesson:  # a lab could be run to the answer
+            if self._classrooms.get(owner.class_id).has_lesson_question:  # a lab could reveal the answer
                 raise refusal("refused", "lab.asked")
             return
         raise refusal("forbidden", "drive.not_yours")
 
-    def watch(self, sid: str, session_id: str) -> None:
+    def check_watch(self, sid: str, session_id: str) -> None:
         """Check for permission to read a run.
 
         Raises:
@@ -82,11 +82,11 @@ class Access:
         if person.seat is not None:
             if self._labs.get(session_id) == person.seat:
                 return
-            found = self._classrooms.get(person.seat.class_id)
-            if found.is_over:
+            classroom = self._classrooms.get(person.seat.class_id)
+            if classroom.is_over:
                 raise refusal("forbidden", "class.yours_over")
-            found.seat(person.seat.seat)  # raises for a removed seat
-            if session_id in found.sessions:
+            classroom.seat(person.seat.seat)  # raises for a removed seat
+            if session_id in classroom.sessions:
                 return
         raise refusal("forbidden", "class.not_shown")
 
@@ -94,32 +94,32 @@ class Access:
         """Return the follower at a connection.
 
         Raises:
-            AppError: `forbidden` for another client; `not_found` if the class is gone.
+            AppError: `forbidden` if the client is not a follower; `not_found` if the class no longer exists.
         """
-        found, key = self.pass_of(sid)
-        return found, found.seat(key)
+        classroom, key = self.pass_of(sid)
+        return classroom, classroom.seat(key)
 
     def pass_of(self, sid: str) -> tuple[Classroom, str]:
         """Return the class that a connection has a pass to, and the key of its seat.
 
         Raises:
-            AppError: `forbidden` without a pass; `not_found` if the class is gone.
+            AppError: `forbidden` without a pass; `not_found` if the class no longer exists.
         """
         person = self.person(sid)
         if person.seat is None:
             raise refusal("forbidden", "seat.no_class")
         return self._classrooms.get(person.seat.class_id), person.seat.seat
 
-    def presents(self, sid: str, class_id: str) -> Classroom:
+    def presented_class(self, sid: str, class_id: str) -> Classroom:
         """Return the class if the client presents it.
 
         Raises:
             AppError: `forbidden`; `not_found`.
         """
-        found = self._classrooms.get(class_id)
-        if sid not in found.presenters:
+        classroom = self._classrooms.get(class_id)
+        if sid not in classroom.presenters:
             raise refusal("forbidden", "class.presenter")
-        return found
+        return classroom
 
     def classroom(self, class_id: str) -> Classroom:
         """Return the class.
@@ -133,10 +133,10 @@ class Access:
         """Return the class; None if it is not in memory."""
         return next((one for one in self._classrooms.all() if one.id == class_id), None)
 
-    def lab(self, session_id: str, of: Pass | None) -> None:
-        """Assign a run to a follower; None unassigns it."""
+    def assign_lab(self, session_id: str, owner_pass: Pass | None) -> None:
+        """Assign a lab to a follower, or remove the assignment (None)."""
         with self._lock:
-            if of is None:
+            if owner_pass is None:
                 self._labs.pop(session_id, None)
             else:
-                self._labs[session_id] = of
+                self._labs[session_id] = owner_pass

@@ -1,9 +1,9 @@
-"""Limits of the seats of a class, per address and for seats that are not confirmed.
+"""Limits on the seats of a class: per address, and for unconfirmed seats.
 
-A seat is confirmed once it has been connected for `CONFIRM_SECONDS` without a pause. One address, which may be the NAT
-of a whole school, has at most `MAX_UNCONFIRMED` other seats at once, so 300 / 20 s = 15 followers per second can enter.
-A disconnected unconfirmed seat is replaced by the next one of its address: a flood of seats replaces its own, and a
-class behind the same address still gets in.
+A seat is confirmed once it has been connected for `CONFIRM_SECONDS` without interruption. One address, which may be the
+NAT of a whole school, has at most `MAX_UNCONFIRMED` unconfirmed seats, so 300 / 20 s = 15 followers per second can
+enter. Above the limit, a new seat replaces a disconnected unconfirmed seat of the same address. A flood of seats
+therefore replaces its own, and a class behind the same address can still enter.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from app.ground.errors import AppError
 MAX_SEATS = 1200
 MAX_UNCONFIRMED = 300  # of one address
 MAX_OF_ADDRESS = 1000  # seats of one address
-CONFIRM_SECONDS = 20.0  # of one connection
-EXPIRE_SECONDS = 120.0  # without a connection, of an unconfirmed seat that has answered nothing
-MAX_ORIGINS = 12  # origins that are shown to the presenter
+CONFIRM_SECONDS = 20.0  # of uninterrupted connection
+EXPIRE_SECONDS = 120.0  # without a connection, after which an unconfirmed seat without answers expires
+MAX_ORIGINS = 12  # origins shown to the presenter
 
 
 def seat_to_replace(address: str, seats: Iterable[Seat]) -> Seat | None:
-    """Return the seat that must be removed before an address gets another one; None if none must.
+    """Return the seat that must be removed before an address gets another one, or None if no limit is reached.
 
     Raises:
-        AppError: `busy` while too many of the address are unconfirmed; `refused` if no seat can be removed.
+        AppError: `busy` while too many seats of the address are unconfirmed; `refused` if no seat can be removed.
     """
-    everyone = list(seats)
-    mine = [seat for seat in everyone if seat.address == address]
-    unconfirmed = [seat for seat in mine if not is_confirmed(seat)]
+    all_seats = list(seats)
+    own = [seat for seat in all_seats if seat.address == address]
+    unconfirmed = [seat for seat in own if not is_confirmed(seat)]
     if len(unconfirmed) >= MAX_UNCONFIRMED:
-        return _idle(unconfirmed, refusal("busy", "seat.at_once", n=MAX_UNCONFIRMED))
-    if len(mine) >= MAX_OF_ADDRESS:
-        return _idle(mine, refusal("refused", "seat.of_address", n=MAX_OF_ADDRESS))
-    if len(everyone) >= MAX_SEATS:
-        return _idle(everyone, refusal("refused", "seat.full", n=MAX_SEATS))
+        return _removable(unconfirmed, refusal("busy", "seat.at_once", n=MAX_UNCONFIRMED))
+    if len(own) >= MAX_OF_ADDRESS:
+        return _removable(own, refusal("refused", "seat.of_address", n=MAX_OF_ADDRESS))
+    if len(all_seats) >= MAX_SEATS:
+        return _removable(all_seats, refusal("refused", "seat.full", n=MAX_SEATS))
     return None
 
 
@@ -59,7 +59,7 @@ def is_confirmed(seat: Seat) -> bool:
     return seat.is_trusted or seat.connected_for >= CONFIRM_SECONDS
 
 
-def coarse(address: str) -> str:
+def network_of(address: str) -> str:
     """Return the network of an address: /24 of IPv4, /48 of IPv6."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
@@ -75,21 +75,21 @@ def coarse(address: str) -> str:
 
 def origins(seats: Iterable[Seat]) -> list[OriginCount]:
     """Return the number of seats by network, the largest first."""
-    everyone = list(seats)
-    counts = Counter(coarse(seat.address) for seat in everyone)
-    here = Counter(coarse(seat.address) for seat in everyone if seat.is_here)
+    all_seats = list(seats)
+    counts = Counter(network_of(seat.address) for seat in all_seats)
+    here = Counter(network_of(seat.address) for seat in all_seats if seat.is_here)
     return [{"origin": one, "seats": n, "here": here[one]} for one, n in counts.most_common(MAX_ORIGINS)]
 
 
-def _idle(among: list[Seat], otherwise: AppError) -> Seat:
-    """Return the seat that can be removed with the least loss: the longest away, preferably without an answer.
+def _removable(seats: list[Seat], error: AppError) -> Seat:
+    """Return the seat to remove: preferably one without an answer, then the one disconnected for the longest time.
 
     Raises:
-        AppError: `otherwise`, if each seat is connected, is trusted, or has lasted and answered.
+        AppError: `error`, if each seat is connected, trusted, or confirmed with an answer.
     """
     idle = [
-        seat for seat in among if not (seat.is_here or seat.is_trusted or (seat.has_answered and is_confirmed(seat)))
+        seat for seat in seats if not (seat.is_here or seat.is_trusted or (seat.has_answered and is_confirmed(seat)))
     ]
     if not idle:
-        raise otherwise
+        raise error
     return min(idle, key=lambda seat: (seat.has_answered, seat.left_at))

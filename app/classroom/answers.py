@@ -1,4 +1,4 @@
-"""Types of the socket messages of a class: to all members, to one seat, to its presenters."""
+"""Types of the socket messages of a class to all members, to one seat, and to its presenters."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Press = Literal["next", "back"]
 
 
 class LessonAt(TypedDict):
-    """Position in the class's lesson; a new `at` means that more items are visible."""
+    """Position in the class's lesson. When `at` changes, more items are visible."""
 
     theater: str
     at: int
-    version: int  # counts every change
+    version: int  # incremented at every change
 
 
 class ClassState(TypedDict):
-    """The `class` event: the public state of a class, sent whole at every change."""
+    """The `class` event: the complete public state of a class, sent at every change."""
 
     id: str  # of the class
     version: int
@@ -45,8 +45,8 @@ class OwnAnswer(TypedDict):
     poll: int
     theater: str | None  # of a lesson's question: the lesson's session
     item: int | None  # of the lesson
-    given: list[Answer]
-    has: list[bool]  # whether it answered; None in `given` may be the answer "not sure"
+    given: list[Answer]  # None: not sure, or no answer
+    has: list[bool]  # whether the seat answered in the round
 
 
 class Mine(TypedDict):
@@ -60,7 +60,7 @@ class Mine(TypedDict):
     lost: bool
     wish: Wish | None
     lab: str | None  # its own run
-    queue: int | None  # number of seats before it in the queue; None: it does not wait
+    queue: int | None  # number of seats before it in the queue; None: not in the queue
 
 
 class ClassEntered(TypedDict):
@@ -68,7 +68,7 @@ class ClassEntered(TypedDict):
 
     state: ClassState
     mine: Mine
-    guest: bool  # whether the client may use the server for nothing but the class
+    guest: bool  # whether the client may use the server only for the class
 
 
 class SeatState(TypedDict):
@@ -89,42 +89,42 @@ class OriginCount(TypedDict):
 
     origin: str  # an address without its last part: 192.168.1.x
     seats: int
-    here: int  # of them, connected
+    here: int  # number of connected seats among them
 
 
 class LabsWhy(TypedDict):
-    """Reason for the limit of labs. `stage`: no live run was on stage yet."""
+    """Reason for the limit of labs. `stage`: no live run has been on stage yet."""
 
     by: Literal["stage", "memory", "speed", "unmeasured", "most"]
-    lab_bytes: int  # of one lab: pool, log and the rest
+    lab_bytes: int  # of one lab: pool, log and overhead
     free_bytes: int  # free memory before the first lab
     step_seconds: float | None  # of a decode step on this machine; None: not measured yet
 
 
 class ClassDesk(TypedDict):
-    """The `class_desk` event, to the presenter's pages alone."""
+    """The `class_desk` event, sent only to the presenter's pages."""
 
     id: str
     open: bool  # whether newcomers may take a seat
-    origins: list[OriginCount]  # those with the most seats
+    origins: list[OriginCount]  # origins with the most seats
     seats: list[SeatState]
     lost: list[list[float]]  # [seconds since the class began, shown record] of each mark
-    seconds: float  # since it began
-    asked: int  # questions
-    answered: int  # the open question, in the current round
+    seconds: float  # since the class began
+    asked: int  # number of questions
+    answered: int  # number of answers to the open question in the current round
     tallies: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Tally})]]  # of the last question, by round
     labs: int  # runs of followers, now
     labs_most: int
     labs_why: LabsWhy  # reason for this limit
-    waiting: int  # for a lab
-    kept_until: str | None  # a date; None: nothing of it is stored
+    waiting: int  # seats in the queue for a lab
+    kept_until: str | None  # date until which the class is stored; None: not stored
 
 
 class Door(TypedDict):
     """Address under which other devices may reach the server."""
 
     url: str  # with the class's key, as in the QR code
-    shown: str  # address at which a code is typed
+    shown: str  # address of the page where the code is entered
     size: int  # of the QR code, in modules, without its margin
     path: str  # its dark modules as an SVG path, a module being 1 × 1
 
@@ -135,19 +135,19 @@ class Presenting(TypedDict):
     state: ClassState
     desk: ClassDesk
     code: str
-    doors: list[Door]  # the likeliest first; empty: other devices cannot reach this server
-    join: str  # the path of a door, for clients on this machine
+    doors: list[Door]  # most likely first; empty: other devices cannot reach this server
+    join: str  # path of the join link, for clients on this machine
 
 
 class ClassOpened(TypedDict):
-    """A new class. `secret`: of its presenter; sent only once."""
+    """A new class. `secret` authenticates its presenter and is sent only once."""
 
     secret: str
     presenting: Presenting
 
 
 class ClassPressed(TypedDict):
-    """The `class_pressed` event, to the pages that drive: a remote's key, or a lesson from the presenter's desk."""
+    """The `class_pressed` event, sent to the driver's pages: a key of a remote, or a lesson the presenter selected."""
 
     id: str
     key: Press | None
@@ -155,7 +155,7 @@ class ClassPressed(TypedDict):
 
 
 class ClassLeft(TypedDict):
-    """The `class_left` event, to a member that was removed."""
+    """The `class_left` event, sent to a member that was removed."""
 
     id: str
 
@@ -174,7 +174,7 @@ class StoredClass(TypedDict):
 
 
 class StoredClassesAnswer(TypedDict):
-    """/api/classes."""
+    """Reply of `/api/classes`."""
 
     classes: list[StoredClass]
     can_keep: bool

@@ -1,4 +1,4 @@
-"""Limits on guests' commands of a run: their own, or the class's while they drive."""
+"""Limits on the commands that guests send to their lab, or to the class's run while they drive."""
 
 from __future__ import annotations
 
@@ -16,26 +16,24 @@ from app.session.session import Session
 from engine.config import ConfigError, EngineConfig, SamplingParams
 
 MAX_PROMPTS = 8  # at once
-MAX_PROMPT_BYTES = 4096  # of UTF-8: a step of one's run is as long as its prompts, and others wait for it
-MAX_TOKENS = 256  # of one answer
+MAX_PROMPT_BYTES = 4096  # of UTF-8; other runs wait for a prefill step, whose time grows with the prompts
+MAX_TOKENS = 256  # output tokens of one sequence
 MAX_SEQUENCES = 8  # for one prompt
-MAX_COMMANDS = (
-    32  # concurrent requests of guests to runs: each holds a thread until a step ends, and other threads must stay free
-)
-MAX_OF_ONE = 4  # of one guest
-MAX_READS_OF_ONE = 2  # ranges of records under way, of one guest: each may be megabytes
+MAX_COMMANDS = 32  # concurrent commands of all guests, since each blocks a thread until a step ends
+MAX_PER_GUEST = 4  # concurrent commands
+MAX_READS_PER_GUEST = 2  # concurrent reads of record ranges, each of which may be megabytes
 
 
 class Commands:
     """Pending commands of guests."""
 
-    def __init__(self, access: Access, most_of_one: int = MAX_OF_ONE, most: int = MAX_COMMANDS) -> None:
-        self._access, self._most_of_one, self._most = access, most_of_one, most
-        self._under_way: dict[Pass, int] = {}
+    def __init__(self, access: Access, max_per_guest: int = MAX_PER_GUEST, max_total: int = MAX_COMMANDS) -> None:
+        self._access, self._max_per_guest, self._max_total = access, max_per_guest, max_total
+        self._pending: dict[Pass, int] = {}
         self._lock = threading.Lock()
 
-    def take(self, sid: str) -> Callable[[], None]:
-        """Count a command in. Return a function to call when it is done, whatever its result.
+    def begin(self, sid: str) -> Callable[[], None]:
+        """Count a command as pending. Returns a function to call when the command has ended or failed.
 
         Raises:
             AppError: `busy`.
@@ -45,27 +43,27 @@ class Commands:
             return lambda: None
         seat = person.seat
         with self._lock:
-            mine, of_all = self._under_way.get(seat, 0), sum(self._under_way.values())
-            if mine >= self._most_of_one or of_all >= self._most:
+            own, total = self._pending.get(seat, 0), sum(self._pending.values())
+            if own >= self._max_per_guest or total >= self._max_total:
                 raise refusal("busy", "lab.busy")
-            self._under_way[seat] = mine + 1
-        return functools.partial(self._give, seat)
+            self._pending[seat] = own + 1
+        return functools.partial(self._end, seat)
 
-    def _give(self, seat: Pass) -> None:
+    def _end(self, seat: Pass) -> None:
         with self._lock:
-            self._under_way[seat] -= 1
-            if not self._under_way[seat]:
-                del self._under_way[seat]
+            self._pending[seat] -= 1
+            if not self._pending[seat]:
+                del self._pending[seat]
 
 
 def check_text(text: str) -> None:
-    """Raises AppError: `refused`."""
+    """Raise AppError `refused` if a guest's prompt is too long."""
     if len(text.encode("utf-8", "replace")) > MAX_PROMPT_BYTES:
         raise refusal("refused", "lab.text", n=MAX_PROMPT_BYTES)
 
 
 def check_submit(message: messages.Submit, sampling: SamplingParams) -> None:
-    """Raises AppError: `refused`."""
+    """Raise AppError `refused` if a guest's submission exceeds a limit."""
     if len(message.prompts) > MAX_PROMPTS:
         raise refusal("refused", "lab.prompts", n=MAX_PROMPTS)
     for prompt in message.prompts:
@@ -77,7 +75,7 @@ def check_submit(message: messages.Submit, sampling: SamplingParams) -> None:
 
 
 def check_model(session: Session, model: str | None) -> None:
-    """Check that a guest's run is on the class's model.
+    """Check that a guest's run uses the class's model.
 
     Raises:
         AppError: `refused`.
@@ -87,7 +85,7 @@ def check_model(session: Session, model: str | None) -> None:
 
 
 def check_configure(session: Session, config: EngineConfig) -> None:
-    """Check that a guest's run takes no more memory than the class's.
+    """Check that the pool of a guest's run is at most as large as that of the class's run.
 
     Raises:
         AppError: `refused`.
@@ -95,8 +93,8 @@ def check_configure(session: Session, config: EngineConfig) -> None:
     facts = session.model.facts
     try:
         wanted = pool_bytes(config, facts)
-        most = session.most_pool_bytes or pool_bytes(session.config, facts)
+        limit = session.max_pool_bytes or pool_bytes(session.config, facts)
     except ConfigError as error:
         raise refused(error) from error
-    if wanted > most:
-        raise refusal("refused", "lab.pool", most=most, wanted=wanted)
+    if wanted > limit:
+        raise refusal("refused", "lab.pool", most=limit, wanted=wanted)

@@ -1,4 +1,4 @@
-"""State of a class: members, common view, and questions."""
+"""State of a class: members, shared view, and questions."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from app.ground.plain import plain
 MAX_POLLS = 200
 MAX_MARKS = 5000  # "lost here" marks; beyond it the oldest are dropped
 MAX_VIEW = 48  # settings in a view
-MAX_VIEW_CHARACTERS = 8192  # of all settings, since a view is sent to all members
+MAX_VIEW_CHARACTERS = 8192  # of all settings together, since a view is sent to all members
 _NAME = re.compile(r"[a-z][a-z_]{0,39}")
 
 
 class Classroom:
     """Running class.
 
-    Every method may be called on any thread. `changed` is called without the lock, with whether to notify all members
-    or only the presenters.
+    Every method may be called on any thread. `on_change` is called without the lock; its second argument says whether
+    to notify all members or only the presenters.
     """
 
-    def __init__(self, class_id: str, title: str, names: Names, changed: Callable[[Classroom, bool], None]) -> None:
+    def __init__(self, class_id: str, title: str, names: Names, on_change: Callable[[Classroom, bool], None]) -> None:
         self.id, self.title, self.names = class_id, title, names
         self.code = new_code()
-        self.key = secrets.token_urlsafe(16)  # in the link of the QR code, which replaces the code
+        self.key = secrets.token_urlsafe(16)  # part of the QR code's link, with which no code is needed
         self.secret = Secret()  # of the presenter
-        self.presenters: set[str] = set()  # sids
+        self.presenters: set[str] = set()  # connection ids
         self.polls: list[Poll] = []
-        self.sessions: set[str] = set()  # were on stage: only the class's driver commands them
+        self.sessions: set[str] = set()  # current and earlier runs on stage, which only the class's driver commands
         self.began = time.time()
         self.ended: float | None = None
         self.kept_until: str | None = None
         self.labs = LabPlaces()
         self._numbers = itertools.count()  # of seats; never reused
         self._seats: dict[str, Seat] = {}  # by the key of the pass
-        self._sent_away: set[str] = set()  # keys of removed seats, which are refused
-        self._sitting: dict[str, Seat] = {}  # by connection, since hundreds may disconnect at once
-        self.is_open = True  # for newcomers without a seat
+        self._removed_keys: set[str] = set()  # keys of removed seats, which cannot enter again
+        self._seat_by_sid: dict[str, Seat] = {}  # index, since hundreds of connections may close at once
+        self.is_open = True  # whether clients without a seat may enter
         self._began = self._left_at = time.monotonic()
-        self._changed = changed
+        self._on_change = on_change
         self._lock = threading.RLock()
         self._version = 0
         self._driver: Seat | None = None
@@ -80,7 +80,7 @@ class Classroom:
             return [*self.presenters, *(followers - self.presenters)]
 
     @property
-    def empty_for(self) -> float:
+    def seconds_empty(self) -> float:
         """Seconds since the last connection ended; 0 while a client is connected."""
         with self._lock:
             there = bool(self.presenters) or any(seat.is_here for seat in self._seats.values())
@@ -106,31 +106,31 @@ class Classroom:
         """Add a page of the presenter."""
         with self._lock:
             self.presenters.add(sid)
-        self.news(everybody=False)
+        self.notify(everybody=False)
 
     def enter(self, key: str, sid: str, language: str, address: str) -> Seat:
         """Add a follower's page, with its existing seat or a new one.
 
         Raises:
-            AppError: `refused` if the class is over or full, or admits no newcomers; `busy` if too many enter from its
-                address at once.
+            AppError: `refused` if the class is over or full, or admits no new members; `busy` if too many enter from
+                this address at once.
         """
         with self._lock:
             self._check_open()
-            if key in self._sent_away:
+            if key in self._removed_keys:
                 raise refusal("refused", "seat.taken_away")
             seat = self._seats.get(key)
             if seat is None:
-                self.check_doors()
+                self.check_admission()
                 self._expire()
                 replaced = admission.seat_to_replace(address, self._seats.values())
                 if replaced is not None:
                     self._remove(replaced)
                 taken = {other.name for other in self._seats.values()}
                 seat = self._seats[key] = Seat(next(self._numbers), key, invented_name(language, taken), address)
-            seat.come(sid)
-            self._sitting[sid] = seat
-        self.news(everybody=False)
+            seat.connect(sid)
+            self._seat_by_sid[sid] = seat
+        self.notify(everybody=False)
         return seat
 
     def forget(self, sid: str) -> None:
@@ -138,13 +138,13 @@ class Classroom:
         with self._lock:
             found = sid in self.presenters
             self.presenters.discard(sid)
-            seat = self._sitting.pop(sid, None)
+            seat = self._seat_by_sid.pop(sid, None)
             if seat is not None:
-                seat.go(sid)
+                seat.disconnect(sid)
                 found = True
         if found:
             self._left_at = time.monotonic()
-            self.news(everybody=False)
+            self.notify(everybody=False)
 
     def rename(self, seat: Seat, name: str) -> None:
         """Rename a seat. Raises AppError for an empty or taken name, or if the class has no names."""
@@ -155,25 +155,25 @@ class Classroom:
             if any(other.name == wanted and other is not seat for other in self._seats.values()):
                 raise refusal("refused", "name.taken")
             seat.name = wanted
-        self.news(everybody=self._driver is seat)
+        self.notify(everybody=self._driver is seat)
 
-    def send_away(self, number: int) -> list[str]:
+    def remove_seat(self, number: int) -> list[str]:
         """Remove a seat and its answers. Returns its connections."""
         with self._lock:
             seat = self.seat_of(number)
             self._remove(seat)
-            self._sent_away.add(seat.key)
-        self.news()
+            self._removed_keys.add(seat.key)
+        self.notify()
         return list(seat.sids)
 
-    def open_doors(self, is_open: bool) -> None:
-        """Admit newcomers, or only clients with a seat."""
+    def set_admission(self, is_open: bool) -> None:
+        """Admit new members (True), or only clients that have a seat."""
         with self._lock:
             self.is_open = is_open
-        self.news(everybody=False)
+        self.notify(everybody=False)
 
-    def check_doors(self) -> None:
-        """Raise AppError `refused` while no newcomers are admitted."""
+    def check_admission(self) -> None:
+        """Raise AppError `refused` while no new members are admitted."""
         if not self.is_open:
             raise refusal("refused", "door.closed")
 
@@ -185,7 +185,7 @@ class Classroom:
         with self._lock:
             has_removed = self._expire()
         if has_removed:
-            self.news(everybody=False)
+            self.notify(everybody=False)
 
     # Driver
 
@@ -203,31 +203,31 @@ class Classroom:
         """Name of the driving follower; None: the presenter drives."""
         return self._driver.name if self._driver else None
 
-    def hand(self, number: int | None) -> None:
+    def set_driver(self, number: int | None) -> None:
         """Set the driving seat; None: the presenter drives."""
         with self._lock:
             self._driver = None if number is None else self.seat_of(number)
             if self._driver:
                 self._driver.wish, self._driver.is_trusted = None, True
-        self.news()
+        self.notify()
 
     def allow_remote(self, number: int, allowed: bool) -> None:
         """Set whether a seat may press "next" and "back"."""
         with self._lock:
             seat = self.seat_of(number)
             seat.is_remote, seat.is_trusted, seat.wish = allowed, True, None
-        self.news()
+        self.notify()
 
     def wish(self, seat: Seat, what: Wish | None) -> None:
         """Set the wish of a seat to drive or to be the remote; None: no wish."""
         with self._lock:
             seat.wish = what
-        self.news(everybody=False)
+        self.notify(everybody=False)
 
-    # Common view
+    # Shared view
 
     def cast(self, session: str | None, view: Mapping[str, str]) -> bool:
-        """Set the driver's run and view. Returns whether the run is another one.
+        """Set the run on stage and the view. Returns whether the run has changed.
 
         Raises:
             AppError: `bad_request` for an invalid view.
@@ -237,31 +237,31 @@ class Classroom:
         if sum(len(value) for value in view.values()) > MAX_VIEW_CHARACTERS:
             raise AppError("bad_request", f"a view has {MAX_VIEW_CHARACTERS} characters at most")
         with self._lock:
-            other = session != self._session
-            if not other and view == self._view:
+            has_changed = session != self._session
+            if not has_changed and view == self._view:
                 return False
             self._session, self._view = session, dict(view)
-            if other:
+            if has_changed:
                 self._lesson = None
             if session is not None:
                 self.sessions.add(session)
-        self.news()
-        return other
+        self.notify()
+        return has_changed
 
-    def lesson_is_at(self, session: str, at: int) -> None:
+    def set_lesson_position(self, session: str, at: int) -> None:
         """Record that the lesson on stage has advanced."""
         with self._lock:
             if session != self._session:
                 return
             version = self._lesson["version"] + 1 if self._lesson else 0
             self._lesson = {"theater": session, "at": at, "version": version}
-        self.news()
+        self.notify()
 
     def hold(self, held: bool) -> None:
-        """Set whether followers must stay in the presenter's view."""
+        """Set whether followers must follow the presenter's view."""
         with self._lock:
             self._held = held
-        self.news()
+        self.notify()
 
     # Questions
 
@@ -271,8 +271,8 @@ class Classroom:
         return self.polls[-1] if self.polls else None
 
     @property
-    def is_asked_by_lesson(self) -> bool:
-        """Whether a question of a lesson, answered by the run, is open and unrevealed."""
+    def has_lesson_question(self) -> bool:
+        """Whether the last question is one of a lesson and its answer is not revealed yet."""
         poll = self.poll
         return bool(poll and poll.lesson and poll.phase != "shown")
 
@@ -297,7 +297,7 @@ class Classroom:
                 raise refusal("refused", "poll.most", n=MAX_POLLS)
             poll = Poll(len(self.polls), kind, text, options, lesson, seconds)
             self.polls.append(poll)
-        self.news()
+        self.notify()
         return poll
 
     def answer(self, seat: Seat, number: int, in_round: int, given: Answer) -> None:
@@ -308,40 +308,40 @@ class Classroom:
                 raise refusal("refused", "poll.over")
             poll.answer(seat.key, in_round, given)
             seat.has_answered = True
-        self.news(everybody=False)
+        self.notify(everybody=False)
 
-    def poll_goes(self, number: int, to: Phase, right: Answer = None) -> Poll:
-        """Move a question to a phase. Raises AppError if it is not the last question, or the phase cannot follow."""
+    def set_poll_phase(self, number: int, to: Phase, right: Answer = None) -> Poll:
+        """Change the phase of a question. Raises AppError if it is not the last one, or the phase cannot follow."""
         with self._lock:
             poll = self.poll
             if poll is None or poll.number != number:
                 raise refusal("refused", "poll.other")
-            poll.go(to, right)
-        self.news()
+            poll.set_phase(to, right)
+        self.notify()
         return poll
 
     def clock(self, number: int, seconds: float | None) -> None:
-        """Set the remaining seconds of a question; None: no clock."""
+        """Set the remaining seconds of a question; None: no time limit."""
         with self._lock:
             if self.poll and self.poll.number == number:
                 self.poll.clock(seconds)
-        self.news()
+        self.notify()
 
     def lost(self, seat: Seat, is_lost: bool, newest: int) -> None:
         """Mark a follower as lost, or clear the mark. `newest`: the last record of the run on stage."""
         with self._lock:
             if not is_lost:
-                seat.find()
-            elif seat.lose():
+                seat.clear_lost()
+            elif seat.mark_lost():
                 step = self._view.get("step", "")
                 record = int(step) if step.isascii() and step.isdigit() else newest
                 self._marks = [*self._marks[-MAX_MARKS:], [round(time.monotonic() - self._began, 1), record]]
-        self.news(everybody=False)
+        self.notify(everybody=False)
 
     def set_kept_until(self, until: str | None) -> None:
         """Set the date until which results are stored; None: not stored."""
         self.kept_until = until
-        self.news(everybody=False)
+        self.notify(everybody=False)
 
     def marks(self) -> list[list[float]]:
         """Return the "lost here" marks: seconds since the class began, and the shown record."""
@@ -349,16 +349,16 @@ class Classroom:
             return list(self._marks)
 
     def end(self) -> None:
-        """End the class. Its pages show the end, and it admits no new members."""
+        """End the class. Members are notified, and nobody can enter it any more."""
         with self._lock:
             self._over, self._driver, self._held = True, None, False
             self.ended = self.ended or time.time()
-        self.news()
+        self.notify()
 
     # Messages
 
     def state(self) -> ClassState:
-        """Return the message to all members."""
+        """Return the message to all members: the public state."""
         with self._lock:
             poll = self.poll
             return {
@@ -378,8 +378,8 @@ class Classroom:
             }
 
     def mine(self, seat: Seat) -> Mine:
-        """Return the message to one seat: its own state."""
-        lab, queue = self.labs.of(seat.key)
+        """Return the message to one seat: the seat's state."""
+        lab, queue = self.labs.status_of(seat.key)
         with self._lock:
             answered = [poll for poll in self.polls if any(seat.key in votes for votes in poll.rounds)]
             return {
@@ -404,7 +404,7 @@ class Classroom:
             }
 
     def desk(self) -> ClassDesk:
-        """Return the message to the presenters."""
+        """Return the message to the presenters: attendance and counts."""
         with self._lock:
             self._expire()
             votes = self.poll.rounds[-1] if self.poll and self.poll.takes_answers else {}
@@ -433,17 +433,17 @@ class Classroom:
                 "answered": len(votes),
                 "tallies": [plain(tally) for tally in self.poll.tallies()] if self.poll else [],
                 "labs": len(labs),
-                "labs_most": self.labs.most,
-                "labs_why": self.labs.why,
+                "labs_most": self.labs.max_labs,
+                "labs_why": self.labs.limit_reason,
                 "waiting": len(self.labs.queue()),
                 "kept_until": self.kept_until,
             }
 
-    def news(self, everybody: bool = True) -> None:
-        """Report a change, to all or only to the presenters."""
+    def notify(self, everybody: bool = True) -> None:
+        """Report a change to all members, or only to the presenters."""
         with self._lock:
             self._version += everybody
-        self._changed(self, everybody)
+        self._on_change(self, everybody)
 
     # Inside
 
@@ -451,7 +451,7 @@ class Classroom:
         """Return the seat with a number.
 
         Raises:
-            AppError: `refused` if there is none.
+            AppError: `refused` if no seat has this number.
         """
         found = next((seat for seat in self._seats.values() if seat.number == number), None)
         if found is None:
@@ -473,7 +473,7 @@ class Classroom:
 
     def _expire(self) -> bool:
         """Remove expired seats. Returns whether there were any."""
-        gone = admission.expired(self._seats.values())
-        for seat in gone:
+        expired = admission.expired(self._seats.values())
+        for seat in expired:
             self._remove(seat)
-        return bool(gone)
+        return bool(expired)

@@ -17,13 +17,13 @@ from app.ground.callers import Pass
 from app.session.broadcast import Emit
 
 MAX_CLASSES = 64  # of one server
-EMPTY = 600.0  # seconds without connections after which a class may be replaced by another
+EMPTY = 600.0  # seconds without connections after which a class may be replaced by a new one
 PACE = 0.05  # seconds between two messages to a class
-SENDING_SHARE = 0.2  # maximum share of the time for sending them
-SLOWEST_PACE = 1.0
-DESK_PACE = 0.5  # seconds between two messages to its presenters
+SENDING_SHARE = 0.2  # maximum share of wall time spent sending
+SLOWEST_PACE = 1.0  # seconds
+DESK_PACE = 0.5  # seconds between two messages to the presenters of a class
 EXPIRE_EVERY = 15.0  # seconds without changes after which expired seats are removed
-MAX_ADDRESSES = 4096  # whose wrong codes are counted; the oldest are dropped
+MAX_ADDRESSES = 4096  # addresses for which wrong codes are counted; the oldest are dropped
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +39,11 @@ class Classrooms:
         self._lock = threading.Lock()
         self._due: set[str] = set()  # classes with changes for all their members
         self._desks: set[str] = set()  # classes with changes for their presenters
-        self._desk_at = 0.0
+        self._desk_at = 0.0  # time of the last messages to presenters
         self._pace = PACE
         self._wake = threading.Event()
         self._closed = False
-        self._thread = threading.Thread(target=self._tell, name="classes", daemon=True)
+        self._thread = threading.Thread(target=self._send_changes, name="classes", daemon=True)
         self._thread.start()
 
     def open(self, title: str, names: Names) -> Classroom:
@@ -54,10 +54,10 @@ class Classrooms:
         """
         with self._lock:
             if len(self._classes) >= MAX_CLASSES:
-                free = [one for one in self._classes.values() if one.is_over or one.empty_for >= EMPTY]
+                free = [one for one in self._classes.values() if one.is_over or one.seconds_empty >= EMPTY]
                 if not free:
                     raise refusal("refused", "class.most", n=MAX_CLASSES)
-                del self._classes[max(free, key=lambda one: (one.is_over, one.empty_for)).id]
+                del self._classes[max(free, key=lambda one: (one.is_over, one.seconds_empty)).id]
             found = Classroom(secrets.token_urlsafe(6), title, names, self._changed)
             self._classes[found.id] = found
         return found
@@ -81,34 +81,35 @@ class Classrooms:
         """Return the class that has, or had, a session on stage."""
         return next((one for one in self.all() if session_id in one.sessions and not one.is_over), None)
 
-    def lesson_is_at(self, session_id: str, at: int) -> None:
-        """Record that a lesson has advanced; a class may have it on stage."""
+    def set_lesson_position(self, session_id: str, at: int) -> None:
+        """Record that a lesson has advanced, in case a class has it on stage."""
         if found := self.of_session(session_id):
-            found.lesson_is_at(session_id, at)
+            found.set_lesson_position(session_id, at)
 
-    def asks(self, session_id: str) -> bool:
-        """Return whether a class has an open, unrevealed question of the lesson on this session."""
+    def has_open_question(self, session_id: str) -> bool:
+        """Return whether the class of this session has a question of its lesson that is not revealed yet."""
         found = self.of_session(session_id)
         poll = found.poll if found else None
         return bool(poll and poll.lesson and poll.lesson.session == session_id and poll.phase != "shown")
 
     # Passes
 
-    def new_pass(self, given: str, address: str, had: Pass | None) -> str | None:
-        """Issue a pass for a join code, or for the link with a class's key (`code.key`).
+    def new_pass(self, credential: str, address: str, existing: Pass | None) -> str | None:
+        """Issue a pass for a join code, or for the `code.key` of a join link.
 
-        Passes are not limited; seats are (`admission`).
+        The number of passes is not limited; that of seats is (`admission`).
 
         Args:
-            had: a pass that the browser already has.
+            existing: a pass that the browser already has.
 
         Returns:
-            The text of a pass; None if `had` is one of this class.
+            The text of a pass; None if `existing` is a pass to this class.
 
         Raises:
-            AppError: `not_found` for a wrong code; `busy` after too many tries; `refused` when doors are closed.
+            AppError: `not_found` for a wrong code; `busy` after too many wrong ones; `refused` while no new members are
+                admitted.
         """
-        code, _, key = given.partition(".")
+        code, _, key = credential.partition(".")
         found = next((one for one in self.all() if not one.is_over and one.code == as_code(code)), None)
         if key:
             if found is None or not secrets.compare_digest(key.encode(), found.key.encode()):
@@ -118,20 +119,20 @@ class Classrooms:
         elif found is None:
             self._guess(address).take()
             raise refusal("not_found", "door.code")
-        has_pass = had is not None and had.class_id == found.id
-        if not (had and has_pass and found.has_seat(had.seat)):
-            found.check_doors()
+        has_pass = existing is not None and existing.class_id == found.id
+        if not (existing and has_pass and found.has_seat(existing.seat)):
+            found.check_admission()
         return None if has_pass else self._passes.new(found.id)
 
-    def known(self, text: str) -> Pass | None:
-        """Return the pass; None if it is invalid or of no current class."""
+    def read_pass(self, text: str) -> Pass | None:
+        """Return the pass; None if it is invalid or its class no longer exists."""
         found = self._passes.read(text) if text else None
         return found if found and found.class_id in self._classes else None
 
     def forget(self, sid: str) -> None:
         """Remove a closed connection from all classes."""
-        for one in self.all():
-            one.forget(sid)
+        for classroom in self.all():
+            classroom.forget(sid)
 
     def close(self) -> None:
         """Stop sending."""
@@ -141,29 +142,29 @@ class Classrooms:
 
     def _guess(self, address: str) -> Allowance:
         """Return the allowance of wrong codes of an address."""
-        of = self._guesses
+        guesses = self._guesses
         with self._lock:
-            found = of.pop(address, None) or Allowance(BURST, RATE)
-            of[address] = found  # the newest is last
-            while len(of) > MAX_ADDRESSES:
-                del of[next(iter(of))]
+            found = guesses.pop(address, None) or Allowance(BURST, RATE)
+            guesses[address] = found  # the newest is last
+            while len(guesses) > MAX_ADDRESSES:
+                del guesses[next(iter(guesses))]
         return found
 
     # Messages
 
-    def _changed(self, one: Classroom, everybody: bool) -> None:
+    def _changed(self, classroom: Classroom, everybody: bool) -> None:
         with self._lock:
-            self._desks.add(one.id)
+            self._desks.add(classroom.id)
             if everybody:
-                self._due.add(one.id)
+                self._due.add(classroom.id)
         self._wake.set()
 
-    def _tell(self) -> None:
-        """Send changes in rounds: each message has the whole state, so changes during a send are in the next."""
+    def _send_changes(self) -> None:
+        """Send changed states in rounds. Changes made while a round is sent are sent in the next one."""
         while not self._closed:
             if not self._wake.wait(EXPIRE_EVERY):
-                for one in self.all():
-                    one.remove_expired()
+                for classroom in self.all():
+                    classroom.remove_expired()
                 continue
             self._wake.clear()
             self._round()
@@ -180,27 +181,27 @@ class Classrooms:
                 desks, self._desks, self._desk_at = self._desks, set(), now
             classes = dict(self._classes)
         for class_id in due & classes.keys():
-            one = classes[class_id]
-            self._say("class", one.state, one.sids(), self._was_sent)
+            classroom = classes[class_id]
+            self._send_message("class", classroom.state, classroom.sids(), self._was_sent)
         for class_id in desks & classes.keys():
-            one = classes[class_id]
-            if not one.is_over:
-                self._say("class_desk", one.desk, list(one.presenters))
+            classroom = classes[class_id]
+            if not classroom.is_over:
+                self._send_message("class_desk", classroom.desk, list(classroom.presenters))
 
     def _was_sent(self, seconds: float) -> None:
-        """Lower the message rate with the time that sending to a large class takes."""
+        """Adapt the pace to the time that sending to a large class takes."""
         self._pace = min(max(PACE, seconds / SENDING_SHARE), SLOWEST_PACE)
 
-    def _say(
+    def _send_message(
         self,
         event: str,
-        what: Callable[[], Mapping[str, Any]],
+        payload: Callable[[], Mapping[str, Any]],
         sids: list[str],
         sent: Callable[[float], None] | None = None,
     ) -> None:
-        """Send a message. An error is logged, so that it does not affect other classes."""
+        """Send a message. Errors are logged, so that they do not affect other classes."""
         try:
             if sids:
-                self._send(event, what(), sids, None, sent)
+                self._send(event, payload(), sids, None, sent)
         except Exception:
-            logger.exception("event %s", event)
+            logger.exception("sending event %s failed", event)

@@ -1,9 +1,9 @@
-"""Admission: join codes, and the browser's pass that identifies it later.
+"""Join codes of classes, and passes, by which browsers are identified afterwards.
 
-A code has 6 of 29 letters and digits: 29^6 = 5.9e8. Wrong codes are checked at most `BURST` + `RATE` · t times in t
-seconds from one address: in a day 600 + 86,400 guesses, a chance of 1.5e-4 to find one class. A flood of guesses blocks
-its own address only, and never clients with the link that has the class's key (128 bits, in the QR code): that is not
-rate-limited.
+A code has 6 characters out of 29, so there are 29^6 = 5.9e8 codes. At most `BURST` + `RATE` · t wrong codes are checked
+in t seconds for one address. These are 600 + 86,400 guesses in a day, which find a given class with probability
+1.5e-4. A flood of guesses blocks only its own address. The join link of the QR code has the class's key of 128 bits
+and is not rate-limited.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import time
 
 from app.ground.callers import Pass
 
-LETTERS = "23456789abcdefghjkmnpqrstwxyz"  # none that are read as another: 0 o, 1 i l, u v
+LETTERS = "23456789abcdefghjkmnpqrstwxyz"  # without characters that look alike: 0 o, 1 i l, u v
 LENGTH = 6
-BURST = 600  # wrong codes at once: a full hall that mistypes
-RATE = 1.0  # a second
+BURST = 600  # wrong codes at once, as from a full lecture hall
+RATE = 1.0  # wrong codes a second
 
 
 def new_code() -> str:
@@ -28,7 +28,7 @@ def new_code() -> str:
 
 
 def as_code(typed: str) -> str:
-    """Normalize typed text to a code: case, spaces and hyphens do not matter."""
+    """Normalize a typed code: case, spaces and hyphens are ignored."""
     return "".join(letter for letter in typed.lower() if letter.isalnum())
 
 
@@ -62,7 +62,7 @@ class Allowance:
 
 
 class Passes:
-    """Creation and verification of a server's passes, which are not stored."""
+    """Issues and verifies the passes of a server. Passes are signed and not stored."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -70,33 +70,33 @@ class Passes:
     def new(self, class_id: str) -> str:
         """Return the text of a pass for a new seat."""
         seat = secrets.token_urlsafe(12)
-        return f"{class_id}.{seat}.{self._mark(class_id, seat)}"
+        return f"{class_id}.{seat}.{self._signature(class_id, seat)}"
 
     def read(self, text: str) -> Pass | None:
         """Return the pass of a text, or None if this server did not issue it."""
         parts = text.split(".")
         if len(parts) != 3 or not all(part.isascii() for part in parts):
             return None
-        class_id, seat, mark = parts
-        return Pass(class_id, seat) if hmac.compare_digest(mark, self._mark(class_id, seat)) else None
+        class_id, seat, signature = parts
+        return Pass(class_id, seat) if hmac.compare_digest(signature, self._signature(class_id, seat)) else None
 
-    def _mark(self, class_id: str, seat: str) -> str:
+    def _signature(self, class_id: str, seat: str) -> str:
         return hmac.new(self._key, f"{class_id}.{seat}".encode(), hashlib.sha256).hexdigest()[:32]
 
 
 class Secret:
-    """Secret issued to one person; only its digest is stored here."""
+    """Secret issued to one person. Only its digest is kept after it is revealed."""
 
     def __init__(self) -> None:
-        self._word: str | None = secrets.token_urlsafe(24)
-        self._digest = hashlib.sha256(self._word.encode()).digest()
+        self._secret: str | None = secrets.token_urlsafe(24)
+        self._digest = hashlib.sha256(self._secret.encode()).digest()
 
-    def tell(self) -> str:
-        """Return the secret to its owner, once; afterwards it is not available here."""
-        word, self._word = self._word, None
-        assert word is not None
-        return word
+    def reveal(self) -> str:
+        """Return the secret for its owner. May be called once."""
+        secret, self._secret = self._secret, None
+        assert secret is not None
+        return secret
 
-    def fits(self, word: str) -> bool:
-        given = hashlib.sha256(word.encode("utf-8", "replace")).digest()
+    def matches(self, secret: str) -> bool:
+        given = hashlib.sha256(secret.encode("utf-8", "replace")).digest()
         return hmac.compare_digest(given, self._digest)

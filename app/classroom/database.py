@@ -1,6 +1,6 @@
-"""Database of stored classes, by SQLAlchemy: import it lazily, when there is something to read or write.
+"""Database of stored classes. Import it lazily, because it imports SQLAlchemy.
 
-SQLite overwrites what is deleted (`secure_delete`), so that "deleted" is true.
+SQLite overwrites deleted rows (`secure_delete`), so deleted results cannot be recovered from the file.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _answers = sql.Table(
     sql.Column("place", sql.Integer, primary_key=True, autoincrement=False),
     sql.Column("given", sql.JSON),
 )
-_OF_A_CLASS = (_answers, _questions, _students)
+_CHILD_TABLES = (_answers, _questions, _students)
 
 
 def database_url(given: str) -> URL:
@@ -91,7 +91,7 @@ class Database:
         self._engine: sql.Engine | None = None
         self._lock = threading.Lock()
 
-    def keep(self, results: ClassResults, until: datetime.date) -> None:
+    def save(self, results: ClassResults, until: datetime.date) -> None:
         """Store a class as it is now, replacing an earlier version."""
         with self._writing() as connection:
             _delete(connection, [results.id])
@@ -201,19 +201,19 @@ class Database:
 
     def delete(self, class_id: str) -> None:
         """Delete the stored results of a class."""
-        if self._is_there():
+        if self._may_exist():
             with self._writing() as connection:
                 _delete(connection, [class_id])
 
     def expire(self, today: datetime.date) -> int:
         """Delete classes stored until the day before or earlier. Return their number."""
-        if not self._is_there():
+        if not self._may_exist():
             return 0
         with self._writing() as connection:
             query = sql.select(_classes.c.id).where(_classes.c.until < today)
-            gone = list(connection.execute(query).scalars())
-            _delete(connection, gone)
-        return len(gone)
+            expired = list(connection.execute(query).scalars())
+            _delete(connection, expired)
+        return len(expired)
 
     def close(self) -> None:
         """End its connections."""
@@ -222,8 +222,8 @@ class Database:
 
     # Inside
 
-    def _is_there(self) -> bool:
-        """Return whether a database can exist: the file is made with the first class."""
+    def _may_exist(self) -> bool:
+        """Return whether the database may exist. A SQLite file is created when the first class is stored."""
         url = self._url
         is_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
         return not is_file or Path(str(url.database)).exists()
@@ -232,26 +232,26 @@ class Database:
     def _writing(self) -> Iterator[Connection]:
         try:
             with self._lock:
-                if self._url.get_backend_name() == "sqlite" and not self._is_there():
+                if self._url.get_backend_name() == "sqlite" and not self._may_exist():
                     Path(str(self._url.database)).parent.mkdir(parents=True, exist_ok=True)
-                engine = self._connected()
+                engine = self._connect()
                 _meta.create_all(engine)
                 with engine.begin() as connection:
                     yield connection
         except AppError:
             raise
         except Exception as error:  # a driver's own errors too: what cannot be resolved, or refuses to connect
-            raise _refused(error) from error
+            raise _unavailable(error) from error
 
     @contextmanager
     def _reading(self) -> Iterator[Connection | None]:
         """Yield a connection; None if nothing was ever stored."""
         try:
-            if not self._is_there():
+            if not self._may_exist():
                 yield None
                 return
             with self._lock:
-                engine = self._connected()
+                engine = self._connect()
                 if not sql.inspect(engine).has_table(_classes.name):
                     yield None
                     return
@@ -260,28 +260,28 @@ class Database:
         except AppError:
             raise
         except Exception as error:  # a driver's own errors too: what cannot be resolved, or refuses to connect
-            raise _refused(error) from error
+            raise _unavailable(error) from error
 
-    def _connected(self) -> sql.Engine:
+    def _connect(self) -> sql.Engine:
         if self._engine is None:
             self._engine = sql.create_engine(self._url, hide_parameters=True)
             if self._url.get_backend_name() == "sqlite":
-                sql.event.listen(self._engine, "connect", _overwriting)
+                sql.event.listen(self._engine, "connect", _enable_secure_delete)
         return self._engine
 
 
-def _overwriting(connection: object, _: object) -> None:
+def _enable_secure_delete(connection: object, _: object) -> None:
     connection.execute("PRAGMA secure_delete = ON")  # type: ignore[attr-defined]
 
 
-def _refused(error: Exception) -> AppError:
+def _unavailable(error: Exception) -> AppError:
     """Return the error in one sentence, without the SQL statement and its values."""
     cause = getattr(error, "orig", None) or error
     return refusal("unavailable", "classes.database", error=one_sentence(cause)[:200])
 
 
 def _delete(connection: Connection, ids: list[str]) -> None:
-    for table in _OF_A_CLASS:
+    for table in _CHILD_TABLES:
         connection.execute(sql.delete(table).where(table.c.class_id.in_(ids)))
     connection.execute(sql.delete(_classes).where(_classes.c.id.in_(ids)))
 

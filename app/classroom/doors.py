@@ -1,4 +1,4 @@
-"""Addresses at which other devices in the network reach this machine, and the QR codes that lead there."""
+"""Addresses at which other devices in the network reach this server, and QR codes of the join links."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from app.classroom.answers import Door
 from app.ground.settings import is_loopback
 
 _VIRTUAL = ("docker", "br-", "veth", "virbr", "vmnet", "vboxnet", "utun", "tun", "tap", "zt", "tailscale", "wg")
-_ANYWHERE = ("0.0.0.0", "::", "")
-_SOMEWHERE = ("10.255.255.255", 9)  # an address in a local network, to which nothing is sent
+_ANY_ADDRESS = ("0.0.0.0", "::", "")
+_PROBE = ("10.255.255.255", 9)  # an address in a local network, to which nothing is sent
 
 
-def bases(opened: str, host: str) -> list[str]:
-    """Return addresses at which other devices reach the server, the likeliest first, without a last slash.
+def base_urls(page_url: str, host: str) -> list[str]:
+    """Return URLs at which other devices reach the server, most likely first, without a trailing slash.
 
     Args:
-        opened: address of the presenter's page. If it is not a loopback address, others use it too (a proxy's name);
+        page_url: URL of the presenter's page. If its host is not a loopback address, other devices use it too;
             otherwise only its port and path are used.
-        host: what the server listens on.
+        host: address that the server listens on.
     """
-    parts = urlsplit(opened)
+    parts = urlsplit(page_url)
     name = parts.hostname or ""
     if not is_loopback(name):
-        return [opened]
+        return [page_url]
     if is_loopback(host.strip("[]")):
         return []
     port = f":{parts.port}" if parts.port else ""
@@ -36,7 +36,7 @@ def bases(opened: str, host: str) -> list[str]:
 
 
 def door(base: str, join: str) -> Door:
-    """Return the entry of a class at an address of the server, by the path `join`."""
+    """Return the join link of a class at a URL of the server, with its QR code. `join`: path of the link."""
     url = base + join
     code = segno.make(url, error="m", micro=False)
     rows = [list(row) for row in code.matrix]
@@ -45,7 +45,7 @@ def door(base: str, join: str) -> Door:
 
 
 def _addresses(host: str) -> list[str]:
-    if host not in _ANYWHERE:
+    if host not in _ANY_ADDRESS:
         return [host]
     order = {
         one.address: int(interface.startswith(_VIRTUAL))
@@ -53,7 +53,7 @@ def _addresses(host: str) -> list[str]:
         for one in addresses
         if one.family == socket.AF_INET and _is_local(one.address)
     }
-    if (first := _by_route()) in order:
+    if (first := _route_address()) in order:
         order[first] = -1
     return sorted(order, key=lambda address: (order[address], address))
 
@@ -63,11 +63,11 @@ def _is_local(address: str) -> bool:
     return not (found.is_loopback or found.is_link_local or found.is_unspecified)
 
 
-def _by_route() -> str:
-    """Return the address from which packets to the local network would be sent; None if there is no such network."""
+def _route_address() -> str:
+    """Return the source address of packets to the local network, or "" if there is no such network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(_SOMEWHERE)
+            probe.connect(_PROBE)
         except OSError:
             return ""
         return str(probe.getsockname()[0])

@@ -1,6 +1,7 @@
 """Class results over HTTP: `/api/class/…` for a running class, `/api/classes…` for stored ones.
 
-A running class belongs to its presenter: the secret comes in a header, never in an address, which histories store.
+The results of a running class are only for its presenter. The presenter's secret is sent in a header, because URLs are
+stored in histories.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def table(context: ExportsContext, request: Request, class_id: str, name: str) -
 
 def page(context: ExportsContext, request: Request, class_id: str) -> Response:
     """Return a running class as one HTML page, with the run on stage."""
-    found = _class(context, request, class_id)
-    run, refusal = _run(context, found)
-    return _page(request, results_of(found), run, refusal)
+    classroom = _class(context, request, class_id)
+    run, refusal = _run(context, classroom)
+    return _page(request, results_of(classroom), run, refusal)
 
 
 def stored_classes(context: ExportsContext, request: Request) -> Response:
@@ -63,7 +64,7 @@ def stored_class_table(context: ExportsContext, request: Request, class_id: str,
 
 
 def stored_class_page(context: ExportsContext, request: Request, class_id: str) -> Response:
-    """Return a stored class as one HTML page. Its run is not stored with it: that is a recording, if there is one."""
+    """Return a stored class as one HTML page, without a run: runs are stored only as recordings."""
     _own(request)
     return _page(request, context.store.get(class_id), None, "run_gone")
 
@@ -81,7 +82,7 @@ ROUTES = [
 
 
 def blueprint(classrooms: Classrooms, store: Store, sessions: SessionManager) -> flask.Blueprint:
-    """Blueprint of the class results."""
+    """Return the blueprint of the class results."""
     return routing.blueprint("class_results", "/api", ExportsContext(classrooms, store, sessions), ROUTES)
 
 
@@ -92,18 +93,18 @@ def _own(request: Request) -> None:
 
 def _class(context: ExportsContext, request: Request, class_id: str) -> Classroom:
     _own(request)
-    found = context.classrooms.get(class_id)
-    if not found.secret.fits(request.headers.get(SECRET, "")):
-        raise AppError("forbidden", f"this is the presenter's alone: the header {SECRET} has no secret of this class")
-    return found
+    classroom = context.classrooms.get(class_id)
+    if not classroom.secret.matches(request.headers.get(SECRET, "")):
+        raise AppError("forbidden", f"only the presenter may read this: {SECRET} is not this class's secret")
+    return classroom
 
 
-def _run(context: ExportsContext, found: Classroom) -> tuple[bytes | None, str | None]:
-    """Return the page of the run on stage, or the key of the words that say why there is none."""
-    if found.session is None:
+def _run(context: ExportsContext, classroom: Classroom) -> tuple[bytes | None, str | None]:
+    """Return the page of the run on stage, or None and the key of the reason."""
+    if classroom.session is None:
         return None, "run_gone"
     try:
-        run = context.sessions.watch(found.session).run
+        run = context.sessions.watch(classroom.session).run
         with run.reading() as log:
             return export_page(log), None
     except TooLarge:
@@ -113,13 +114,13 @@ def _run(context: ExportsContext, found: Classroom) -> tuple[bytes | None, str |
 
 
 def _table(request: Request, results: ClassResults, name: str) -> Response:
-    made = _TABLES[name](results, request.args.get("lang", "en"))
-    return _file(Response(made, mimetype="text/csv"), f"class-{name}.csv")
+    content = _TABLES[name](results, request.args.get("lang", "en"))
+    return _file(Response(content, mimetype="text/csv"), f"class-{name}.csv")
 
 
 def _page(request: Request, results: ClassResults, run: bytes | None, refusal: str | None) -> Response:
-    made = class_page(results, request.args.get("lang", "en"), run, refusal)
-    return _file(Response(made, mimetype="text/html"), "class.html")
+    content = class_page(results, request.args.get("lang", "en"), run, refusal)
+    return _file(Response(content, mimetype="text/html"), "class.html")
 
 
 def _file(response: Response, name: str) -> Response:

@@ -15,7 +15,7 @@ Title = Annotated[str, Meta(max_length=120)]
 Question = Annotated[str, Meta(max_length=500)]
 Options = Annotated[list[Annotated[str, Meta(min_length=1, max_length=200)]], Meta(max_length=8)]
 Seconds = Annotated[float, Meta(ge=5, le=3600)] | None
-# address of the presenter's page without its last slash: port and path by which followers may come, too
+# URL of the presenter's page without a trailing slash, from which followers' links are derived
 Base = Annotated[str, Meta(max_length=400, pattern=r"^https?://[^/?#\s]+(/[^/?#\s]+)*$")]
 Language = Annotated[str, Meta(max_length=20)]
 View = dict[Annotated[str, Meta(max_length=40)], Annotated[str, Meta(max_length=400)]]
@@ -28,7 +28,7 @@ class ClassOpen(Message, frozen=True, kw_only=True):
 
 
 class OfClass(Message, frozen=True, kw_only=True):
-    """Base of messages about a class; all that `class_end` needs."""
+    """Base of messages about a class. `class_end` has no other fields."""
 
     id: Name
 
@@ -41,13 +41,13 @@ class ClassPresent(OfClass, frozen=True, kw_only=True):
 
 
 class ClassEnter(Message, frozen=True, kw_only=True):
-    """Sent by a follower's page after each connect: its browser shows its pass."""
+    """Sent by a follower's page after each connect. The browser's pass identifies the seat."""
 
     language: Language
 
 
 class ClassCast(Message, frozen=True, kw_only=True):
-    """Run and view of the driver."""
+    """Put the driver's run and view on stage."""
 
     id: Name
     session: Name | None = field(name="theater")
@@ -74,7 +74,7 @@ class ClassKeep(OfClass, frozen=True, kw_only=True):
 
 
 class ClassDoors(OfClass, frozen=True, kw_only=True):
-    """Set whether newcomers may take a seat."""
+    """Set whether new members may take a seat."""
 
     open: bool
 
@@ -90,7 +90,7 @@ class ClassSendAway(OfClass, frozen=True, kw_only=True):
 
 
 class ClassAsk(OfClass, frozen=True, kw_only=True):
-    """A question to the class; `lesson`: the one that the lesson on stage asks now, whose text and options it has."""
+    """Ask the class a question. `lesson` asks the open question of the lesson on stage, with its text and options."""
 
     kind: Kind
     text: Question = ""
@@ -103,7 +103,7 @@ class OfPoll(OfClass, frozen=True, kw_only=True):
 
 
 class ClassPoll(OfPoll, frozen=True, kw_only=True):
-    """Change of a question's phase. `right`: the answer, if the presenter gives it."""
+    """Change a question's phase. `right`: the right answer, if the presenter knows it."""
 
     to: Phase
     right: Answer = None
@@ -142,6 +142,6 @@ class ClassPress(OfClass, frozen=True, kw_only=True):
 
 
 class ClassLesson(OfClass, frozen=True, kw_only=True):
-    """Open a lesson on the page that the class sees."""
+    """Open a lesson on the presenter's page."""
 
     lesson: Name

@@ -2,7 +2,7 @@
 
     open → talk → again → closed → shown        talk and again may be skipped
 
-Until it is shown only the presenter's pages get the answer counts.
+Before the phase "shown", only the presenter's pages get the counts of answers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from app.classroom.refusing import refusal
 
 Kind = Literal["choice", "number", "slot", "token", "lesson"]
 Phase = Literal["open", "talk", "again", "closed", "shown"]
-Answer = int | float | str | None  # an option's number, a number, a slot, a token; None: not sure
-TO: dict[Phase, tuple[Phase, ...]] = {
+Answer = int | float | str | None  # index of an option, a number, a slot or a token; None: not sure
+NEXT_PHASES: dict[Phase, tuple[Phase, ...]] = {
     "open": ("talk", "closed", "shown"),
     "talk": ("again", "closed", "shown"),
     "again": ("closed", "shown"),
@@ -57,19 +57,19 @@ class PollState(Struct, frozen=True, kw_only=True):
     session: str | None = field(name="theater")  # of a lesson's question: the lesson's session
     item: int | None  # of the lesson
     phase: Phase
-    round: int  # 0 or 1: the current or the last one
+    round: int  # current or last round: 0 or 1
     seconds: float | None  # time limit
-    left: float | None  # remaining when this was sent
+    left: float | None  # seconds remaining when this was sent
     tallies: list[Tally]  # of both rounds, once shown
     right: Answer  # once shown, if known
 
 
 class LessonQuestion(NamedTuple):
-    """Question of a lesson: its position, and its words for readers of the results."""
+    """Question of a lesson, with its text and options for the class results."""
 
     session: str
     item: int
-    right: int  # of its options: not sent before it is shown
+    right: int  # index of the right option; not sent before the phase "shown"
     text: str
     options: list[str]
 
@@ -86,7 +86,7 @@ class Poll:
         lesson: LessonQuestion | None,
         seconds: float | None,
     ) -> None:
-        """Open a poll. `lesson`: question of a lesson, whose words replace `text` and `options`."""
+        """Open a poll. The texts of a `lesson` question replace `text` and `options`."""
         self.number, self.kind, self.text, self.options = number, kind, text, options
         self.lesson = lesson
         self.seconds = seconds
@@ -94,7 +94,7 @@ class Poll:
         self.rounds: list[dict[str, Answer]] = [{}]  # by seat
         self.right: Answer = None
         self.opened_at = time.time()
-        self._ends: float | None = None
+        self._ends_at: float | None = None
         self._start_clock()
 
     @property
@@ -120,13 +120,13 @@ class Poll:
             raise refusal("refused", "poll.round_over")
         self.rounds[-1][seat] = self._checked(given)
 
-    def go(self, to: Phase, right: Answer = None) -> None:
+    def set_phase(self, to: Phase, right: Answer = None) -> None:
         """Change the phase.
 
         Raises:
             AppError: `refused` if `to` cannot follow the current phase.
         """
-        if to not in TO[self.phase]:
+        if to not in NEXT_PHASES[self.phase]:
             raise refusal("refused", "poll.phase", phase=self.phase, to=to)
         if to == "again":
             if len(self.rounds) > 1:
@@ -138,13 +138,13 @@ class Poll:
         self._start_clock()
 
     def clock(self, seconds: float | None) -> None:
-        """Set the remaining seconds; None: no clock. The end of the clock does not close the poll."""
+        """Set the remaining seconds; None: no time limit. The poll is not closed when the time is up."""
         self.seconds = seconds
         self._start_clock()
 
     def state(self) -> PollState:
         shown = self.phase == "shown"
-        left = None if self._ends is None or not self.takes_answers else max(0.0, self._ends - time.monotonic())
+        left = None if self._ends_at is None or not self.takes_answers else max(0.0, self._ends_at - time.monotonic())
         return PollState(
             id=self.number,
             kind=self.kind,
@@ -177,7 +177,7 @@ class Poll:
 
     def _start_clock(self) -> None:
         runs = self.seconds is not None and self.takes_answers
-        self._ends = time.monotonic() + (self.seconds or 0.0) if runs else None
+        self._ends_at = time.monotonic() + (self.seconds or 0.0) if runs else None
 
     def _checked(self, given: Answer) -> Answer:
         if given is None:

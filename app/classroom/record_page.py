@@ -1,7 +1,7 @@
-"""Class as one HTML page: questions and answers, and below them the run that was on stage.
+"""HTML page of a class, with questions and answers, and the run that was on stage below them.
 
-The questions need no script and no server. The run is the complete page of `app/page/onefile.py` in a frame. A
-frame inherits the policy of the page around it, so both have the run's policy.
+The questions need neither scripts nor a server. The run is the page of `app/page/onefile.py` in a frame. A frame
+inherits the Content-Security-Policy of the page around it, so both use the run's policy.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from app.ground.paths import templates_dir
 
 _POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
 _NONCE = re.compile(r"'nonce-([0-9a-f]+)'")
-_ALONE = "default-src 'none'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'"
-BAR = 100.0  # width of a bar of all answers
+_POLICY_WITHOUT_RUN = "default-src 'none'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'"
+BAR = 100.0  # width of a bar that represents all answers
 
 
 class _Bar(NamedTuple):
     text: str
-    given_by: int
+    num_answers: int
     width: float
     is_right: bool
 
@@ -43,10 +43,10 @@ class _QuestionSection(NamedTuple):
 
 
 def class_page(results: ClassResults, language: str, run: bytes | None, refusal: str | None = None) -> bytes:
-    """Return the page. `run`: the page of the run; None: there is none, and `refusal` is the key of the reason."""
+    """Return the page. `run`: page of the run, or None, with the key of the reason in `refusal`."""
     words = words_in(language)
-    inside = "" if run is None else run.decode()
-    policy = _POLICY.search(inside)
+    run_page = "" if run is None else run.decode()
+    policy = _POLICY.search(run_page)
     nonce = _NONCE.search(policy[1]) if policy else None
     name = nonce[1] if nonce else "results"
     minutes = Counter(int(seconds // 60) for seconds, _ in results.lost)
@@ -62,13 +62,13 @@ def class_page(results: ClassResults, language: str, run: bytes | None, refusal:
         questions=[_question_section(question, results, words) for question in results.questions],
         lost=len(results.lost),
         lost_at=[words["page.lost_at"].format(minutes=m, count=n) for m, n in sorted(minutes.items())],
-        policy=policy[1] if policy else _ALONE.format(nonce=name),
+        policy=policy[1] if policy else _POLICY_WITHOUT_RUN.format(nonce=name),
         nonce=name,
         sheet=(templates_dir() / "class_results.css").read_text(encoding="utf-8"),
         has_run=run is not None,
         refusal=words[f"page.{refusal}"] if refusal else "",
     )
-    return text.replace("<!--run-->", html.escape(inside, quote=True), 1).encode()
+    return text.replace("<!--run-->", html.escape(run_page, quote=True), 1).encode()
 
 
 def _question_section(question: QuestionResult, results: ClassResults, words: dict[str, str]) -> _QuestionSection:
@@ -76,7 +76,7 @@ def _question_section(question: QuestionResult, results: ClassResults, words: di
     for number, votes in enumerate(question.rounds, 1):
         bars = [
             _Bar(
-                words["unsure"] if given is None else _text(question.shown(given)),
+                words["unsure"] if given is None else _text(question.displayed(given)),
                 count,
                 round(BAR * count / len(votes), 2) if votes else 0.0,
                 question.is_right(given) is True,

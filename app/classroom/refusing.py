@@ -1,4 +1,4 @@
-"""Refusals shown to people in a class; the sentences are in refusals.json, in each language."""
+"""Errors shown to members of a class. Their sentences are in refusals.json, in every language."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ sentence = Sentences(Path(__file__).with_name("refusals.json"))
 
 
 def refusal(code: Code, key: str, **values: str | int) -> AppError:
-    """Return the refusal with that key in refusals.json; `values` for what stands in braces there."""
+    """Return an error with the sentence `key` of refusals.json. `values` replace its placeholders in braces."""
     return AppError(code, sentence(key, **values))

@@ -1,4 +1,4 @@
-"""Results of a class: questions, answers, and where students were lost. No address, no pass, no connection.
+"""Results of a class: questions, answers, and "lost here" marks, without addresses, passes or connection ids.
 
 A class without names is anonymous: its seats are in random order, without their numbers.
 """
@@ -15,7 +15,7 @@ from app.classroom.polls import Answer, Kind
 
 
 class QuestionResult(Struct, frozen=True, kw_only=True):
-    """Question of a class. `rounds`: for each, answers by the student's index in the list of students."""
+    """Question of a class. `rounds` has, for each round, the answers by index of the student in `students`."""
 
     number: int
     kind: Kind
@@ -25,8 +25,8 @@ class QuestionResult(Struct, frozen=True, kw_only=True):
     asked: float  # seconds since 1970
     rounds: list[dict[int, Answer]]
 
-    def shown(self, given: Answer) -> Answer:
-        """Return an answer as a person reads it: an option's text, a number, a token."""
+    def displayed(self, given: Answer) -> Answer:
+        """Return an answer for display: an option's text, a number or a token."""
         is_option = self.kind in ("choice", "lesson") and isinstance(given, int) and 0 <= given < len(self.options)
         return self.options[int(given)] if is_option and given is not None else given
 
@@ -36,20 +36,20 @@ class QuestionResult(Struct, frozen=True, kw_only=True):
 
 
 class ClassResults(Struct, frozen=True, kw_only=True):
-    """A class, over or not."""
+    """Results of a class, which may still be running."""
 
     id: str
     title: str
     names: Names
     began: float  # seconds since 1970
     ended: float | None
-    students: list[str]  # names; empty ones where there are none
+    students: list[str]  # names; empty strings if the class has no names
     questions: list[QuestionResult]
-    lost: list[list[float]]  # [seconds since it began, record on stage] of each "lost here"
+    lost: list[list[float]]  # [seconds since the class began, record on stage] of each "lost here" mark
 
 
 def results_of(found: Classroom) -> ClassResults:
-    """Return a class as it is now."""
+    """Return the current results of a class."""
     seats = found.seats()
     if found.names == "none":
         random.SystemRandom().shuffle(seats)
@@ -80,10 +80,10 @@ def results_of(found: Classroom) -> ClassResults:
     )
 
 
-def called(results: ClassResults, pseudonym: str) -> list[str]:
+def display_names(results: ClassResults, pseudonym: str) -> list[str]:
     """Return the students' names for one export, by index.
 
-    Without names: pseudonyms (`pseudonym` with a {number}), shuffled for each export.
+    In a class without names these are pseudonyms, made from `pseudonym` with a {number} and shuffled for each export.
     """
     if results.names != "none":
         return list(results.students)

@@ -1,7 +1,7 @@
-"""Permissions of socket events: each event has a function that checks its sender.
+"""Permission checks of socket events.
 
-A right returns the objects that it looked up, and the handler receives them after the message. A refusal is an AppError
-`forbidden`, or `not_found` for a class that is gone.
+A check returns the objects that it looked up, which are passed to the handler after the message. It raises an AppError:
+`forbidden`, or `not_found` if the class no longer exists.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Right = Callable[[Access, str, Any], tuple[Any, ...]]
 
 
 class Event(NamedTuple):
-    """Socket event: its message, its permission, and its handler."""
+    """Socket event: the type of its message, its permission check, and its handler."""
 
     message: type[Any]
     right: Right
-    handle: Callable[..., Any]  # (handlers, sid, message, *what the right returns)
+    handle: Callable[..., Any]  # (handlers, sid, message, *objects returned by the check)
 
 
 def anyone(access: Access, sid: str, message: Any) -> tuple[()]:
@@ -32,68 +32,68 @@ def anyone(access: Access, sid: str, message: Any) -> tuple[()]:
 
 def owner(access: Access, sid: str, message: Any) -> tuple[()]:
     """Allow owners of the server."""
-    access.own(sid)
+    access.check_owner(sid)
     return ()
 
 
 def watcher(access: Access, sid: str, message: Any) -> tuple[()]:
     """Allow viewers of the run `theater`."""
-    access.watch(sid, message.session)
+    access.check_watch(sid, message.session)
     return ()
 
 
 def driver(access: Access, sid: str, message: Any) -> tuple[()]:
-    """Allow the commander of the run `theater`: its class's driver, its follower, else an owner."""
-    access.drive(sid, message.session)
+    """Allow the driver of the class that has the run on stage, the follower whose lab it is, and otherwise owners."""
+    access.check_drive(sid, message.session)
     return ()
 
 
 def driving_owner(access: Access, sid: str, message: Any) -> tuple[()]:
     """Allow owners who command the run."""
-    access.own(sid)
-    access.drive(sid, message.session)
+    access.check_owner(sid)
+    access.check_drive(sid, message.session)
     return ()
 
 
 def presenter(access: Access, sid: str, message: Any) -> tuple[Classroom]:
     """Allow presenters of the class `message.id`."""
-    return (access.presents(sid, message.id),)
+    return (access.presented_class(sid, message.id),)
 
 
 def presenter_or_heir(access: Access, sid: str, message: Any) -> tuple[Classroom]:
-    """Allow presenters of the class, or any owner while it has none, since the secret may be lost."""
-    found = access.classroom(message.id)
-    if found.presenters:
-        access.presents(sid, message.id)
-    access.own(sid)
-    return (found,)
+    """Allow presenters of the class, or any owner while no presenter is connected, since the secret may be lost."""
+    classroom = access.classroom(message.id)
+    if classroom.presenters:
+        access.presented_class(sid, message.id)
+    access.check_owner(sid)
+    return (classroom,)
 
 
 def presenter_or_keeper(access: Access, sid: str, message: Any) -> tuple[Classroom | None]:
-    """Allow presenters of the class while it is open; any owner afterwards. Returns None if it is not in memory."""
-    access.own(sid)
-    found = access.find_classroom(message.id)
-    if found is not None and not found.is_over:
-        access.presents(sid, message.id)
-    return (found,)
+    """Allow presenters of a running class, and any owner afterwards. Returns None for a class not in memory."""
+    access.check_owner(sid)
+    classroom = access.find_classroom(message.id)
+    if classroom is not None and not classroom.is_over:
+        access.presented_class(sid, message.id)
+    return (classroom,)
 
 
 def class_driver(access: Access, sid: str, message: Any) -> tuple[Classroom]:
     """Allow the driver of the class `message.id`."""
-    found = access.classroom(message.id)
-    if not found.may_drive(sid):
+    classroom = access.classroom(message.id)
+    if not classroom.may_drive(sid):
         raise refusal("forbidden", "drive.class")
-    return (found,)
+    return (classroom,)
 
 
 def remote(access: Access, sid: str, message: Any) -> tuple[Classroom]:
     """Allow presenters of the class, and followers with a remote control."""
-    found = access.classroom(message.id)
-    if sid not in found.presenters:
+    classroom = access.classroom(message.id)
+    if sid not in classroom.presenters:
         attended, seat = access.seat(sid)
-        if attended is not found or not seat.is_remote:
+        if attended is not classroom or not seat.is_remote:
             raise refusal("forbidden", "drive.no_remote")
-    return (found,)
+    return (classroom,)
 
 
 def pass_holder(access: Access, sid: str, message: Any) -> tuple[Classroom, str]:

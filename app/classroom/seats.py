@@ -13,7 +13,7 @@ from app.classroom.refusing import refusal
 
 LONGEST_NAME = 24  # characters
 LOST_EVERY = 10.0  # seconds between two marks of one seat
-LOST_LASTS = 60.0  # seconds for which one is counted as lost
+LOST_LASTS = 60.0  # seconds for which a mark lasts
 _NAMES: dict[str, tuple[list[str], list[str], str]] = {
     code: (words["first"], words["second"], words["between"])
     for code, words in json.loads((Path(__file__).parent / "names.json").read_text(encoding="utf-8")).items()
@@ -27,15 +27,15 @@ class Seat:
         self.number = number  # shown to others
         self.key = key  # of its pass; never sent to other clients
         self.name = name
-        self.address = address  # of its first connection; shown only without its last part
-        self.has_answered = False  # a question
-        self.is_trusted = False  # the presenter has handed it something
-        self.sids: set[str] = set()  # its connections
+        self.address = address  # of its first connection; only the network is shown
+        self.has_answered = False  # whether it has answered any question
+        self.is_trusted = False  # the presenter made it the driver or a remote
+        self.sids: set[str] = set()  # ids of its connections
         self._here_since = time.monotonic()
-        self._connected_for = 0.0  # seconds, the longest stretch that is over
+        self._connected_for = 0.0  # seconds of the longest past period with a connection
         self.left_at = time.monotonic()
         self.is_remote = False  # may press "next" and "back"
-        self.wish: Wish | None = None  # its wish to the presenter
+        self.wish: Wish | None = None  # request to the presenter
         self._lost_at = -LOST_LASTS
         self._marked_at = -LOST_EVERY
 
@@ -45,17 +45,17 @@ class Seat:
 
     @property
     def connected_for(self) -> float:
-        """Seconds of its longest stretch with a connection."""
+        """Seconds of its longest period with a connection."""
         now = time.monotonic() - self._here_since if self.sids else 0.0
         return max(self._connected_for, now)
 
-    def come(self, sid: str) -> None:
+    def connect(self, sid: str) -> None:
         """Add a connection."""
         if not self.sids:
             self._here_since = time.monotonic()
         self.sids.add(sid)
 
-    def go(self, sid: str) -> None:
+    def disconnect(self, sid: str) -> None:
         """Remove a connection."""
         self._connected_for = self.connected_for
         self.sids.discard(sid)
@@ -65,21 +65,21 @@ class Seat:
     def is_lost(self) -> bool:
         return time.monotonic() - self._lost_at < LOST_LASTS
 
-    def lose(self) -> bool:
-        """Mark the seat as lost. Returns whether this is a new mark, at most one per LOST_EVERY seconds."""
+    def mark_lost(self) -> bool:
+        """Mark the seat as lost. Returns whether this counts as a new mark: at most one per LOST_EVERY seconds does."""
         now = self._lost_at = time.monotonic()
         if now - self._marked_at < LOST_EVERY:
             return False
         self._marked_at = now
         return True
 
-    def find(self) -> None:
+    def clear_lost(self) -> None:
         """Clear the "lost here" mark."""
         self._lost_at = -LOST_LASTS
 
 
 def invented_name(language: str, taken: set[str]) -> str:
-    """Return a colour and a bird, as a name not yet taken in the class."""
+    """Return a name of a colour and a bird that is not yet taken in the class."""
     first, second, between = _NAMES.get(language, _NAMES["en"])
     for _ in range(64):
         name = f"{random.choice(first)}{between}{random.choice(second)}"
@@ -92,10 +92,10 @@ def invented_name(language: str, taken: set[str]) -> str:
 
 
 def checked_name(text: str) -> str:
-    """Return a name as it is shown.
+    """Return a name in normalized form.
 
     Raises:
-        AppError: `bad_request`, when nothing is left of it or it is too long.
+        AppError: `bad_request` if it is too long, or empty after normalization.
     """
     name = " ".join(unicodedata.normalize("NFC", text).split())
     name = "".join(letter for letter in name if letter.isprintable())

@@ -1,4 +1,4 @@
-"""Storage of classes until a date, on a teacher's request. Nothing is written before the first request."""
+"""Storage of classes until a date, at the presenter's request. Nothing is written before the first request."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 
 
 class Store:
-    """Stored classes: in the database at `url`, else in a file in the data folder; without either, storing is refused.
+    """Classes stored in the database at `url`, or else in a file in the data folder. Without both, nothing is stored.
 
-    Database modules are imported on first use, so a server starts without them.
+    Database modules are imported on first use, so that the server starts without them.
 
     Raises (every method):
         AppError: `unavailable`, when the database cannot be reached or written.
@@ -46,15 +46,15 @@ class Store:
     def can_keep(self) -> bool:
         return self._url is not None or self._file is not None
 
-    def keep(self, results: ClassResults, until: datetime.date) -> None:
+    def save(self, results: ClassResults, until: datetime.date) -> None:
         """Store a class as it is now, replacing an earlier version.
 
         Raises:
-            AppError: `refused`, also where nothing can be stored.
+            AppError: `refused` if there is neither a database nor a data folder.
         """
         if not self.can_keep:
             raise refusal("refused", "class.keeps_nothing")
-        self._opened().keep(results, until)
+        self._open().save(results, until)
 
     def all(self) -> list[StoredClass]:
         """Return the stored classes, the latest first."""
@@ -84,7 +84,7 @@ class Store:
         return found.expire(today or datetime.date.today()) if found else 0
 
     def stop(self) -> None:
-        """Close the database at the server's end."""
+        """Stop the thread and close the database when the server shuts down."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -95,9 +95,9 @@ class Store:
         """Return the database; None if nothing was ever stored."""
         if not self.can_keep or (self._file is not None and not self._file.exists()):
             return None
-        return self._opened()
+        return self._open()
 
-    def _opened(self) -> Database:
+    def _open(self) -> Database:
         from app.classroom.database import Database, database_url, file_url
 
         with self._lock:
@@ -111,6 +111,6 @@ class Store:
             try:
                 self.expire()
             except Exception as error:
-                logger.warning("kept classes: %s", one_sentence(error))
+                logger.warning("deleting expired classes failed: %s", one_sentence(error))
             if self._closed.wait(HOUR):
                 return

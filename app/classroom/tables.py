@@ -1,7 +1,7 @@
-"""Class results as tables for a spreadsheet: answers by student, and answers by question.
+"""Class results as CSV tables: answers by student, and answers by question.
 
-UTF-8 with a byte order mark, without which Excel misreads Chinese. A text that a spreadsheet would read as a formula is
-prefixed with an apostrophe (OWASP, "CSV Injection"); numbers stay numbers.
+The encoding is UTF-8 with a byte order mark, without which Excel misreads Chinese. A text that a spreadsheet would
+interpret as a formula is prefixed with an apostrophe (OWASP, "CSV Injection"); numbers are not changed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from app.classroom.polls import Answer
-from app.classroom.results import ClassResults, QuestionResult, called
+from app.classroom.results import ClassResults, QuestionResult, display_names
 from engine.trace.export.tables import inert
 
 _WORDS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "results.json").read_text(encoding="utf-8"))
 
 
 def words_in(language: str) -> dict[str, str]:
-    """Return key -> text, with English for missing texts."""
+    """Return the texts in a language, or in English if it is not available."""
     return _WORDS.get(language.partition("-")[0], _WORDS["en"])
 
 
@@ -31,7 +31,7 @@ Cell = str | int | float | None
 def answers_csv(results: ClassResults, language: str) -> bytes:
     """Return a row for each student, question and round, including students without an answer."""
     words = words_in(language)
-    names = called(results, words["pseudonym"])
+    names = display_names(results, words["pseudonym"])
     places = list(range(len(names)))
     if results.names == "none":
         places.sort(key=lambda place: (len(names[place]), names[place]))
@@ -76,7 +76,7 @@ def questions_csv(results: ClassResults, language: str) -> bytes:
 
 
 def counted(question: QuestionResult, votes: dict[int, Answer]) -> list[tuple[Answer, int]]:
-    """Return answers with their counts: options in their order, others the most frequent first, "not sure" last."""
+    """Return answers with their counts: options in their order, other answers most frequent first, "not sure" last."""
     given = Counter(value for value in votes.values() if value is not None)
     is_choice = question.kind in ("choice", "lesson")
     listed: list[tuple[Answer, int]] = (
@@ -86,7 +86,7 @@ def counted(question: QuestionResult, votes: dict[int, Answer]) -> list[tuple[An
 
 
 def _shown(question: QuestionResult, given: Answer, words: dict[str, str]) -> Cell:
-    return words["unsure"] if given is None else question.shown(given)
+    return words["unsure"] if given is None else question.displayed(given)
 
 
 def _mark(is_right: bool | None) -> Cell:

@@ -108,6 +108,6 @@ def _options(arguments: argparse.Namespace) -> Any:
         block_size=arguments.block_size,
         num_blocks=arguments.num_blocks,
         wait=arguments.wait,
-        most_bytes=arguments.max_log_mib * MIB,
-        most_parts=arguments.keep,
+        max_bytes=arguments.max_log_mib * MIB,
+        max_parts=arguments.keep,
     )

@@ -46,7 +46,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve the requests on both engines, compare, and print the result."""
-    from engine.lab.beside import ours, requests_in, settled, theirs
+    from engine.lab.beside import explicit_config, requests_in, serve_here, serve_vllm
     from engine.model.loader import load_model
 
     folder: Path = arguments.out
@@ -57,9 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
         requests = requests_in(arguments.requests)
         folder.mkdir(parents=True, exist_ok=True)
         model = load_model(arguments.model, arguments.dtype, arguments.device)
-        config = settled(engine_config(arguments), model)
-        answer = theirs(arguments.python, model, config, requests, paths[1], arguments.gpu_memory_utilization)
-        ours(model, config, requests, paths[0])
+        config = explicit_config(engine_config(arguments), model)
+        answer = serve_vllm(arguments.python, model, config, requests, paths[1], arguments.gpu_memory_utilization)
+        serve_here(model, config, requests, paths[0])
     except OSError as error:
         raise UserError(f"{error.filename or folder}: {error.strerror or error}") from error
     except ValueError as error:  # BesideError, ModelError, ConfigError

@@ -166,11 +166,11 @@ def _played(
 ) -> tuple[list[Verdict], list[Prefix]]:
     """Play the requests. Returns their verdicts, and the prefixes worth keeping."""
     from engine.prompts.policies import policies
-    from engine.prompts.report import Player
+    from engine.prompts.report import CacheReplay
     from engine.prompts.worth_keeping import worth_keeping
 
-    player = Player(encode, settings)
-    verdicts = [player.play(request) for request in requests]
+    player = CacheReplay(encode, settings)
+    verdicts = [player.run(request) for request in requests]
     return verdicts, worth_keeping(player.trees, verdicts, policies()[settings.policy])
 
 

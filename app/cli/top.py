@@ -13,7 +13,7 @@ from app.cli.options import UserError, add_command, user_errors
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from engine.observe.monitor.metrics import Look
+    from engine.observe.monitor.metrics import MetricsReading
 
 
 def add_parser(commands: Any) -> None:
@@ -70,11 +70,11 @@ class Looking:
         Raises:
             MetricsError: there are none.
         """
-        from engine.observe.monitor.metrics import look
+        from engine.observe.monitor.metrics import read_metrics
 
         self._url, self._clock = url, clock
-        self._now = look(url)
-        self._before: Look | None = None
+        self._now = read_metrics(url)
+        self._before: MetricsReading | None = None
         self._at, self._seconds = clock(), 0.0  # when, and since the one before
         self._restarted = self._silent = ""
 
@@ -88,10 +88,10 @@ class Looking:
     def again(self) -> None:
         """Take a reading."""
         from app.cli.top_tables import counted_since
-        from engine.observe.monitor.metrics import MetricsError, look
+        from engine.observe.monitor.metrics import MetricsError, read_metrics
 
         try:
-            found = look(self._url)
+            found = read_metrics(self._url)
         except MetricsError as error:
             since = time.strftime("%H:%M:%S", time.localtime(time.time() - (self._clock() - self._at)))
             self._silent = f"what was said at {since}: since then {error}"

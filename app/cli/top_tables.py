@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from engine.observe.monitor.metrics import Look
+    from engine.observe.monitor.metrics import MetricsReading
 
 Numbers = dict[str, float]  # by their names on the wire
 Ranks = list[tuple[int, Numbers, Numbers]]  # each rank's numbers now and at the look before, {} where none counts
@@ -31,7 +31,7 @@ BY_REASON = re.compile(r'preemptions\w*_total\{(?=.*reason=")(.*)\}$')
 CLIENT_WAITING = re.compile(r'^kvtheater:lane_requests_waiting\{client="(.*)"\}$')
 
 
-def drawn(url: str, now: Look, before: Look | None, seconds: float, notice: str = "") -> Group:
+def drawn(url: str, now: MetricsReading, before: MetricsReading | None, seconds: float, notice: str = "") -> Group:
     """Return the screen; unreported values are unknown. Rates are those since the reading `before`, `seconds` ago.
 
     `notice`: a message about the readings themselves.

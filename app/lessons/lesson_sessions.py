@@ -50,7 +50,7 @@ class SessionLessonEngine:
 
     @property
     def log(self) -> TraceReader:
-        return self._session.run.whole
+        return self._session.run.full_log
 
     def submit(self, prompts: list[LessonPrompt], sampling: SamplingParams) -> None:
         seen = [structs.replace(p, text=self._session.model.normalize(p.text)) for p in prompts]
@@ -75,7 +75,7 @@ class SessionLessonEngine:
         fork = Fork(self._session.session_id, run, at, change, follow=False)
         self._keep()
         self._session.reset(config).hold_back(0)
-        self._session.follow(fork).forked.result()
+        self._session.begin_fork(fork).forked.result()
 
     def close(self) -> None:
         self._earlier.close()
@@ -102,7 +102,7 @@ class LessonSession:
         course = self.course
         is_free = course.checkpoint is None or isinstance(course.checkpoint, Sandbox)
         self.session.in_lesson = not is_free
-        if course.log is self.session.run.whole:
+        if course.log is self.session.run.full_log:
             self.session.hold_back(None if is_free else course.moment.records)
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class LessonSessions:
         model = served_name(model_of(lesson, dict(changes)))
         if lesson.wants_roofs:
             with self._models.lease(model) as lease:
-                self._sessions.measured(lease.model, ROOFS_WAIT, hold_up=True)
+                self._sessions.measured_machine(lease.model, ROOFS_WAIT, interrupt=True)
         session = self._sessions.create(config, lesson.title[language], model, OwnTiers(None))
         with ExitStack() as undo:
             undo.callback(self._sessions.remove, session, Closing("unbuilt"))
@@ -242,10 +242,12 @@ class LessonSessions:
             used.callback(self._exporting.release)
             leases = {name: used.enter_context(self._models.lease(served_name(name), wait=0)) for name in lesson.models}
             if lesson.wants_roofs:
-                self._sessions.measured(leases[lesson.model].model)
+                self._sessions.measured_machine(leases[lesson.model].model)
             builders = {name: lease.model.build_small for name, lease in leases.items()}
             try:
-                played = [record(lesson, code, builders.__getitem__, self._sessions.turns) for code in lesson.languages]
+                played = [
+                    record(lesson, code, builders.__getitem__, self._sessions.engine_lock) for code in lesson.languages
+                ]
                 return lesson_page(played)
             except LessonError as error:
                 raise refuse("refused", "lesson.wrong", error=error) from error

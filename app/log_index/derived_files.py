@@ -121,7 +121,7 @@ class DerivedFiles(ABC, Generic[T]):
 
     def _target(self, run: OpenLog, log: TraceReader) -> Path:
         """Return the path of a run's index."""
-        if isinstance(run.whole, TraceWriter):
+        if isinstance(run.full_log, TraceWriter):
             target = self._names.get(run)
             if target is None or target not in self._used_at:
                 target = self._names[run] = self._folder / f"{LIVE}{uuid4().hex}{self.suffix}"
@@ -161,7 +161,7 @@ class DerivedFiles(ABC, Generic[T]):
 
     def _begin(self, target: Path, log: TraceReader, run: OpenLog) -> None:
         fd = log.fileno() if log.path is None else None  # a log without a path is passed as descriptor
-        follows = self.follows and isinstance(run.whole, TraceWriter)
+        follows = self.follows and isinstance(run.full_log, TraceWriter)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._drop_old()

@@ -31,7 +31,7 @@ class Metrics:
 
     def observe(self, run: Run) -> None:
         """Count the records that this run appends from now on; it has none yet."""
-        header = run.whole.header
+        header = run.full_log.header
         with self._lock:
             tally = self._tallies.setdefault(header.model.name, Tally(header.model.max_position))
             fold = Fold(header, tally, lambda: run.was_halted)
@@ -48,7 +48,7 @@ class Metrics:
                 logger.exception("counting a record of %s", header.model.name)
                 unsubscribe()
 
-        unsubscribe = run.whole.subscribe(take)
+        unsubscribe = run.full_log.subscribe(take)
 
     def tallies(self) -> dict[str, Tally]:
         """Return the tallies by model, for every model that had a run."""

@@ -97,7 +97,7 @@ class ApiSessions:
         """Close the API's session on a model if it is idle."""
         with self._lock:
             served = self._own.get(name)
-            if served is not None and not served.engine.num_active and not served.session.is_working:
+            if served is not None and not served.engine.num_active and not served.session.has_work:
                 del self._own[name]
                 self._sessions.remove(served.session, Closing("unloaded"))
 
@@ -127,6 +127,6 @@ class ApiSessions:
             return served
 
     def _serve(self, session: Session) -> ServedSession:
-        engine = AsyncEngine(self._hub.call, session.look, self._api.max_waiting)
+        engine = AsyncEngine(self._hub.call, session.wake, self._api.max_waiting)
         session.serve(engine)
         return ServedSession(session, engine)

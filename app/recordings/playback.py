@@ -38,8 +38,8 @@ class Playback(LogSession):
         Raises:
             AppError: it cannot be opened.
         """
-        if self.run.whole.is_replaced:
-            self.turn_to(self._opened(self.session_id, self.run.epoch + 1))
+        if self.run.full_log.is_replaced:
+            self.switch_to(self._opened(self.session_id, self.run.epoch + 1))
 
     @property
     def error(self) -> str | None:

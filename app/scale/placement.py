@@ -19,8 +19,8 @@ from engine.accounting.derived import Derived
 from engine.accounting.presets import GpuPreset, ModelPreset, Presets, presets
 from engine.simulate.instance_options import Demand, Nodes, PlacementError
 from engine.simulate.layers import Card
-from engine.simulate.placed import Tried, tried
-from engine.simulate.placement import Placement, apart, on_one_node, together
+from engine.simulate.placed import Tried, simulate_placement
+from engine.simulate.placement import Placement, colocated, disaggregated, on_one_node
 from engine.simulate.placement_numbers import placement_numbers
 from engine.trace.applications import TABLE
 
@@ -103,7 +103,7 @@ def tried_answer(query: Query, known: Presets | None = None) -> TriedAnswer:
         instances = sum(option.replicas * option.stages for option in found.options)
         if instances > MAX_INSTANCES:
             raise refusal("most_instances", "refused", number=instances, most=MAX_INSTANCES)
-        return {"way": way, "tried": tried(wanted["cards"], found, demand, wanted["nodes"], number)}
+        return {"way": way, "tried": simulate_placement(wanted["cards"], found, demand, wanted["nodes"], number)}
     except ValueError as error:
         raise refused(error) from error
     finally:
@@ -140,9 +140,9 @@ def read(query: Query, known: Presets) -> Wanted:
 
 
 _WAYS: dict[Way, Callable[[Wanted], Placement]] = {
-    "apart": lambda it: apart(it["cards"], it["nodes"], it["demand"]),
+    "apart": lambda it: disaggregated(it["cards"], it["nodes"], it["demand"]),
     "on_one_node": lambda it: on_one_node(it["cards"], it["nodes"], it["demand"]),
-    "together": lambda it: together(it["cards"][1], it["nodes"], it["demand"]),
+    "together": lambda it: colocated(it["cards"][1], it["nodes"], it["demand"]),
 }
 
 

@@ -180,7 +180,7 @@ def _line(prefill: Prefill, arrangement: Arrangement, rate: float) -> Line:
         ttft = mean_ttft(prefill, arrangement, rate)
     except ImpossibleInput as error:
         why = {"en": str(error), **error.translations}
-    most = prefill.most(arrangement)
+    most = prefill.max_load(arrangement)
     loads = [NEAREST * most * i / POINTS for i in range(POINTS + 1)]
     return {
         "arrangement": arrangement,

@@ -73,7 +73,7 @@ def subject(context: RooflineContext, query: Query) -> Subject:
     measured: MeasuredOn | None = None
     sources: list[SourceFacts] = [] if model == HERE else known.models[model].source_facts(OF_MODELS)
     if gpu in (HERE, RECORDED):
-        found = recorded if gpu == RECORDED else context.sessions.measured(context.models.first.model)
+        found = recorded if gpu == RECORDED else context.sessions.measured_machine(context.models.first.model)
         assert found is not None and found.roofs is not None
         flops, width, source = found.roofs.flops_per_second, found.roofs.bytes_per_second, gpu
     else:

@@ -65,7 +65,7 @@ def _model_facts(context: ModelsContext, model: ServedModel | None) -> Response:
         "museum": [scene_texts("museum", exhibit) for exhibit in EXHIBITS],
         "machine": model.machine if model else None,
         "api": context.api.of_model(None).session.session_id if model and context.api else None,
-        "attached": ATTACHED if context.sessions.shows(ATTACHED) else None,
+        "attached": ATTACHED if context.sessions.is_log_session(ATTACHED) else None,
         "limits": {
             "max_theaters": context.settings.max_theaters,
             "max_prompts": context.settings.max_prompts,
@@ -104,7 +104,7 @@ def _device(context: ModelsContext) -> DeviceMemory:
     for session in context.sessions.all():
         with suppress(AppError):  # it is closing
             run = session.run
-            logs += run.whole.num_bytes
+            logs += run.full_log.num_bytes
             if run.config.by_sequence is None:
                 pools += pool_bytes(replace(run.config, preemption_mode="recompute"), session.model.facts)
     return {
@@ -127,7 +127,7 @@ def machine(context: ModelsContext, request: Request) -> Response:
     """Return the machine with its roofs, which the first request measures."""
     if not context.models.is_live:
         raise refuse("not_found", "machine.none")
-    return json_answer(context.sessions.measured(context.models.first.model))
+    return json_answer(context.sessions.measured_machine(context.models.first.model))
 
 
 ROUTES = [

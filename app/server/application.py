@@ -105,10 +105,10 @@ def create_app(
     app.extensions[SPANS] = spans
     sessions = SessionManager(models, settings, emit, metrics.observe)
     playbacks = Playbacks(library, emit)
-    sessions.show(runs)
+    sessions.add_logs(runs)
     if attachment is not None:
-        sessions.show(AttachedSession(attachment, emit))
-    sessions.show(playbacks)
+        sessions.add_logs(AttachedSession(attachment, emit))
+    sessions.add_logs(playbacks)
     sessions.on_close(library.close)
     app.extensions["kvtheater.library"] = library
     app.extensions["kvtheater"] = sessions
@@ -156,7 +156,7 @@ def create_app(
     app.register_blueprint(metrics_endpoint.blueprint(metrics, requests, *client_queues))
     app.register_error_handler(Exception, _answer_error)
 
-    recognize = recognizer(settings.token, classrooms.known)
+    recognize = recognizer(settings.token, classrooms.read_pass)
     if settings.message_queue is not None:
         app.extensions["kvtheater.relays"] = Relays(settings.message_queue, transport.hub, transport.clients, recognize)
     host = settings.host if settings.token is None else None

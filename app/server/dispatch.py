@@ -38,7 +38,7 @@ def register(
 ) -> None:
     """Put the handlers on the socket."""
     commands = bounds.Commands(access)
-    reads = bounds.Commands(access, bounds.MAX_READS_OF_ONE, Limits().all_events)
+    reads = bounds.Commands(access, bounds.MAX_READS_PER_GUEST, Limits().all_events)
     for handlers, table in ((events, EVENTS), (lessons, LESSON_EVENTS), (of_class, CLASS_EVENTS)):
         for name, event in table.items():
             bounded = reads if name == "read" else None
@@ -49,7 +49,7 @@ def register(
     clients.on("*", _unknown, _busy)
 
     def come(sid: str, environ: Mapping[str, Any]) -> None:
-        access.come(sid, Person(bool(environ.get(OWNER)), environ.get(PASS), environ.get(ADDRESS, "")))
+        access.add(sid, Person(bool(environ.get(OWNER)), environ.get(PASS), environ.get(ADDRESS, "")))
         events.greet(sid)
 
     def gone(sid: str) -> None:
@@ -88,7 +88,7 @@ def _answer(
 
 def _counted(commands: bounds.Commands, handle: Callable[[str, M], Given], sid: str, message: M) -> Given:
     """Count a command as pending until its answer, if that comes later."""
-    done = commands.take(sid)
+    done = commands.begin(sid)
     try:
         found = handle(sid, message)
     except BaseException:

@@ -21,7 +21,7 @@ from app.recordings.library import Library
 from app.session import answers, messages
 from app.session.broadcast import Emit
 from app.session.closing import Closing
-from app.session.jobs import Fork, Performed, change_of, config_of
+from app.session.jobs import Fork, Performed, config_of, parse_change
 from app.session.messages import parse_config, parse_sampling
 from app.session.run import OpenLog, Run, read_batch
 from app.session.session import Session
@@ -182,7 +182,7 @@ class Events:
             lease = undo.enter_context(self._models.lease(model))
             text = self._seen(wish.text, lease.model) if isinstance(wish, messages.ForkRequest) else None
             config = source.config if isinstance(source, Session) else config_of(source.run.log)
-            change = change_of(wish, text, config)
+            change = parse_change(wish, text, config)
             fork = Fork(message.session, source.run, message.at, change, message.follow)
             undo.callback(fork.close)
             if (length := len(fork.log)) > self._settings.max_count:
@@ -190,7 +190,7 @@ class Events:
                 raise refuse("refused", "fork.long", length=length, limit=limit)
             session = self._sessions.create(config_of_fork(config, message.at, change), message.name, model)
             undo.callback(self._sessions.remove, session, Closing("unbuilt"))
-            job = session.follow(fork)
+            job = session.begin_fork(fork)
             while not wait((job.forked,), FORK_NEWS).done:
                 self._emit("status", session.status(), [sid])
             job.forked.result()

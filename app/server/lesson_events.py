@@ -55,7 +55,7 @@ class LessonEvents:
                     lesson_session.course.go_on()
                 finally:
                     lesson_session.show()
-            self._classrooms.lesson_is_at(message.session, lesson_session.course.at)
+            self._classrooms.set_lesson_position(message.session, lesson_session.course.at)
         return _lesson_state(lesson_session, message.item)
 
     def lesson_answer(self, sid: str, message: messages.LessonAnswer) -> LessonState:
@@ -70,7 +70,7 @@ class LessonEvents:
                         course.go_on()
                 finally:
                     lesson_session.show()
-            self._classrooms.lesson_is_at(message.session, lesson_session.course.at)
+            self._classrooms.set_lesson_position(message.session, lesson_session.course.at)
         return _lesson_state(lesson_session, message.item)
 
     def lesson_retell(self, sid: str, message: messages.LessonRetell) -> LessonReplayed:
@@ -104,7 +104,7 @@ class LessonEvents:
         Raises:
             AppError: `refused`.
         """
-        if self._classrooms.asks(message.session):
+        if self._classrooms.has_open_question(message.session):
             raise refusal("refused", "poll.asked")
 
 

@@ -1,1 +1,1 @@
-"""Live runs: an engine on its own thread, the commands of clients, and the broadcast of its log."""
+"""Live sessions: an engine on its own thread, the commands of its clients, and the broadcast of its log."""

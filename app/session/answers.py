@@ -1,4 +1,4 @@
-"""Types of the server's socket messages: acknowledgements, and events without a request.
+"""Types of the server's socket messages: acknowledgements of requests, and events that the server sends by itself.
 
 The page's types are generated from these (`python -m tools.wire_types`). docs/reference/protocol.md describes each
 field.
@@ -30,7 +30,7 @@ class RecordingStatus(TypedDict):
 
     id: str
     name: str
-    ended: Ended | None  # None: it grows
+    ended: Ended | None  # None: still recording
     ended_detail: str
 
 
@@ -40,8 +40,8 @@ class ForkStatus(TypedDict):
     source: str  # a session or recording
     epoch: int  # of the source
     at: int
-    change: str | None  # its kind
-    expected: int  # records in the end, roughly
+    change: str | None  # kind of the change
+    expected: int  # estimated number of records at the end
     forked: bool
     active: bool
     left_out: list[str]
@@ -50,8 +50,8 @@ class ForkStatus(TypedDict):
 class ApiStatus(TypedDict):
     """API clients of a session."""
 
-    waiting: dict[str, int]  # requests by client, in the order of their turns
-    active: int  # requests that are not over, those that wait in the engine's queue or run included
+    waiting: dict[str, int]  # number of queued requests by client, in scheduling order
+    active: int  # unfinished requests, including those queued or running in the engine
 
 
 class Status(TypedDict):
@@ -60,21 +60,21 @@ class Status(TypedDict):
     theater: str
     epoch: int
     mode: Literal["paused", "running", "recording"]
-    speed: float  # steps a second; 0 = as fast as it goes
+    speed: float  # steps a second; 0: as fast as possible
     num_records: int
     unfinished: int  # sequences
-    coming: list[int]  # of each later prompt: steps until its submission
+    coming: list[int]  # steps until the submission of each delayed prompt
     viewers: int
     error: str | None
-    said: dict[str, str]  # the error in other languages, by their codes
+    said: dict[str, str]  # the error in other languages, by language code
     objection: Annotated[dict[str, Any], Meta(extra={"fields_of": Objection})] | None
     notice: str | None
     fork: ForkStatus | None
     recording: RecordingStatus | None
-    api: ApiStatus | None  # None: it takes no requests of the API
+    api: ApiStatus | None  # None: the session serves no API requests
 
 
-# Events without a request
+# Events that the server sends by itself
 
 
 class Records(TypedDict):
@@ -97,7 +97,7 @@ class Reset(TypedDict):
 
 
 class Large(TypedDict):
-    """The `large` event: the run is longer than a page keeps."""
+    """The `large` event: the run has more records than a page loads."""
 
     theater: str
     epoch: int
@@ -109,8 +109,8 @@ class Closed(TypedDict):
 
     theater: str
     cause: Cause
-    detail: str  # a mistake of the server's: what went wrong
-    reason: str  # both in one sentence
+    detail: str  # the exception's message, if the cause is a server error
+    reason: str  # cause and detail in one sentence
 
 
 # Acknowledgements, without `ok`
@@ -129,7 +129,7 @@ Joined = TypedDict(  # `from` is a keyword of Python
         "num_records": int,
         "from": int,
         "status": Status,
-        "large": bool,  # its records are not sent: the page requests what it shows (`/api/theaters/<id>/survey`)
+        "large": bool,  # records are not sent; the page requests those that it shows (`/api/theaters/<id>/survey`)
     },
 )
 
@@ -137,7 +137,7 @@ Joined = TypedDict(  # `from` is a keyword of Python
 class JoinedRecording(Joined):
     """Answer of `join` to a viewer of a recording."""
 
-    recording: dict[str, Any]  # its entry
+    recording: dict[str, Any]  # the recording's entry in the library
 
 
 class SubmittedRequest(TypedDict):
@@ -171,7 +171,7 @@ class Begun(TypedDict):
 class Recomputed(TypedDict):
     epoch: int
     token_ids: list[int]
-    arrays: bytes | list[bytes]  # a LayerCapture of the trace; of each layer, where none was named
+    arrays: bytes | list[bytes]  # a LayerCapture of the trace; a list with one per layer if no layer was named
     residual: NotRequired[ResidualAnswer]  # if requested
 
 
@@ -212,4 +212,4 @@ class RecordRange(TypedDict):
 class Tokenized(TypedDict):
     token_ids: list[int]
     token_bytes: list[bytes]
-    text: str  # as the model will see it
+    text: str  # the model's input, after the chat template

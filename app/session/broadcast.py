@@ -28,13 +28,13 @@ MAX_RECORDS = 256  # in a batch
 MAX_BYTES = 1024 * 1024  # of records in a batch
 MAX_CAPTURE_BYTES = 4 * 1024 * 1024  # in a batch
 WINDOW = 1024 * 1024  # unacknowledged bytes at which a viewer is sent no further batch
-ASK = WINDOW // 4  # bytes after which an acknowledgement is requested
+ACK_BYTES = WINDOW // 4  # bytes after which an acknowledgement is requested
 RECENT = 16  # newest records that are sent with captures; a viewer that is further behind gets none
 PACE = 1 / 60  # seconds between two batches to one viewer: a frame of a display
-SENDING_SHARE = 1 / 4  # maximum share of the time for sending; beyond it batches are fewer and larger
+SENDING_SHARE = 1 / 4  # maximum share of wall time spent sending; above it, batches become fewer and larger
 SLOWEST_PACE = 0.5  # seconds
 STATUS_PACE = 0.2  # seconds between two status messages if only counts change
-STATUS_PACE_EACH = 1 / 400  # seconds per viewer: at most 400 such messages a second
+STATUS_PACE_PER_VIEWER = 1 / 400  # seconds: at most 400 such messages a second
 
 logger = logging.getLogger(__name__)
 
@@ -64,17 +64,17 @@ class Viewer:
         self.run = run
         self.next = first
         self.captures = captures
-        self.in_windows = False  # it fetches what it shows of this run: no records are sent
-        self.knows_large = False  # it was sent the `large` event
-        self.begun = False  # the acknowledgement of its join is queued, so records may follow
+        self.in_windows = False  # the client fetches the records that it shows, so none are sent
+        self.knows_large = False  # the `large` event was sent
+        self.join_acknowledged = False  # the acknowledgement of the join is queued, so records may follow
         self.sent = 0  # bytes of records and captures
         self.requested = 0  # bytes sent up to the last requested acknowledgement
         self.acknowledged = 0  # bytes acknowledged
         self.sent_at = 0.0
-        self.status: Status | None = None  # as last sent
+        self.status: Status | None = None  # last status sent
 
     def has_room(self, end: int) -> bool:
-        """Return whether it can be sent more of the `end` records."""
+        """Return whether the window allows another batch of the log's `end` records."""
         return not self.in_windows and self.next < end and self.sent - self.acknowledged < WINDOW
 
 
@@ -88,7 +88,7 @@ class Broadcast:
         self._status = status
         self._viewers: dict[str, Viewer] = {}
         self._lock = threading.Lock()
-        self._sending = threading.Lock()  # held while records are sent; its holder takes no other broadcast's
+        self._sending = threading.Lock()  # held while records are sent; never together with another broadcast's
         self._wake = threading.Event()
         self._closed = False
         self._run: OpenLog | None = None
@@ -113,23 +113,23 @@ class Broadcast:
         self.wake()
 
     def join(self, sid: str, run: OpenLog, first: int, captures: bool, in_windows: bool = False) -> Callable[[], None]:
-        """Serve `sid` from record `first` of `run`. Returns a callback for when the join is acknowledged.
+        """Serve `sid` from record `first` of `run`. Returns a callback to call when the acknowledgement is queued.
 
-        `in_windows`: only the status is sent, until another run begins. A viewer that joins again gets nothing more
-        from its earlier position after this returns.
+        With `in_windows`, only the status is sent until another run begins. If `sid` joins again, no batch from its
+        earlier position is sent after this returns.
         """
         viewer = Viewer(sid, run, first, captures)
         viewer.in_windows = viewer.knows_large = in_windows
         with self._lock:
             self._viewers[sid] = viewer
         with self._sending:
-            pass  # wait for a batch from its earlier position
+            pass  # wait until a batch from the earlier position is sent
 
-        def begin() -> None:
-            viewer.begun = True
+        def on_acknowledged() -> None:
+            viewer.join_acknowledged = True
             self.wake()
 
-        return begin
+        return on_acknowledged
 
     def leave(self, sid: str) -> bool:
         """Stop serving `sid`. Returns whether it was a viewer."""
@@ -168,14 +168,14 @@ class Broadcast:
                 delay = 1.0
 
     def _round(self) -> float | None:
-        """Send what is due. Returns the seconds until more is due; None: nothing is."""
+        """Send all due messages. Returns the seconds until the next one is due, or None if there is none."""
         with self._lock:
-            run, viewers = self._run, [viewer for viewer in self._viewers.values() if viewer.begun]
+            run, viewers = self._run, [viewer for viewer in self._viewers.values() if viewer.join_acknowledged]
         if run is None or not viewers:
             return None
         now, status = time.monotonic(), self._status()
         self._restart([viewer for viewer in viewers if viewer.run is not run], run)
-        self._tell_large([viewer for viewer in viewers if not viewer.knows_large], run)
+        self._notify_large([viewer for viewer in viewers if not viewer.knows_large], run)
         delays = [self._send_records(viewers, run, now), self._send_status(viewers, status, now)]
         return min((delay for delay in delays if delay is not None), default=None)
 
@@ -195,7 +195,7 @@ class Broadcast:
         }
         self._emit("reset", message, [viewer.sid for viewer in viewers])
 
-    def _tell_large(self, viewers: list[Viewer], run: OpenLog) -> None:
+    def _notify_large(self, viewers: list[Viewer], run: OpenLog) -> None:
         """Notify viewers that the run is too long for a page. A client that supports windows joins again."""
         if not viewers or run.is_held_back or not is_large(run.log):
             return
@@ -235,35 +235,37 @@ class Broadcast:
         size = sum(map(len, records)) + sum(len(capture) for capture in captures if capture)
         with self._sending:
             with self._lock:
-                # without viewers that left or joined again since this round began
+                # drop viewers that left or joined again since this round began
                 group = [viewer for viewer in group if self._viewers.get(viewer.sid) is viewer]
                 for viewer in group:
                     viewer.next += len(records)
                     viewer.sent += size
                     viewer.sent_at = now
-                asks = any(viewer.sent - viewer.requested >= ASK for viewer in group)
-                if asks:
+                needs_ack = any(viewer.sent - viewer.requested >= ACK_BYTES for viewer in group)
+                if needs_ack:
                     for viewer in group:
                         viewer.requested = viewer.sent
                 marks = {viewer.sid: (viewer, run, viewer.sent) for viewer in group}
             if group:
-                acknowledged = (lambda sid: self._acknowledged(*marks[sid])) if asks else None
+                acknowledged = (lambda sid: self._acknowledged(*marks[sid])) if needs_ack else None
                 self._emit("records", message, list(marks), acknowledged, self._was_sent)
 
     def _send_status(self, viewers: list[Viewer], status: Status, now: float) -> float | None:
-        pace = max(STATUS_PACE, STATUS_PACE_EACH * len(viewers), self._pace)
-        late = [viewer for viewer in viewers if viewer.status != status]
-        due = late if now >= self._status_at + pace else [v for v in late if _calm(v.status) != _calm(status)]
+        pace = max(STATUS_PACE, STATUS_PACE_PER_VIEWER * len(viewers), self._pace)
+        outdated = [viewer for viewer in viewers if viewer.status != status]
+        due = outdated
+        if now < self._status_at + pace:
+            due = [viewer for viewer in outdated if _without_counts(viewer.status) != _without_counts(status)]
         if due:
             self._emit("status", status, [viewer.sid for viewer in due])
             for viewer in due:
                 viewer.status = status
-        if len(due) == len(late):
+        if len(due) == len(outdated):
             self._status_at = now
-        return self._status_at + pace - now if len(due) < len(late) else None
+        return self._status_at + pace - now if len(due) < len(outdated) else None
 
     def _was_sent(self, seconds: float) -> None:
-        """Adapt the pace to the duration of sending, which takes time from the engine."""
+        """Adapt the pace to the duration of sending, because sending takes time from the engine."""
         self._pace = min(max(PACE, seconds / SENDING_SHARE), SLOWEST_PACE)
 
     def _acknowledged(self, viewer: Viewer, run: OpenLog, sent: int) -> None:
@@ -274,6 +276,6 @@ class Broadcast:
         self.wake()
 
 
-def _calm(status: Status | None) -> dict[str, Any] | None:
+def _without_counts(status: Status | None) -> dict[str, Any] | None:
     """Return a status without the counts that change with every record or viewer."""
     return status and {k: v for k, v in status.items() if k not in ("num_records", "unfinished", "viewers")}

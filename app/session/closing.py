@@ -1,4 +1,4 @@
-"""Cause for which a session, a recording or a running benchmark is closed: a word for the page, and a sentence."""
+"""Causes for closing a session, a recording or a running benchmark, each with a sentence in every language."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Cause = Literal[
 
 
 class Closing(NamedTuple):
-    """Cause of a closing. `detail`: an error, in one English sentence."""
+    """Cause of a closing. `detail`: the error, in one English sentence."""
 
     cause: Cause
     detail: str = ""

@@ -1,4 +1,4 @@
-"""Queue of commands that run on one thread, submitted from any."""
+"""Queue of commands that any thread may submit and one working thread executes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from app.ground.errors import AppError, one_sentence, refusal_of, refuse, refused
 
 MAX_PENDING = 256  # commands waiting
-LONGEST_WAIT = 60.0  # seconds for which the thread sleeps at once; a clock cannot count to every number
+LONGEST_WAIT = 60.0  # maximum seconds of a single wait, since `queue.get` rejects very large timeouts
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class _Command(NamedTuple):
 
 
 class CommandQueue:
-    """Commands in the order in which they came, until closed."""
+    """First-in, first-out queue of commands."""
 
     def __init__(self) -> None:
         self._refusal: AppError | None = None
@@ -36,11 +36,11 @@ class CommandQueue:
         return self._refusal is not None
 
     @property
-    def gone(self) -> AppError | None:
-        """Error that answers commands after it is closed."""
+    def refusal(self) -> AppError | None:
+        """Error raised for commands after the queue is closed; None while it is open."""
         return self._refusal
 
-    def ask(self, do: Callable[[], T]) -> T:
+    def execute(self, do: Callable[[], T]) -> T:
         """Execute a command on the working thread and return its result.
 
         Raises:
@@ -54,7 +54,7 @@ class CommandQueue:
             self._queue.put_nowait(_Command(do, future))
         except queue.Full:
             raise refuse("busy", "run.commands", max_pending=MAX_PENDING) from None
-        if self._ended:  # it ended since the first line: no thread reads the queue
+        if self._ended:  # the working thread ended after the first check and no longer reads the queue
             self._refuse_all()
         return future.result()
 
@@ -64,10 +64,10 @@ class CommandQueue:
             with contextlib.suppress(queue.Full):
                 self._queue.put_nowait(_Command(lambda: None, Future()))
 
-    def carry_out_next(self, wait: float | None) -> bool:
+    def execute_next(self, wait: float | None) -> bool:
         """Execute the next command, on the working thread. Returns whether there was one within `wait` seconds.
 
-        `wait` None: no limit. It may return earlier without a command: a single wait is at most `LONGEST_WAIT`.
+        `wait` None: no limit. A single wait is at most `LONGEST_WAIT` seconds; False is returned after it too.
         """
         try:
             command = self._queue.get(wait is None or wait > 0, wait if wait is None else min(wait, LONGEST_WAIT))
@@ -75,7 +75,7 @@ class CommandQueue:
             return False
         try:
             result = command.do()
-        except ValueError as error:  # ConfigError, RequestError: one sentence with the numbers
+        except ValueError as error:  # ConfigError, RequestError
             command.future.set_exception(refused(error))
         except BaseException as error:
             refusal = refusal_of(error)
@@ -86,14 +86,14 @@ class CommandQueue:
             command.future.set_result(result)
         return True
 
-    def close(self, gone: AppError) -> None:
-        """Refuse all further commands with `gone`, and wake the working thread. May be called on any thread."""
-        self._refusal = self._refusal or gone
+    def close(self, refusal: AppError) -> None:
+        """Reject all further commands with `refusal`, and wake the working thread. May be called on any thread."""
+        self._refusal = self._refusal or refusal
         with contextlib.suppress(queue.Full):  # a full queue wakes the thread anyway
             self._queue.put_nowait(_Command(lambda: None, Future()))
 
     def end(self) -> None:
-        """Refuse the waiting commands, at the end of the working thread."""
+        """Reject the queued commands. Called at the end of the working thread."""
         self._ended = True
         self._refuse_all()
 

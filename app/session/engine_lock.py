@@ -1,4 +1,4 @@
-"""Fair lock, granted in the order of requests. The labs of a class share one place in that order."""
+"""Fair lock for engine steps, granted in the order of requests. All labs of a class share one place in that order."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import threading
 import time
 from collections import deque
 
-LABS_SHARE = 1 / 6  # of the time, while others compute too: what takes these 1 / (1 - 1/6) = 1.2 times as long
-RECENT = 2.0  # seconds after a turn for which others count as computing; a class steps twice a second
+# Maximum share of wall time for all labs while other sessions compute. Their steps take 1 / (1 - 1/6) = 1.2 times as
+# long.
+LABS_SHARE = 1 / 6
+RECENT = 2.0  # seconds after a turn for which a session counts as computing; a class steps twice a second
 
 
-class Line:
-    """First come, first served."""
+class FairLock:
+    """First-in, first-out lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._taken = False
+        self._is_held = False
         self._waiting: deque[threading.Event] = deque()
 
     @property
@@ -23,11 +25,11 @@ class Line:
         """Number of waiting threads."""
         return len(self._waiting)
 
-    def take(self, wait: float | None = None) -> bool:
-        """Acquire the lock in order of arrival, until `leave`. Returns False after `wait` seconds (None: no limit)."""
+    def acquire(self, wait: float | None = None) -> bool:
+        """Acquire the lock in order of arrival. Returns False after `wait` seconds (None: no limit)."""
         with self._lock:
-            if not self._taken:
-                self._taken = True
+            if not self._is_held:
+                self._is_held = True
                 return True
             my_turn = threading.Event()
             self._waiting.append(my_turn)
@@ -39,65 +41,65 @@ class Line:
             self._waiting.remove(my_turn)
             return False
 
-    def leave(self) -> None:
-        """Pass the turn to the longest waiting thread."""
+    def release(self) -> None:
+        """Release the lock to the longest waiting thread."""
         with self._lock:
             if self._waiting:
-                self._waiting.popleft().set()  # stays taken: handed on directly
+                self._waiting.popleft().set()  # remains held, by the next thread
             else:
-                self._taken = False
+                self._is_held = False
 
 
-class EngineLock(Line):
+class EngineLock(FairLock):
     """Lock for engine steps: concurrent sessions take turns, one step each.
 
     A step uses all cores, so two concurrent steps would slow each other down and make the recorded times meaningless.
-    With a plain lock, a session at full speed would take it again and again while the others starve.
+    With an unfair lock, a session at full speed could reacquire it repeatedly and starve the others.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.building = threading.Lock()  # held while an engine is built; others step meanwhile
-        self._last = -RECENT  # when a thread other than a lab's last requested or released a turn
+        self.building = threading.Lock()  # held while an engine is built; other sessions step meanwhile
+        self._last = -RECENT  # time of the last acquire or release by a session other than a lab
         self.labs = LabLock(self)
 
     def __enter__(self) -> None:
         self._last = time.monotonic()
-        self.take()
+        self.acquire()
 
     def __exit__(self, *_: object) -> None:
         self._last = time.monotonic()
-        self.leave()
+        self.release()
 
     @property
-    def at_work(self) -> bool:
-        """Whether a thread other than a lab's is computing, or was within the last RECENT seconds."""
+    def is_busy(self) -> bool:
+        """Whether a session other than a lab has computed within the last RECENT seconds."""
         return time.monotonic() - self._last < RECENT
 
 
 class LabLock:
-    """Turns of labs: they queue among themselves, and only the first of them queues for the engine lock.
+    """Lock for the steps of labs, which queue among themselves. Only the first of them queues for the engine lock.
 
-    So a class's step waits for at most one lab's step, however many labs there are. A pause after each lab's turn
-    limits all labs together to `LABS_SHARE` of the time while others compute.
+    A class's step therefore waits for at most one lab's step, however many labs there are. A pause after each lab's
+    step limits all labs together to `LABS_SHARE` of the time while other sessions compute.
     """
 
-    def __init__(self, turns: EngineLock) -> None:
-        self.building = turns.building
-        self._turns = turns
-        self._line = Line()
-        self._began = self._next = 0.0  # of the current turn; when labs may continue
+    def __init__(self, engine_lock: EngineLock) -> None:
+        self.building = engine_lock.building
+        self._engine_lock = engine_lock
+        self._labs = FairLock()
+        self._step_began = self._next_step_at = 0.0
 
     def __enter__(self) -> None:
-        self._line.take()
-        pause = self._next - time.monotonic()
-        if pause > 0 and self._turns.at_work:
+        self._labs.acquire()
+        pause = self._next_step_at - time.monotonic()
+        if pause > 0 and self._engine_lock.is_busy:
             time.sleep(pause)
-        self._turns.take()
-        self._began = time.monotonic()
+        self._engine_lock.acquire()
+        self._step_began = time.monotonic()
 
     def __exit__(self, *_: object) -> None:
         now = time.monotonic()
-        self._next = now + (now - self._began) * (1 / LABS_SHARE - 1)
-        self._turns.leave()
-        self._line.leave()
+        self._next_step_at = now + (now - self._step_began) * (1 / LABS_SHARE - 1)
+        self._engine_lock.release()
+        self._labs.release()

@@ -1,4 +1,4 @@
-"""Engine loop of a session: its runs, mode, speed and requested steps. One thread only."""
+"""Engine loop of a session: its runs, mode, speed and requested steps. Runs on one thread."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ Mode = Literal["paused", "running"]
 logger = logging.getLogger(__name__)
 
 
-class _Later(NamedTuple):
-    """Prompts that are submitted after step `after`."""
+class _DelayedPrompts(NamedTuple):
+    """Prompts that are submitted after step `after_step`."""
 
-    after: int
+    after_step: int
     prompts: list[Prompt]
     sampling: SamplingParams
 
 
 class EngineLoop:
-    """Engine loop. Methods are called on the engine thread only; other threads may read the attributes."""
+    """Steps the engine of a session. Methods are called on the engine thread only; any thread may read attributes."""
 
     def __init__(
         self,
         settings: ServerSettings,
-        turns: EngineLock | LabLock,
-        changed: Callable[[], None],
-        began: Callable[[Run], None],
+        engine_lock: EngineLock | LabLock,
+        on_change: Callable[[], None],
+        on_begin: Callable[[Run], None],
     ) -> None:
-        """Set up the loop. `changed` is called after changes, `began` with a new run before it becomes `run`."""
-        self._settings, self._turns = settings, turns
-        self._changed, self._began = changed, began
+        """Set up the loop. `on_change` is called after changes, `on_begin` with a new run before it becomes `run`."""
+        self._settings, self._engine_lock = settings, engine_lock
+        self._on_change, self._on_begin = on_change, on_begin
         self.run: Run | None = None
-        # requested settings: resolved ones would fix defaults that depend on the strategy
+        # unresolved settings, because resolved ones would fix defaults that depend on the strategy
         self.config = EngineConfig()
         self.model = ""  # name of the run's model
         self.mode: Mode = "paused"
@@ -56,11 +56,11 @@ class EngineLoop:
         self.notice: str | None = None
         self.unfinished = 0
         self.fork: ForkJob | None = None  # set if this run is a fork
-        self.source: RequestSource | None = None  # requests other than the page's
-        self._is_watched = True
-        self._later: list[_Later] = []  # prompts to be submitted later, by step
+        self.source: RequestSource | None = None  # source of API requests
+        self._has_viewers = True
+        self._delayed: list[_DelayedPrompts] = []  # by step
         self._steps = 0  # steps since the log began
-        self._over: AppError | None = None  # set when the log cannot be continued
+        self._log_error: AppError | None = None  # set when the log cannot be continued
         self._jobs: deque[StepJob | ForkJob] = deque()
         self._next_step_at = 0.0
         self._next_epoch = 0
@@ -73,48 +73,47 @@ class EngineLoop:
         return self.run
 
     @property
-    def at_work(self) -> bool:
-        """Whether it steps without another command."""
-        return bool(self._jobs) or (self.mode == "running" and self.unfinished > 0 and self._over is None)
+    def has_work(self) -> bool:
+        """Whether a step will run without another command."""
+        return bool(self._jobs) or (self.mode == "running" and self.unfinished > 0 and self._log_error is None)
 
     def seconds_to_next_step(self) -> float | None:
-        """Return the seconds to the next step; 0: it is due; None: none is due until the next command."""
+        """Return the seconds to the next step (0: due now), or None if no step is due until the next command."""
         if self._jobs:
             return 0.0
-        return max(0.0, self._next_step_at - time.monotonic()) if self.at_work else None
+        return max(0.0, self._next_step_at - time.monotonic()) if self.has_work else None
 
     def begin(self, config: EngineConfig, lease: Lease, own: OwnTiers | None = None) -> Run:
         """Begin a new run, which takes over `lease`. `own`: see `BuildEngine`.
 
-        Raises ValueError for an invalid configuration. Then the old run continues, unless its pool had to be freed.
+        Raises ValueError for an invalid configuration. The old run then continues, unless its pool had to be freed.
         """
-        old, model, gives_up = self.run, lease.model, False
+        old, model, frees_old_pool = self.run, lease.model, False
         try:
-            # it may wait for processes or read a draft model, so other sessions step meanwhile
-            with self._turns.building:
+            # building may wait for processes or read a draft model, so other sessions step meanwhile
+            with self._engine_lock.building:
                 is_too_large = pool_bytes(config, model.facts) > model.free_bytes
-                gives_up = old is not None and not old.is_over and is_too_large
-                if gives_up:
-                    with self._turns:
-                        self.current.engine.release()  # both pools do not fit
+                frees_old_pool = old is not None and not old.is_over and is_too_large
+                if frees_old_pool:
+                    with self._engine_lock:
+                        self.current.engine.release()
                 engine = model.build(config, None, own)
         except BaseException:
-            if gives_up:  # its pool was freed
-                self._over = refuse("refused", "run.gave_up")
+            if frees_old_pool:
+                self._log_error = refuse("refused", "run.gave_up")
             raise
         run = Run(self._next_epoch, engine, lease)
         if self._focus != (None, None):
             engine.focus(*self._focus)
-
-        engine.observe(self._is_watched)
-        run.whole.subscribe(lambda record: self._appended(record, run.whole.num_waiting))
+        engine.observe(self._has_viewers)
+        run.full_log.subscribe(lambda record: self._appended(record, run.full_log.num_waiting))
         self.end_jobs()
         self.mode, self.notice, self.unfinished = "paused" if self.source is None else self.mode, None, 0
         self.error = None
-        self.fork = self._over = None
-        self._later, self._steps = [], 0
+        self.fork = self._log_error = None
+        self._delayed, self._steps = [], 0
         self._next_epoch += 1
-        self._began(run)
+        self._on_begin(run)
         if self.source is not None:
             self.source.begun()
         self.run, self.config, self.model = run, config, lease.name
@@ -125,27 +124,27 @@ class EngineLoop:
     def _appended(self, record: StepRecord, num_waiting: int) -> None:
         if self.source is not None:
             self.source.took(record, num_waiting)
-        self._changed()
+        self._on_change()
 
     def serve(self, source: RequestSource) -> None:
         """Serve the requests of `source`, stepping as fast as possible."""
         self.source = source
         self.play(0)
 
-    def tend(self, is_watched: bool) -> None:
+    def process_source(self, has_viewers: bool) -> None:
         """Process the source's requests between two steps.
 
         A run with a source captures arrays only while it has viewers, so that clients do not wait for unused captures.
         """
         if self.source is None:
             return
-        if self._over is not None:
+        if self._log_error is not None:
             if self.source.has_news:
-                self._fail_source(self.source, self._over)
+                self._fail_source(self.source, self._log_error)
             return
-        if is_watched is not self._is_watched:
-            self._is_watched = is_watched
-            self.current.engine.observe(is_watched)
+        if has_viewers is not self._has_viewers:
+            self._has_viewers = has_viewers
+            self.current.engine.observe(has_viewers)
         if not self.source.has_news:
             return
         try:
@@ -156,25 +155,27 @@ class EngineLoop:
         self.unfinished = self.current.engine.num_unfinished()
 
     def _fail_source(self, source: RequestSource, refusal: AppError) -> None:
-        """End all requests of the source. A log that has ended is no fault of theirs: they may be sent again."""
-        if self._over is not None:
+        """Fail all requests of the source. If the log has ended, the error is `unavailable`, so clients may retry."""
+        if self._log_error is not None:
             refusal = AppError("unavailable", refusal.message, translations=refusal.translations)
         source.failed(refusal)
 
     @property
     def _is_long(self) -> bool:
-        return 2 * self.current.whole.num_bytes >= 3 * self._settings.max_log_bytes
+        return 2 * self.current.full_log.num_bytes >= 3 * self._settings.max_log_bytes
 
     @property
     def must_restart(self) -> bool:
-        """Whether a run with a source restarts: its log is long and it is idle, or has ended and a request came."""
+        """Whether a run with a source must restart: it is idle and its log is long, or its log has ended and a request
+        is waiting.
+        """
         if self.source is None:
             return False
-        return self.source.has_more if self._over is not None else self._is_long and not self.unfinished
+        return self.source.has_more if self._log_error is not None else self._is_long and not self.unfinished
 
     def restart(self, config: EngineConfig, lease: Lease, own: OwnTiers | None) -> None:
-        """Begin a new run, with an empty cache. If its log cannot be written either, free the old one's file first."""
-        why = "had become long" if self._over is None else "could not be written"
+        """Begin a new run, with an empty cache. If its log cannot be written, close the old log and try again."""
+        why = "had become too long" if self._log_error is None else "could not be written"
         try:
             try:
                 self.begin(config, lease, own)
@@ -183,9 +184,9 @@ class EngineLoop:
                 self.begin(config, lease, own)
         except OSError as error:
             lease.close()
-            self._over = refusal_of(error)
+            self._log_error = refusal_of(error)
         else:
-            self.notice = f"the log {why}: this run began anew, with an empty cache"
+            self.notice = f"the log {why}, so a new run with an empty cache has begun"
 
     def wake(self) -> None:
         """Interrupt a step that waits for instances. May be called on any thread."""
@@ -198,14 +199,15 @@ class EngineLoop:
         """Retire the last run and its engine."""
         if self.run is not None:
             self.run.retire()
-        self.fork = None  # it refers to the engine
+        self.fork = None  # the fork refers to the engine
 
     def submit(self, prompts: list[Prompt], sampling: SamplingParams) -> tuple[list[RequestLike], int]:
-        """Submit all prompts or none, those with `after_steps` after so many steps, or as soon as the engine is idle.
+        """Submit all prompts or none. Prompts with `after_steps` are submitted after that number of steps, or earlier
+        if the engine is idle.
 
-        Returns the requests that were submitted at once, and the number of records.
+        Returns the requests submitted immediately, and the number of records.
         """
-        unfinished = self.unfinished + sum(len(later.prompts) for later in self._later) + len(prompts)
+        unfinished = self.unfinished + sum(len(delayed.prompts) for delayed in self._delayed) + len(prompts)
         limit = self._settings.max_unfinished
         if unfinished > limit:
             raise refuse("refused", "run.unfinished", num_prompts=len(prompts), unfinished=unfinished, limit=limit)
@@ -221,15 +223,15 @@ class EngineLoop:
         self.error = None
         self.unfinished = engine.num_unfinished()
         for steps in sorted({prompt.after_steps for prompt in prompts} - {0}):
-            those = [prompt for prompt in prompts if prompt.after_steps == steps]
-            self._later.append(_Later(self._steps + steps, those, sampling))
-        self._later.sort(key=lambda later: later.after)
+            group = [prompt for prompt in prompts if prompt.after_steps == steps]
+            self._delayed.append(_DelayedPrompts(self._steps + steps, group, sampling))
+        self._delayed.sort(key=lambda delayed: delayed.after_step)
         self._submit_due()
-        return requests, len(self.current.whole)
+        return requests, len(self.current.full_log)
 
-    def coming(self) -> list[int]:
-        """Return the steps until the submission of each later prompt, unless the engine is idle before."""
-        return [later.after - self._steps for later in list(self._later) for _ in later.prompts]
+    def steps_until_submission(self) -> list[int]:
+        """Return, for each delayed prompt, the steps until it is submitted if the engine does not become idle."""
+        return [delayed.after_step - self._steps for delayed in list(self._delayed) for _ in delayed.prompts]
 
     def abort(self, request_id: str) -> int:
         """Abort a request. Returns the number of records."""
@@ -240,30 +242,30 @@ class EngineLoop:
             raise refuse("refused", "request.unknown", request_id=request_id)
         self.unfinished = self.current.engine.num_unfinished()
         self._submit_due()
-        return len(self.current.whole)
+        return len(self.current.full_log)
 
     def lose_instance(self, index: int) -> None:
-        """Kill an instance. Raises ValueError if there is none with this index."""
+        """Kill an instance. Raises ValueError if no instance has this index."""
         with self._writing():
             self.current.engine.lose_instance(index)
         self.unfinished = self.current.engine.num_unfinished()
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
-        """Set the first priority of captures, for this run and later ones."""
+        """Set the layers and heads that are captured first, in this run and later ones."""
         self.current.engine.focus(layers, heads)
         self._focus = (layers, heads)
 
     def recompute(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: int = 0
     ) -> tuple[int, RecomputedLike]:
-        """Recompute a layer of a sequence, or all (None), without the cache. Returns the epoch and the result."""
-        with self._turns:
+        """Recompute one layer of a sequence, or all (None), without the cache. Returns the epoch and the result."""
+        with self._engine_lock:
             run = self.current
             return run.epoch, run.engine.recompute_attention(seq_id, layer, heads, num_tokens, residual)
 
     def add_fork(self, fork: Fork) -> ForkJob:
         """Replay another run's log into this run, which must be empty. Raises ValueError if it cannot be replayed."""
-        if len(self.current.whole):
+        if len(self.current.full_log):
             raise refuse("busy", "run.begun")
         self.fork = ForkJob(fork, self.current.engine)
         self._jobs.append(self.fork)
@@ -278,7 +280,7 @@ class EngineLoop:
     def play(self, speed: float) -> None:
         """Step at `speed` steps a second until paused; 0: as fast as possible."""
         self.end_jobs()
-        if speed and self.mode == "running":  # finish turns that began ahead: the next step may be far off
+        if speed and self.mode == "running":  # finish work begun ahead, since the next step may be far off
             with self._writing():
                 self.current.engine.rest()
         self.mode, self.speed, self._next_step_at = "running", speed, time.monotonic()
@@ -301,14 +303,14 @@ class EngineLoop:
             else:
                 self._advance_job(job)
         elif self.seconds_to_next_step() == 0:
-            # one period after this step was due, unless the engine cannot keep up
+            # one period after the due time of this step, or immediately if the engine is too slow for the speed
             period = 1 / self.speed if self.speed else 0.0
             self._next_step_at = max(self._next_step_at + period, time.monotonic())
-            with contextlib.suppress(AppError):  # paused; the status has the error
+            with contextlib.suppress(AppError):  # the error has paused the run and is in the status
                 self._step()
 
     def end_jobs(self, error: AppError | None = None) -> None:
-        """Resolve every job with its result so far, or with the error."""
+        """End every job, with its result so far or with the error."""
         while self._jobs:
             job = self._jobs.popleft()
             if isinstance(job, ForkJob):
@@ -316,30 +318,30 @@ class EngineLoop:
             elif error:
                 job.future.set_exception(error)
             else:
-                job.end(len(self.current.whole))
+                job.end(len(self.current.full_log))
 
     def _advance_fork(self, job: ForkJob) -> None:
         """Advance the fork by a record, or end it."""
         try:
             self._check_log_size()
-            with self._turns:
-                going = job.advance()
+            with self._engine_lock:
+                has_more = job.advance()
         except AppError as error:
             job.end(error)
-            going = False
+            has_more = False
             self._fail(error)
         self.unfinished = self.current.engine.num_unfinished()
-        if not going and job in self._jobs:
+        if not has_more and job in self._jobs:
             self._jobs.remove(job)
-        if not going:
-            self._changed()
+        if not has_more:
+            self._on_change()
 
     def _advance_job(self, job: StepJob) -> None:
         """Advance the job by a step, or end it."""
-        log = self.current.whole
-        stale = job.performed == 0 and job.expect is not None and job.expect < len(log)
-        done = job.performed >= job.count or (job.until_prefilled and not self.current.engine.prefill_pending())
-        if stale or done or not self.unfinished:
+        log = self.current.full_log
+        is_stale = job.performed == 0 and job.expect is not None and job.expect < len(log)
+        is_done = job.performed >= job.count or (job.until_prefilled and not self.current.engine.prefill_pending())
+        if is_stale or is_done or not self.unfinished:
             self._jobs.popleft()
             job.end(len(log))
             return
@@ -350,14 +352,14 @@ class EngineLoop:
             self._jobs.remove(job)
             job.future.set_exception(error)
             return
-        is_one = self.current.engine.config.num_instances == 0  # several instances compute prompts in parallel
-        if job.until_prefilled and is_one and record and not any(entry.phase == "prefill" for entry in record.batch):
-            # Waiting sequences do not fit; more steps would only decode the others to their end.
+        is_single = self.current.engine.config.num_instances == 0  # several instances prefill in parallel
+        if job.until_prefilled and is_single and record and not any(entry.phase == "prefill" for entry in record.batch):
+            # The waiting sequences do not fit, and more steps would only decode the running ones to their end.
             self._jobs.remove(job)
             job.end(len(log))
 
     def _step(self) -> StepRecord | None:
-        """Run a step of the engine; returns None without a record. An error pauses the run and is in the status."""
+        """Run an engine step. Returns its record, if there is one. An error pauses the run; the status shows it."""
         try:
             self._check_log_size()
             run, is_free = self.current, self.mode == "running" and not self.speed
@@ -374,40 +376,40 @@ class EngineLoop:
         except Exception as error:
             refusal = refusal_of(error)
             if refusal is None:
-                logger.exception("a step")
+                logger.exception("engine step failed")
                 objection = getattr(error, "objection", None)
                 failed = app_sentence("step.failed", error=sentence_of(error))
                 refusal = AppError("internal", failed, objection)
             if self.source is None:
                 self._fail(refusal)
-            else:  # its batch was aborted; other requests continue
+            else:  # the failed batch was aborted; other requests continue
                 self.error, self.unfinished = refusal, self.current.engine.num_unfinished()
-                if self._over:
+                if self._log_error:
                     self._fail_source(self.source, refusal)
             raise refusal from None
 
     def _submit_due(self) -> None:
-        """Submit the prompts that are due, and further ones while the engine is idle."""
-        while self._later and (self._later[0].after <= self._steps or not self.unfinished):
-            later = self._later.pop(0)
+        """Submit the delayed prompts that are due, and further ones while the engine is idle."""
+        while self._delayed and (self._delayed[0].after_step <= self._steps or not self.unfinished):
+            delayed = self._delayed.pop(0)
             with self._writing():
-                self.current.engine.submit(later.prompts, later.sampling)
+                self.current.engine.submit(delayed.prompts, delayed.sampling)
             self.unfinished = self.current.engine.num_unfinished()
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Hold the engine lock. If the log cannot be written the run is over, since the engine is ahead of it."""
+        """Hold the engine lock. If the log cannot be written, the run is over, because the engine is ahead of it."""
         try:
-            with self._turns:
+            with self._engine_lock:
                 yield
         except OSError as error:
-            logger.error("the log cannot be continued: %s", one_sentence(error))
-            self._over = refusal_of(error)
+            logger.error("the log cannot be written: %s", one_sentence(error))
+            self._log_error = refusal_of(error)
             raise
 
     def _fail(self, error: AppError) -> None:
         self.mode, self.error = "paused", error
-        self._changed()
+        self._on_change()
 
     def _check_not_forking(self) -> None:
         """Raise while a fork is replayed, since other input would change it."""
@@ -415,13 +417,15 @@ class EngineLoop:
             raise refuse("busy", "run.forking")
 
     def _check_log_size(self) -> None:
-        """Enforce the limit of the log's file: captures stop first, then the run ends."""
-        if self._over:
-            raise self._over
-        size, limit = self.current.whole.num_bytes, self._settings.max_log_bytes
+        """Enforce the limit of the log's size: captures stop at the limit, and the run ends at twice the limit."""
+        if self._log_error:
+            raise self._log_error
+        size, limit = self.current.full_log.num_bytes, self._settings.max_log_bytes
         if size >= 2 * limit:
             raise refuse("refused", "log.long", number=size // MIB)
         if size >= limit and self.notice is None:
             self.current.engine.stop_captures()
-            self.notice = f"the log has passed {limit // MIB} MiB: tensors are no longer recorded; a reset starts anew"
-            self._changed()
+            self.notice = (
+                f"the log has passed {limit // MIB} MiB: tensors are no longer recorded; a reset starts a new log"
+            )
+            self._on_change()

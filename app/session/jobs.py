@@ -1,4 +1,4 @@
-"""Jobs of several steps: run one step at a time, so that other commands get their turn in between."""
+"""Jobs of several steps, run one step at a time so that other commands are executed in between."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Performed(NamedTuple):
 
 
 class StepJob:
-    """A `step` or `prefill` under way. `future` is answered when it ends."""
+    """A `step` or `prefill` in progress. `future` resolves when it ends."""
 
     def __init__(self, count: int, expect: int | None, until_prefilled: bool) -> None:
-        """`expect`: the number of records the client saw; nothing is done if there are more when its turn comes."""
+        """`expect`: number of records the client has seen; no step runs if the log has more when the job starts."""
         self.count = count
         self.expect = expect
         self.until_prefilled = until_prefilled
@@ -47,30 +47,30 @@ class StepJob:
         self.future: Future[Performed] = Future()
 
     def end(self, num_records: int) -> None:
-        """Answer with what was performed."""
+        """Resolve the future with the steps performed so far."""
         self.future.set_result(Performed(num_records, self.performed))
 
 
 class Fork:
-    """Rerun of a log with one change. Closed when the log is no longer read."""
+    """Rerun of a log with one change. `close` releases the log."""
 
     def __init__(self, source_id: str, run: OpenLog, at: int, change: Change | None, follow: bool) -> None:
-        """Raises AppError: `stale_epoch`."""
+        """Open the log of `run`. Raises AppError `stale_epoch` if the run is over."""
         self._reading = contextlib.ExitStack()
         self.log: TraceReader = self._reading.enter_context(run.reading())
         self.source_id, self.epoch = source_id, run.epoch
         self.at, self.change, self.follow = at, change, follow
 
     def close(self) -> None:
-        """Idempotent; from any thread."""
+        """Release the log. Idempotent; may be called on any thread."""
         self._reading.close()
 
 
 class ForkJob:
-    """A fork under way. Everything but `forked` belongs to the engine thread."""
+    """A fork in progress. Only `forked` may be used on other threads than the engine thread."""
 
     def __init__(self, fork: Fork, engine: EngineLike) -> None:
-        """Raises ValueError: a run that cannot be run again here."""
+        """Start the rerun. Raises ValueError if the log cannot be rerun on this engine."""
         self.fork = fork
         self.forked: Future[None] = Future()
         self._rerun: RerunLike = engine.rerun(fork.log, fork.at, fork.change, fork.follow)
@@ -78,13 +78,16 @@ class ForkJob:
         self._ended = False
 
     def advance(self) -> bool:
-        """Play the next record; False: there is none. A failure is in `forked`, or raised if that was answered."""
+        """Replay the next record. Returns False after the last one.
+
+        An error is set on `forked`, or raised if `forked` is already resolved.
+        """
         try:
-            going = self._rerun.advance()
+            has_more = self._rerun.advance()
         except Exception as error:
             internal = AppError("internal", one_sentence(error))
-            unforeseen = refused(error) if isinstance(error, ValueError) else internal
-            refusal = refusal_of(error) or unforeseen
+            fallback = refused(error) if isinstance(error, ValueError) else internal
+            refusal = refusal_of(error) or fallback
             was_forked = self.forked.done()
             self.end(refusal)
             if was_forked:
@@ -92,9 +95,9 @@ class ForkJob:
             return False
         if self._rerun.is_forked and not self.forked.done():
             self.forked.set_result(None)
-        if not going:
+        if not has_more:
             self.end(None)
-        return going
+        return has_more
 
     def end(self, error: AppError | None) -> None:
         """End the fork, finished or not. Idempotent."""
@@ -109,9 +112,7 @@ class ForkJob:
             "source": self.fork.source_id,
             "epoch": self.fork.epoch,
             "at": self.fork.at,
-            "change": None
-            if self.fork.change is None
-            else type(self.fork.change).__name__.removesuffix("Change").lower(),
+            "change": type(self.fork.change).__name__.removesuffix("Change").lower() if self.fork.change else None,
             "expected": self._expected,
             "forked": self._rerun.is_forked,
             "active": not self._ended,
@@ -119,34 +120,34 @@ class ForkJob:
         }
 
 
-def change_of(wish: messages.Change | None, model_text: str | None, base: EngineConfig) -> Change | None:
-    """Return the change that a message requests. `model_text`: its prompt as the model will see it.
+def parse_change(message: messages.Change | None, model_text: str | None, base: EngineConfig) -> Change | None:
+    """Return the change that a message requests. `model_text`: its prompt after the chat template.
 
     Raises:
         AppError: `bad_request`, naming the field.
     """
-    match wish:
+    match message:
         case messages.ForkToken():
-            return TokenChange(seq_id=wish.seq_id, token_id=wish.token_id)
+            return TokenChange(seq_id=message.seq_id, token_id=message.token_id)
         case messages.ForkKeep():
-            return KeepChange(seq_id=wish.seq_id, position=wish.position)
+            return KeepChange(seq_id=message.seq_id, position=message.position)
         case messages.ForkAblate():
-            return AblateChange(layer=wish.layer, head=wish.head)
+            return AblateChange(layer=message.layer, head=message.head)
         case messages.ForkAbort():
-            return AbortChange(request_id=wish.request_id)
+            return AbortChange(request_id=message.request_id)
         case messages.ForkSampling():
-            parse_sampling(wish.sampling)
-            return SamplingChange(request_id=wish.request_id, sampling=wish.sampling)
+            parse_sampling(message.sampling)
+            return SamplingChange(request_id=message.request_id, sampling=message.sampling)
         case messages.ForkRequest():
             return RequestChange(
                 prompt=model_text or "",
-                sampling=parse_sampling(wish.sampling),
-                request_id=wish.request_id,
-                priority=wish.priority,
-                cache_salt=wish.cache_salt,
+                sampling=parse_sampling(message.sampling),
+                request_id=message.request_id,
+                priority=message.priority,
+                cache_salt=message.cache_salt,
             )
         case messages.ForkConfig():
-            return ConfigChange(config=parse_config(wish.config, base))
+            return ConfigChange(config=parse_config(message.config, base))
         case _:
             return None
 
@@ -155,7 +156,7 @@ def config_of(log: TraceReader) -> EngineConfig:
     """Return the settings in a log's header.
 
     Raises:
-        AppError: `refused`, another version's.
+        AppError: `refused` if another version wrote settings that this one does not know.
     """
     try:
         return msgspec.convert(log.header.engine, EngineConfig)

@@ -1,4 +1,4 @@
-"""A log on stage that takes no commands: joined, read and left like a session."""
+"""Read-only sessions, which show a log to viewers and accept no commands."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from collections.abc import Callable
 
 from app.session.answers import Joined, Status
 from app.session.broadcast import Broadcast
-from app.session.run import is_large, joined
+from app.session.run import is_large, join_reply
 
 
 class LogSession:
-    """A log that others write, or wrote, and its viewers."""
+    """A log written outside of this session, and its viewers."""
 
     def __init__(self, session_id: str, run: OpenLog, emit: Emit) -> None:
         self.session_id = session_id
@@ -64,27 +64,27 @@ class LogSession:
     def join(
         self, sid: str, first: int, epoch: int | None, captures: bool = False, windows: bool = False
     ) -> tuple[Joined, Callable[[], None]]:
-        """Make `sid` a viewer. Returns the acknowledgement, and a callback for when it is queued.
+        """Make `sid` a viewer. Returns the acknowledgement, and a callback to call when it is queued.
 
-        Arrays are not sent; a viewer fetches what it shows. `windows`: nor are the records of a log that is too long
-        for a page.
+        Arrays are not sent; a viewer fetches those that it shows. With `windows`, records of a log that is too long for
+        a page are not sent either.
         """
         run = self.run
         first = min(first, len(run.log)) if epoch in (None, run.epoch) else 0
         large = windows and is_large(run.log)
         first = len(run.log) if large else first
         begin = self._broadcast.join(sid, run, first, captures=False, in_windows=large)
-        return joined(self.session_id, run, first, self.status(), large), begin
+        return join_reply(self.session_id, run, first, self.status(), large), begin
 
     def leave(self, sid: str) -> bool:
-        """Return whether `sid` was a viewer; it is none now."""
+        """Remove a viewer. Returns whether `sid` was one."""
         return self._broadcast.leave(sid)
 
-    def turn_to(self, run: OpenLog) -> None:
+    def switch_to(self, run: OpenLog) -> None:
         """Show another log instead. Current reads of the previous one continue to their end."""
-        before, self.run = self.run, run
+        previous, self.run = self.run, run
         self._broadcast.follow(run)
-        before.retire()
+        previous.retire()
 
     def wake(self) -> None:
         """Notify viewers of new records."""
@@ -97,15 +97,15 @@ class LogSession:
 
 
 class LogSessions(Protocol):
-    """Log sessions of one kind, under ids of their own."""
+    """Log sessions of one kind, which have distinct ids."""
 
-    what: Sentence  # completes "...: it can be looked at, not changed"
+    what: Sentence  # name of the kind, in the error that a log session accepts no commands
 
     def owns(self, session_id: str) -> bool:
-        """Return whether the id is of this kind, open or not."""
+        """Return whether the id belongs to a session of this kind, open or not."""
 
     def get(self, session_id: str) -> LogSession:
-        """Return the session, opened if it is not.
+        """Return the session, and open it first if necessary.
 
         Raises:
             AppError: `unknown_theater`, `not_found`; `refused` when a file cannot be read.
@@ -115,14 +115,14 @@ class LogSessions(Protocol):
         """Forget a disconnected client."""
 
     def close(self, why: Closing) -> None:
-        """Close all of them and notify their viewers."""
+        """Close all sessions and notify their viewers."""
 
 
-ATTACHED = "attached"  # its id: there is one a server
+ATTACHED = "attached"  # id of the only attached session of a server
 
 
 class AttachedSession(LogSession):
-    """Log of an attachment and its viewers, of which the monitored server is unaware. At most one per server."""
+    """Log of an attachment to a monitored server, and its viewers. At most one per server."""
 
     what = app_sentence("what.watched")
 
@@ -130,12 +130,12 @@ class AttachedSession(LogSession):
         self._attachment = attachment
         super().__init__(ATTACHED, OpenLog(0, attachment.log), emit)
         attachment.log.subscribe(lambda record: self.wake())
-        attachment.observed.on_next(self._turn)
+        attachment.observed.on_next(self._switch_log)
 
-    def _turn(self, log: TraceWriter) -> None:
-        """The log had become long: the next one has begun."""
+    def _switch_log(self, log: TraceWriter) -> None:
+        """Switch to the next log, which was begun because the previous one had become too long."""
         log.subscribe(lambda record: self.wake())
-        self.turn_to(OpenLog(self.run.epoch + 1, log))
+        self.switch_to(OpenLog(self.run.epoch + 1, log))
 
     def owns(self, session_id: str) -> bool:
         return session_id == ATTACHED
@@ -151,6 +151,6 @@ class AttachedSession(LogSession):
         return self._attachment.error
 
     def close(self, why: Closing) -> None:
-        """Unsubscribe, and notify the viewers. Current reads continue to their end."""
+        """Close the attachment, and notify the viewers. Current reads continue to their end."""
         self._attachment.close()
         super().close(why)

@@ -35,11 +35,11 @@ class Create(Message, frozen=True, kw_only=True):
     model: ModelName | None = None  # None: the server's first
     name: Annotated[str, Meta(max_length=200)] = ""
     captures: bool = True
-    alone: bool = False  # a single engine without the server's tiers
+    alone: bool = False  # one engine that does not use the server's tiers
 
 
 class OfSession(Message, frozen=True, kw_only=True):
-    """Message to a session; all that `leave`, `pause` and `reset` need."""
+    """Message to a session. `leave`, `pause` and `reset` have no other fields."""
 
     session: Name = field(name="theater")
 
@@ -48,7 +48,7 @@ class Join(OfSession, frozen=True, kw_only=True):
     first: Index = field(name="from", default=0)
     epoch: Index | None = None
     captures: bool = True
-    windows: bool = False  # it can show a log in windows, so no records of a long log are sent
+    windows: bool = False  # the client fetches records of a long log itself, so none are sent
 
 
 class SubmittedPrompt(Message, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class SubmittedPrompt(Message, frozen=True, kw_only=True):
     request_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     priority: Int = 0
     cache_salt: Annotated[str, Meta(max_length=200)] | None = None
-    after_steps: Annotated[int, Meta(ge=0, le=10_000)] = 0  # 0: at once
+    after_steps: Annotated[int, Meta(ge=0, le=10_000)] = 0  # 0: immediately
 
     @property
     def client(self) -> None:
@@ -82,11 +82,11 @@ class Prefill(OfSession, frozen=True, kw_only=True):
 
 
 class Play(OfSession, frozen=True, kw_only=True):
-    speed: Annotated[float, Meta(ge=0, le=100_000)]  # steps a second, 0 = as fast as it goes
+    speed: Annotated[float, Meta(ge=0, le=100_000)]  # steps a second; 0: as fast as possible
 
     def __post_init__(self) -> None:
         if not (self.speed == 0 or self.speed >= MIN_SPEED):  # NaN is neither
-            raise ValueError(f"speed: steps a second, from {MIN_SPEED:g} on, or 0 for as fast as it goes")
+            raise ValueError(f"speed must be 0 (as fast as possible) or at least {MIN_SPEED:g} steps a second")
 
 
 class Abort(OfSession, frozen=True, kw_only=True):
@@ -155,14 +155,14 @@ class Recompute(OfSession, frozen=True, kw_only=True):
     layer: Index | None  # None: each layer
     heads: Annotated[list[Index], Meta(min_length=1, max_length=4096)] | None = None
     num_tokens: Annotated[int, Meta(ge=1, le=2**31)] | None = None
-    # of one layer also the residual stream of the last token, and the logit lens at so many last positions
+    # number of last positions for the logit lens. If positive, the layer's residual stream is returned too.
     residual: Annotated[int, Meta(ge=0, le=MAX_LENS)] = 0
 
 
 class Project(OfSession, frozen=True, kw_only=True):
     layer: Index
     part: ProjectionPart
-    head: Index  # of the KV heads, for keys and values
+    head: Index  # query head; KV head for keys and values
 
 
 class Record(OfSession, frozen=True, kw_only=True):
@@ -178,7 +178,7 @@ class Read(OfSession, frozen=True, kw_only=True):
 
 class Tokenize(Message, frozen=True, kw_only=True):
     text: str
-    session: Name | None = field(name="theater", default=None)  # its model is used; None: the server's first
+    session: Name | None = field(name="theater", default=None)  # None: the tokenizer of the server's first model
 
 
 class BenchRun(Message, frozen=True, kw_only=True):
@@ -203,28 +203,26 @@ def parse(data: Any, kind: type[T]) -> T:
 
 
 def parse_config(changes: dict[str, Any], base: EngineConfig) -> EngineConfig:
-    """Return `base` with some fields changed; their values are checked by the engine, here only their names and
-    types.
-    """
-    return _changed(changes, base, "config")
+    """Return `base` with some fields changed. Only names and types are checked; the engine checks the values."""
+    return _replace_fields(changes, base, "config")
 
 
 def parse_sampling(changes: dict[str, Any]) -> SamplingParams:
     """Return sampling parameters from the fields that differ from the defaults."""
-    found = _changed(changes, SamplingParams(), "sampling")
-    if wrong := out_of_range(found):  # checked before queueing, so that queued commands are bounded
+    sampling = _replace_fields(changes, SamplingParams(), "sampling")
+    if wrong := out_of_range(sampling):  # checked before queueing, so that queued commands are bounded
         raise AppError("refused", wrong, translations=wrong.translations)
-    return found
+    return sampling
 
 
-def _changed(changes: dict[str, Any], base: T, what: str) -> T:
+def _replace_fields(changes: dict[str, Any], base: T, what: str) -> T:
     known = type(base).__struct_fields__  # type: ignore[attr-defined]
     unknown = [k for k in changes if k not in known]
     if unknown:
         raise AppError("bad_request", f"{what} has no field {str(unknown[0])[:60]!r}; it has {', '.join(known)}")
     codec.prepare(type(base))
     try:
-        # JSON keys are texts, so logit_bias has its token ids as text
+        # JSON keys are strings, so the token ids of logit_bias are strings too
         return msgspec.convert({**msgspec.to_builtins(base, str_keys=True), **changes}, type(base), str_keys=True)
     except (msgspec.ValidationError, RecursionError, TypeError) as error:
         raise AppError("bad_request", f"{what}: {_readable(str(error))}") from error

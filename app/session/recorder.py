@@ -18,11 +18,11 @@ logger = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Recording in progress: the log so far, then each record as it is appended, the same bytes.
+    """Recording in progress: a byte-identical copy of the log so far, then of each record as it is appended.
 
-    The copy is made on the appending thread, before the record is sent to any viewer, so a killed server loses at most
-    the record being written. The file is locked while it grows: an unlocked file has no writer. When it cannot be
-    written, the recording ends with its last whole record and the run continues.
+    Records are copied on the appending thread, before they are sent to any viewer, so a killed server loses at most the
+    record being written. The file is locked while it grows; an unlocked file has no writer. If it cannot be written,
+    the recording ends with its last complete record and the run continues.
     """
 
     def __init__(
@@ -31,23 +31,25 @@ class Recorder:
         name: str,
         path: Path,
         run: Run,
-        grow: Callable[[int], None],
-        ended: Callable[[Recorder], None],
+        reserve: Callable[[int], None],
+        on_end: Callable[[Recorder], None],
     ) -> None:
-        """Copy the log so far; `ended` is called once, when the recording ends.
+        """Copy the log so far.
 
-        `grow` is called with the size that the file will have, before it is written; AppError: there is no room for it.
+        Args:
+            reserve: called with the new size of the file before each write; raises AppError if the quota is exceeded.
+            on_end: called once, when the recording ends.
 
         Raises:
-            OSError: the file cannot be written; no file is left then.
-            AppError: the run is over, or there is no room.
+            OSError: the file cannot be written; it is deleted.
+            AppError: the run is over, or the quota is exceeded.
         """
         self.recording_id, self.name, self.path = recording_id, name, path
         self.ended: Ended | None = None
         self.ended_detail = ""
-        self._grow, self._ended = grow, ended
-        self._log = run.whole
-        self._copied = 0  # bytes, up to a whole record
+        self._reserve, self._on_end = reserve, on_end
+        self._log = run.full_log
+        self._copied = 0  # bytes, up to the end of a record
         self.num_records = 0
         self._lock = threading.Lock()
         with contextlib.ExitStack() as cleanup:
@@ -57,7 +59,7 @@ class Recorder:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._copy()
             self._cleanup = cleanup.pop_all()
-        self._unsubscribe = run.whole.subscribe(lambda _: self._follow())
+        self._unsubscribe = run.full_log.subscribe(lambda _: self._follow())
         self._follow()  # records appended meanwhile
 
     @property
@@ -69,17 +71,17 @@ class Recorder:
         return {"id": self.recording_id, "name": self.name, "ended": self.ended, "ended_detail": self.ended_detail}
 
     def end(self, ended: Ended, detail: str = "") -> None:
-        """End it where it is; idempotent."""
+        """End the recording after the last copied record. Idempotent."""
         with self._lock:
             if self.ended is not None:
                 return
             self.ended, self.ended_detail = ended, detail
             self._unsubscribe()
             self._cleanup.close()
-        self._ended(self)
+        self._on_end(self)
 
     def _follow(self) -> None:
-        """Copy new data. Never raises: the run does not depend on its recording."""
+        """Copy new records. Never raises, because the run must not depend on its recording."""
         try:
             with self._lock:
                 if self.ended is None:
@@ -88,18 +90,18 @@ class Recorder:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
             logger.warning("recording %s ended after %d records: %s", self.recording_id, self.num_records, reason)
             try:
-                self.end("write_failed", f"it ends after {self.num_records} records: {reason}")
+                self.end("write_failed", f"the recording ended after {self.num_records} records: {reason}")
             except Exception:
                 logger.exception("ending recording %s", self.recording_id)
 
     def _copy(self) -> None:
         count, end = len(self._log), self._log.num_bytes
-        self._grow(end)
+        self._reserve(end)
         try:
             for chunk in self._log.file_chunks(end, first=self._copied):
-                left = memoryview(chunk)
-                while left:
-                    left = left[self._file.write(left) :]
+                remaining = memoryview(chunk)
+                while remaining:
+                    remaining = remaining[self._file.write(remaining) :]
         except BaseException:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file.fileno(), self._copied)

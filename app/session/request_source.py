@@ -1,4 +1,4 @@
-"""Source of a session's requests other than its page: `app.openai.engine.AsyncEngine`."""
+"""Source of API requests of a session, implemented by `app.openai.engine.AsyncEngine`."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ class RequestSource(Protocol):
 
     @property
     def num_active(self) -> int:
-        """Number of unfinished requests, which prevent a restart of the run."""
+        """Number of unfinished requests. The run cannot be reset while there are any."""
 
     @property
     def has_news(self) -> bool:
-        """Whether `tend` would do anything."""
+        """Whether `tend` has requests to submit or abort."""
 
     @property
     def has_more(self) -> bool:
-        """Whether `tend` has more work that it could do at once."""
+        """Whether requests have arrived that `tend` has not yet accepted."""
 
     def status(self) -> ApiStatus: ...
 
     def tend(self, engine: EngineLike, may_enter: bool) -> None:
-        """Submit due requests, and abort abandoned ones. `may_enter` False: submit nothing."""
+        """Abort abandoned requests and, if `may_enter`, submit queued ones."""
 
     def took(self, record: StepRecord, num_waiting: int) -> None:
-        """Process a new record of the log. `num_waiting`: waiting sequences after it."""
+        """Process a new record of the log. `num_waiting`: number of waiting sequences after it."""
 
     def begun(self) -> None:
-        """Note that a new run has begun; the old one has no unfinished requests."""
+        """Process the start of a new run. The old one has no unfinished requests."""
 
     def failed(self, refusal: AppError) -> None:
-        """End all waiting requests: the run cannot continue."""
+        """Fail all waiting requests, because the run cannot continue."""

@@ -1,4 +1,4 @@
-"""Epoch of a session: an engine and its log, and a log that any number of threads read."""
+"""Runs of a session: an engine and its log, which any number of threads may read."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from engine.trace.shown_log import ShownLog
 class OpenLog:
     """Log that any number of threads can read. After it is retired, its last reader closes it.
 
-    `log` is the readable part. `whole` is all of it, for the owner of the run only: a lesson hides the records that
-    answer an open question.
+    `log` is the visible part. A lesson hides the records that answer an open question. `full_log` includes them and is
+    only for the owner of the run.
     """
 
     def __init__(self, epoch: int, log: TraceReader) -> None:
         self.epoch = epoch
-        self.whole: TraceReader = log
+        self.full_log: TraceReader = log
         self._shown: ShownLog | None = None
         self.header: bytes = log.header_bytes
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class OpenLog:
     def log(self) -> TraceReader:
         """The visible part of the log."""
         shown = self._shown
-        return self.whole if shown is None else shown
+        return self.full_log if shown is None else shown
 
     @property
     def is_over(self) -> bool:
@@ -50,8 +50,8 @@ class OpenLog:
         return self._shown is not None
 
     def hold_back(self, count: int | None) -> None:
-        """Show only the first `count` records; None: show all."""
-        self._shown = None if count is None else ShownLog(self.whole, count)
+        """Show only the first `count` records, or all if `count` is None."""
+        self._shown = None if count is None else ShownLog(self.full_log, count)
 
     def shown_unfinished(self) -> int:
         """Return the number of unfinished sequences in the visible part; 0 if the run is over."""
@@ -62,7 +62,7 @@ class OpenLog:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[TraceReader]:
-        """Keep the log open inside the `with`.
+        """Keep the log open within the context.
 
         Raises:
             AppError: `stale_epoch` if the run is over.
@@ -104,24 +104,24 @@ class OpenLog:
 
     def _close(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            self.whole.close()
+            self.full_log.close()
 
 
 class Run(OpenLog):
     """Engine and its log.
 
-    A reset retires the run while viewers and downloads may still read it. The engine is closed and the lease of its
-    model ends; the log, an unnamed file, stays open until its last reader is done.
+    A reset retires the run while viewers and downloads may still read its log. The engine and the lease of its model
+    are closed immediately. The log, an unnamed file, stays open until its last reader is done.
     """
 
-    whole: TraceWriter
+    full_log: TraceWriter
 
     def __init__(self, epoch: int, engine: EngineLike, lease: Lease | None = None) -> None:
-        """Wrap an engine. `lease`: of its model, closed when the run is retired."""
+        """Wrap an engine. The `lease` of its model is closed when the run is retired."""
         super().__init__(epoch, engine.log)
         self._engine: EngineLike | None = engine
         self.config: EngineConfig = engine.config  # resolved
-        self.was_halted = True  # paused since the last record, so the time in between is no latency
+        self.was_halted = True  # paused since the last record, so the interval does not count as latency
         self._lease = lease
 
     @property
@@ -150,8 +150,8 @@ def read_batch(
 ) -> tuple[list[bytes], list[bytes | None]]:
     """Return the encoded records from [first, end) that fit `max_bytes`, at least one, and their captures.
 
-    Records from `captures_from` on (None: none) have captures, the newest ones as far as they fit
-    `max_capture_bytes`; the others are None.
+    Captures are returned for records from `captures_from` on (None: none), newest first until `max_capture_bytes` is
+    reached. The captures of all other records are None.
     """
     records: list[bytes] = []
     size = 0
@@ -163,29 +163,29 @@ def read_batch(
         records.append(payload)
     captures: list[bytes | None] = [None] * len(records)
     if captures_from is not None:
-        left = max_capture_bytes
+        remaining = max_capture_bytes
         for index in range(first + len(records) - 1, max(first, captures_from) - 1, -1):
             capture = log.capture_bytes(index)
             if capture is None:
                 continue
-            left -= len(capture)
-            if left < 0:
+            remaining -= len(capture)
+            if remaining < 0:
                 break
             captures[index - first] = capture
     return records, captures
 
 
-MAX_RECORDS = 20_000  # of a log that a page reads whole
+MAX_RECORDS = 20_000  # in a log that a page loads completely
 MAX_BYTES = 64 << 20  # of its records, without arrays
 
 
 def is_large(log: TraceReader) -> bool:
-    """Return whether the log is too long for a page to load whole."""
+    """Return whether the log is too long for a page to load completely."""
     return len(log) > MAX_RECORDS or log.all_record_bytes > MAX_BYTES
 
 
-def joined(session_id: str, run: OpenLog, first: int, status: Status, large: bool) -> Joined:
-    """Return the acknowledgement of a viewer that gets the records from `first`."""
+def join_reply(session_id: str, run: OpenLog, first: int, status: Status, large: bool) -> Joined:
+    """Return the acknowledgement for a viewer that gets the records from `first` on."""
     return {
         "theater": session_id,
         "epoch": run.epoch,

@@ -1,8 +1,8 @@
 """Session: one engine, the thread that owns it, and the commands of its clients.
 
-Every method may be called on any thread. Commands are queued for the engine thread, which answers through futures; no
-other thread uses the engine. Commands are executed before the next step, so a pause, a submission or an abort waits for
-at most one step.
+Every method may be called on any thread. Commands are queued for the engine thread, the only one that uses the engine,
+and their results are returned through futures. Commands are executed before the next step, so a pause, a submission or
+an abort waits for at most one step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from app.session.engine_loop import EngineLoop
 from app.session.jobs import Fork, ForkJob, Performed, StepJob
 from app.session.recorder import Recorder
 from app.session.request_source import RequestSource
-from app.session.run import Run, is_large, joined
+from app.session.run import Run, is_large, join_reply
 from engine.config import EngineConfig, SamplingParams
 
 T = TypeVar("T")
@@ -52,9 +52,9 @@ class Session:
         model: str | None,
         models: Models,
         settings: ServerSettings,
-        turns: EngineLock | LabLock,
+        engine_lock: EngineLock | LabLock,
         emit: Emit,
-        failed: Callable[[Session], object],
+        on_failure: Callable[[Session], object],
         observe: Callable[[Run], object],
         own: OwnTiers | None = None,
     ) -> None:
@@ -62,30 +62,25 @@ class Session:
 
         Args:
             model: name of the model; None: the server's first.
-            failed: called on the engine thread after an error has closed the session.
+            on_failure: called on the engine thread after an error has closed the session.
             observe: called with each run before its first record.
-            own: tiers of its runs; None: those of the server.
+            own: tiers of the session's runs; None: those of the server.
         """
         self.session_id = session_id
         self.name = name
         self.last_used = time.monotonic()
-        self.in_lesson = False  # driven by a lesson, which refuses other commands
-        self.is_lab = isinstance(turns, LabLock)
+        self.in_lesson = False  # driven by a lesson, which rejects other commands
+        self.is_lab = isinstance(engine_lock, LabLock)
         self.is_api = False  # created for the OpenAI-compatible API
-        self.most_pool_bytes: int | None = None  # limit of a lab's settings
+        self.max_pool_bytes: int | None = None  # limit for a lab's settings
         self._max_count = settings.max_count
-        self._failed, self._observe = failed, observe
+        self._on_failure, self._observe = on_failure, observe
         self._models = models
         self._own = own
         self._commands = CommandQueue()
         self._broadcast = Broadcast(session_id, emit, self.status)
         self._recorder: Recorder | None = None  # the last one; it may have ended
-        self._loop = EngineLoop(
-            settings,
-            turns,
-            changed=self._broadcast.wake,
-            began=self._began,
-        )
+        self._loop = EngineLoop(settings, engine_lock, on_change=self._broadcast.wake, on_begin=self._switch_run)
         self._thread = threading.Thread(target=self._work, name=f"engine-{session_id}", daemon=True)
         self._thread.start()
         try:
@@ -94,7 +89,7 @@ class Session:
             self.close(Closing("unbuilt"))
             raise
 
-    # Queries without the engine thread
+    # Queries that do not wait for the engine thread
 
     @property
     def run(self) -> Run:
@@ -108,7 +103,7 @@ class Session:
 
     @property
     def next_config(self) -> EngineConfig:
-        """Settings of the next run: without ablations, which refer to records of the current one."""
+        """Settings of the next run: the requested ones without ablations, which refer to the current run's records."""
         return structs.replace(self.config, ablate=None)
 
     @property
@@ -137,16 +132,16 @@ class Session:
     @property
     def is_idle(self) -> bool:
         """Whether it has no viewer and no pending work."""
-        return not self.num_viewers and not self._loop.at_work
+        return not self.num_viewers and not self._loop.has_work
 
     @property
-    def is_working(self) -> bool:
+    def has_work(self) -> bool:
         """Whether it has pending work."""
-        return self._loop.at_work
+        return self._loop.has_work
 
     @property
     def is_closed(self) -> bool:
-        """Whether it refuses all commands."""
+        """Whether it rejects all commands."""
         return self._commands.closed
 
     def status(self) -> Status:
@@ -161,7 +156,7 @@ class Session:
             "speed": loop.speed,
             "num_records": len(run.log),
             "unfinished": run.shown_unfinished() if held_back else loop.unfinished,
-            "coming": [] if held_back else loop.coming(),
+            "coming": [] if held_back else loop.steps_until_submission(),
             "viewers": self.num_viewers,
             "error": error.message if error else None,
             "said": dict(error.translations or {}) if error else {},
@@ -173,16 +168,16 @@ class Session:
         }
 
     @property
-    def computes(self) -> bool:
-        """Whether it is stepping by itself."""
+    def is_running(self) -> bool:
+        """Whether it is in running mode and has unfinished sequences."""
         return self._loop.mode == "running" and self._loop.unfinished > 0
 
     def join(
         self, sid: str, first: int, epoch: int | None, captures: bool, windows: bool = False
     ) -> tuple[Joined, Callable[[], None]]:
-        """Make `sid` a viewer. Returns the acknowledgement, and a callback for when it is queued.
+        """Make `sid` a viewer. Returns the acknowledgement, and a callback to call when it is queued.
 
-        `windows`: no records of a log that is too long for a page are sent; the page fetches what it shows.
+        With `windows`, no records of a log that is too long for a page are sent; the page fetches those that it shows.
         """
         run = self.run
         if epoch is not None and epoch != run.epoch:
@@ -192,9 +187,9 @@ class Session:
         large = windows and not run.is_held_back and is_large(run.log)
         first = len(run.log) if large else first
         begin = self._broadcast.join(sid, run, first, captures, large)
-        if self._commands.gone is not None:  # a session that closed before `sid` joined has sent it no notice
-            raise self._commands.gone
-        return joined(self.session_id, run, first, self.status(), large), begin
+        if self._commands.refusal is not None:  # the session may have closed before `sid` could get the notice
+            raise self._commands.refusal
+        return join_reply(self.session_id, run, first, self.status(), large), begin
 
     def hold_back(self, count: int | None) -> None:
         """Show viewers only the first `count` records of the current run; None: all records."""
@@ -212,49 +207,49 @@ class Session:
 
     def submit(self, prompts: list[Prompt], sampling: SamplingParams) -> tuple[list[RequestLike], int]:
         """Submit all prompts or none. Returns the requests and the number of records."""
-        return self._ask(lambda: self._loop.submit(prompts, sampling))
+        return self._execute(lambda: self._loop.submit(prompts, sampling))
 
-    def follow(self, fork: Fork) -> ForkJob:
-        """Begin to replay another run's log as a fork. Its future `forked` resolves at the change, or fails."""
-        return self._ask(lambda: self._loop.add_fork(fork))
+    def begin_fork(self, fork: Fork) -> ForkJob:
+        """Begin to replay another run's log as a fork. The job's `forked` resolves at the change, or fails."""
+        return self._execute(lambda: self._loop.add_fork(fork))
 
     def step(self, count: int, expect: int | None) -> Future[Performed]:
-        """Take up to `count` steps; none if the log has more than `expect` records. The future resolves after them."""
-        return self._ask_steps(StepJob(count, expect, until_prefilled=False))
+        """Run up to `count` steps, or none if the log has more than `expect` records."""
+        return self._queue_steps(StepJob(count, expect, until_prefilled=False))
 
     def prefill(self, expect: int | None) -> Future[Performed]:
-        """Step until every submitted prompt is computed."""
-        return self._ask_steps(StepJob(self._max_count, expect, until_prefilled=True))
+        """Step until every submitted prompt is prefilled."""
+        return self._queue_steps(StepJob(self._max_count, expect, until_prefilled=True))
 
     def play(self, speed: float) -> Status:
         """Step at `speed` steps a second (0: as fast as possible) until paused. Returns the status."""
-        self._ask(lambda: self._loop.play(speed))
+        self._execute(lambda: self._loop.play(speed))
         return self.status()
 
     def pause(self) -> Status:
         """Stop stepping after the current step. Returns the status."""
-        self._ask(self._loop.pause)
+        self._execute(self._loop.pause)
         return self.status()
 
     def abort(self, request_id: str) -> int:
         """Abort a request. Returns the number of records."""
-        return self._ask(lambda: self._loop.abort(request_id))
+        return self._execute(lambda: self._loop.abort(request_id))
 
     def lose_instance(self, index: int) -> None:
         """Kill and restart an instance of the run."""
-        self._ask(lambda: self._loop.lose_instance(index))
+        self._execute(lambda: self._loop.lose_instance(index))
 
     def serve(self, source: RequestSource) -> None:
         """Serve the requests of `source`."""
-        self._ask(lambda: self._loop.serve(source))
+        self._execute(lambda: self._loop.serve(source))
 
     @property
     def source(self) -> RequestSource | None:
-        """Source of requests other than the page."""
+        """Source of API requests."""
         return self._loop.source
 
-    def look(self) -> None:
-        """Wake the engine thread to check its source. Does not wait."""
+    def wake(self) -> None:
+        """Wake the engine thread to check its request source. Does not block."""
         self.last_used = time.monotonic()
         self._commands.wake()
         self._loop.wake()
@@ -269,63 +264,65 @@ class Session:
     def _begin(self, config: EngineConfig | None, model: str | None) -> Run:
         lease = self._models.lease(model)  # loading does not block the engine thread
         try:
-            return self._ask(lambda: self._loop.begin(config or self.next_config, lease, self._own))
+            return self._execute(lambda: self._loop.begin(config or self.next_config, lease, self._own))
         except BaseException:
             lease.close()
             raise
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
-        """Set the first priority of captures."""
-        self._ask(lambda: self._loop.focus(layers, heads))
+        """Set the layers and heads that are captured first."""
+        self._execute(lambda: self._loop.focus(layers, heads))
 
     def recompute(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None, residual: int = 0
     ) -> tuple[int, RecomputedLike]:
-        """Recompute a layer of a sequence, or all (None), without the cache. Returns the epoch and the result."""
-        return self._ask(lambda: self._loop.recompute(seq_id, layer, heads, num_tokens, residual))
+        """Recompute one layer of a sequence, or all (None), without the cache. Returns the epoch and the result."""
+        return self._execute(lambda: self._loop.recompute(seq_id, layer, heads, num_tokens, residual))
 
     def record(self, begin: Callable[[Run], Recorder]) -> Status:
-        """Record the whole run. Returns the status."""
+        """Record the run from its first record. Returns the status."""
 
         def do() -> None:
             if self._recorder and self._recorder.ended is None:
                 raise refuse("refused", "run.recorded", name=self._recorder.name)
             self._recorder = begin(self.run)
 
-        self._ask(do)
+        self._execute(do)
         return self.status()
 
     def stop_recording(self) -> Status:
         """Stop recording. Returns the status."""
-        self._ask(lambda: self._end_recording("stopped"))
+        self._execute(lambda: self._end_recording("stopped"))
         return self.status()
 
     def close(self, why: Closing) -> None:
         """End both threads and delete the log; pending commands get `unknown_theater`. Idempotent."""
         self.begin_close(why)
-        self.has_closed(None)
+        self.wait_closed(None)
 
     def begin_close(self, why: Closing) -> None:
         """Close without waiting for the current step."""
         self._commands.close(refuse("unknown_theater", "run.closed", session_id=self.session_id, why=why.sentence))
         self._broadcast.close(why)
 
-    def has_closed(self, seconds: float | None) -> bool:
+    def wait_closed(self, seconds: float | None) -> bool:
         """Wait at most `seconds` (None: no limit) for the engine thread. Returns whether it has ended."""
         if threading.current_thread() is not self._thread:
             self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def _ask(self, do: Callable[[], T]) -> T:
+    def _execute(self, do: Callable[[], T]) -> T:
         self.last_used = time.monotonic()
-        return self._commands.ask(do)
+        return self._commands.execute(do)
 
-    def _ask_steps(self, job: StepJob) -> Future[Performed]:
-        self._ask(lambda: self._loop.add_job(job))
+    def _queue_steps(self, job: StepJob) -> Future[Performed]:
+        self._execute(lambda: self._loop.add_job(job))
         return job.future
 
-    def _began(self, run: Run) -> None:
-        """Switch to a new run, before `run` is set, so that a viewer that joins the old one is moved too."""
+    def _switch_run(self, run: Run) -> None:
+        """Switch recorder and viewers to a new run. Called before `self.run` changes, so that viewers who join the old
+        run meanwhile are switched too.
+        """
         self._end_recording("reset", "the session was reset")
         self._broadcast.follow(run)
         self._observe(run)
@@ -335,33 +332,33 @@ class Session:
             self._recorder.end(ended, detail)
 
     def _work(self) -> None:
-        """Run the engine thread. After an error it closes the session, so that no command waits for ever."""
-        with ExitStack() as ending:  # all are called, even if one fails
+        """Run the engine thread. An error closes the session, so that no command waits forever."""
+        with ExitStack() as ending:  # every callback is called, even if one fails
             ending.callback(self._loop.end)
             ending.callback(self._end_recording, "closed", "the session was closed")
-            ending.callback(self._tell_source)
+            ending.callback(self._fail_source)
             ending.callback(self._commands.end)
             try:
-                self._perform()
+                self._execute_until_closed()
             except BaseException as error:
-                logger.exception("theater %s", self.session_id)
+                logger.exception("session %s failed", self.session_id)
                 self.close(Closing("mistake", one_sentence(error)))
-                ending.callback(self._failed, self)
-            self._loop.end_jobs(self._commands.gone)
+                ending.callback(self._on_failure, self)
+            self._loop.end_jobs(self._commands.refusal)
 
-    def _tell_source(self) -> None:
+    def _fail_source(self) -> None:
         """Fail the pending requests of the source."""
-        if self.source is not None and self._commands.gone is not None:
-            self.source.failed(self._commands.gone)
+        if self.source is not None and self._commands.refusal is not None:
+            self.source.failed(self._commands.refusal)
 
-    def _perform(self) -> None:
+    def _execute_until_closed(self) -> None:
         """Execute commands and steps until the session is closed."""
         while not self._commands.closed:
             if self._loop.must_restart:
                 self._loop.restart(self.next_config, self._models.lease(self.model_name), self._own)
-            self._loop.tend(is_watched=self.num_viewers > 0)
+            self._loop.process_source(has_viewers=self.num_viewers > 0)
             if self._loop.must_restart:
                 continue
-            if not self._commands.carry_out_next(self._loop.seconds_to_next_step()):
+            if not self._commands.execute_next(self._loop.seconds_to_next_step()):
                 self._loop.advance()
             self._broadcast.wake()  # the status may have changed since the last record

@@ -1,4 +1,4 @@
-"""Sessions of a server: creation within a limit, eviction of unused ones, and sessions that only show a log."""
+"""Sessions of a server: creation within a limit, eviction of unused ones, and read-only sessions that show a log."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from app.session.session import Session
 from engine.config import EngineConfig
 from engine.trace.records import Machine
 
-CLOSE_SECONDS = 5.0  # for the current steps when the server ends
+CLOSE_SECONDS = 5.0  # timeout for current steps when the server shuts down
 logger = logging.getLogger(__name__)
-Watched = Session | LogSession
+AnySession = Session | LogSession
 
 
 class SessionManager:
@@ -40,27 +40,31 @@ class SessionManager:
         self._models, self._settings, self._emit = models, settings, emit
         self._observe = observe
         self._logs: list[LogSessions] = []
-        self._ends: list[Callable[[], None]] = []  # called after everything is closed
-        self.turns = EngineLock()  # shared by everything that computes
+        self._close_callbacks: list[Callable[[], None]] = []
+        self.engine_lock = EngineLock()  # shared by everything that computes
         self._sessions: dict[str, Session] = {}
         self._being_built = 0
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._janitor = threading.Thread(target=self._watch, name="janitor", daemon=True)
+        self._janitor = threading.Thread(target=self._run_janitor, name="janitor", daemon=True)
         self._janitor.start()
 
     def create(self, config: EngineConfig, name: str, model: str | None = None, own: OwnTiers | None = None) -> Session:
-        """Create a session. `model`: name; None: the server's first. `own`: tiers of its runs instead of the server's.
+        """Create a session.
+
+        Args:
+            model: name of the model; None: the server's first.
+            own: tiers of the session's runs; None: those of the server.
 
         Raises:
-            AppError: `too_many_theaters`; `refused` for an invalid configuration, or without a model; `loading` while
-                the model is loading; `not_found` for an unknown model.
+            AppError: `too_many_theaters`; `refused` for an invalid configuration, or if there is no model; `loading`
+                while the model is loading; `not_found` for an unknown model.
         """
         with self._models.lease(model):  # before another session is evicted
             return self._create(config, name, model, own)
 
     def create_lab(self, config: EngineConfig, name: str, model: str, settings: ServerSettings) -> Session:
-        """Create a follower's run. It does not count towards the limit of sessions, and its steps have low priority.
+        """Create a follower's session. It does not count towards the limit of sessions. Its steps have low priority.
 
         The caller limits the number of labs.
 
@@ -70,10 +74,10 @@ class SessionManager:
         with self._models.lease(model):
             if self._closed.is_set():
                 raise AppError("refused", Closing("shutdown").sentence)
-            return self._build(config, name, model, settings, self.turns.labs)
+            return self._build(config, name, model, settings, self.engine_lock.labs)
 
     def create_api(self, config: EngineConfig, name: str, model: str) -> Session:
-        """Create a run for the OpenAI-compatible API. It does not count towards the limit, and evicts no session.
+        """Create a session for the OpenAI-compatible API. It does not count towards the limit and evicts no session.
 
         Raises:
             AppError: as `create`, except `too_many_theaters`.
@@ -81,7 +85,7 @@ class SessionManager:
         with self._models.lease(model):
             if self._closed.is_set():
                 raise AppError("refused", Closing("shutdown").sentence)
-            session = self._build(config, name, model, self._settings, self.turns)
+            session = self._build(config, name, model, self._settings, self.engine_lock)
             session.is_api = True
             return session
 
@@ -90,14 +94,14 @@ class SessionManager:
         with self._lock:
             if self._closed.is_set():
                 raise AppError("refused", Closing("shutdown").sentence)
-            left = self._reclaim() if self._num_counted >= limit else None
+            evicted = self._evict_idle() if self._num_counted >= limit else None
             if self._num_counted >= limit:
                 raise refuse("too_many_theaters", "run.all_used", limit=limit)
             self._being_built += 1
-        if left is not None:
-            left.close(Closing("displaced"))
+        if evicted is not None:
+            evicted.close(Closing("displaced"))
         try:
-            return self._build(config, name, model, self._settings, self.turns, own)
+            return self._build(config, name, model, self._settings, self.engine_lock, own)
         finally:
             with self._lock:
                 self._being_built -= 1
@@ -108,13 +112,13 @@ class SessionManager:
         name: str,
         model: str | None,
         settings: ServerSettings,
-        turns: EngineLock | LabLock,
+        engine_lock: EngineLock | LabLock,
         own: OwnTiers | None = None,
     ) -> Session:
         session_id = secrets.token_urlsafe(9)
         session = Session(
-            session_id, name, config, model, self._models, settings, turns, self._emit, self._take_out, self._observe,
-            own,
+            session_id, name, config, model, self._models, settings, engine_lock, self._emit, self._detach,
+            self._observe, own,
         )  # fmt: skip
         with self._lock:
             if not session.is_closed:  # its thread may have failed already
@@ -139,7 +143,7 @@ class SessionManager:
             raise refuse("unknown_theater", "run.unknown", session_id=session_id[:40])
         return session
 
-    def watch(self, session_id: str) -> Watched:
+    def watch(self, session_id: str) -> AnySession:
         """Return the live session or log session with an id, to be joined and read.
 
         Raises:
@@ -148,11 +152,11 @@ class SessionManager:
         logs = None if session_id in self._sessions else self._logs_of(session_id)
         return logs.get(session_id) if logs else self.get(session_id)
 
-    def show(self, logs: LogSessions) -> None:
+    def add_logs(self, logs: LogSessions) -> None:
         """Add log sessions, which are closed with the live ones."""
         self._logs.append(logs)
 
-    def shows(self, session_id: str) -> bool:
+    def is_log_session(self, session_id: str) -> bool:
         """Return whether the id belongs to a log session, open or not."""
         return self._logs_of(session_id) is not None
 
@@ -164,25 +168,25 @@ class SessionManager:
         with self._lock:
             return list(self._sessions.values())
 
-    def measured(self, model: ServedModel, wait: float = 1.0, *, hold_up: bool = False) -> Machine:
-        """Return the machine of a model with its roofs, which the first call measures while nothing else computes.
+    def measured_machine(self, model: ServedModel, wait: float = 1.0, *, interrupt: bool = False) -> Machine:
+        """Return the machine of a model with its peak rates. The first call measures them, holding the engine lock.
 
         Args:
             wait: maximum seconds to wait for the engine lock.
-            hold_up: measure even while a session is running, between two steps.
+            interrupt: measure between two steps even if a session is running.
 
         Raises:
             AppError: `busy`.
         """
         if model.machine.roofs is not None:
             return model.machine
-        runs = not hold_up and any(session.computes for session in self.all())
-        if runs or not self.turns.take(wait):
+        is_running = not interrupt and any(session.is_running for session in self.all())
+        if is_running or not self.engine_lock.acquire(wait):
             raise refuse("busy", "machine.busy")
         try:
             return model.measured_machine()
         finally:
-            self.turns.leave()
+            self.engine_lock.release()
 
     def forget_viewer(self, sid: str) -> None:
         """Remove a disconnected client from all sessions."""
@@ -209,28 +213,28 @@ class SessionManager:
         for session in sessions:
             session.begin_close(Closing("shutdown"))
         end = time.monotonic() + CLOSE_SECONDS
-        left = sum(not session.has_closed(max(0.0, end - time.monotonic())) for session in sessions)
+        still_computing = sum(not session.wait_closed(max(0.0, end - time.monotonic())) for session in sessions)
         self._janitor.join()
         for logs in self._logs:
             logs.close(Closing("shutdown"))
-        for close in self._ends:
-            close()
-        return left
+        for callback in self._close_callbacks:
+            callback()
+        return still_computing
 
-    def on_close(self, end: Callable[[], None]) -> None:
-        """Call `end` after everything is closed."""
-        self._ends.append(end)
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after all sessions are closed."""
+        self._close_callbacks.append(callback)
 
     def close_idle(self) -> None:
-        """Close the sessions that have been unused for long."""
+        """Close the sessions that have been idle for `idle_seconds`, except the API's session of the first model."""
         limit = self._settings.idle_seconds
         for session in self.all():
-            keeps = session.is_api and session.model_name == self._models.first.name
-            if not keeps and session.is_idle and time.monotonic() - session.last_used >= limit:
+            is_permanent = session.is_api and session.model_name == self._models.first.name
+            if not is_permanent and session.is_idle and time.monotonic() - session.last_used >= limit:
                 self.remove(session, Closing("unused"))
 
-    def _reclaim(self) -> Session | None:
-        """Remove and return the longest idle session, if it is idle long enough. The caller holds the lock."""
+    def _evict_idle(self) -> Session | None:
+        """Remove and return the longest idle session, if idle for `reclaim_seconds`. The caller holds the lock."""
         before = time.monotonic() - self._settings.reclaim_seconds
         idle = [t for t in self._sessions.values() if t.is_counted and t.is_idle and t.last_used <= before]
         if not idle:
@@ -238,16 +242,16 @@ class SessionManager:
         return self._sessions.pop(min(idle, key=lambda t: t.last_used).session_id)
 
     def remove(self, session: Session, why: Closing) -> None:
-        """Close a session; its viewers get the reason."""
-        if self._take_out(session):
+        """Close a session and notify its viewers of the reason."""
+        if self._detach(session):
             session.close(why)
 
-    def _take_out(self, session: Session) -> bool:
-        """Remove a session. Returns whether it was there."""
+    def _detach(self, session: Session) -> bool:
+        """Remove a session from the table. Returns whether it was there."""
         with self._lock:
             return self._sessions.pop(session.session_id, None) is not None
 
-    def _watch(self) -> None:
+    def _run_janitor(self) -> None:
         while not self._closed.wait(min(30.0, self._settings.idle_seconds / 4)):
             try:
                 self.close_idle()

@@ -1,4 +1,4 @@
-"""Summary of a trace file: the part of a recording's entry that is read from the file."""
+"""Summary of a trace file: the fields of a recording's library entry that are read from the file."""
 
 from __future__ import annotations
 
@@ -14,43 +14,41 @@ from engine.trace.operations import Submit
 from engine.trace.state import TraceStateError
 
 PREVIEW_CHARS = 120
-PREVIEW_RECORDS = 16  # searched for the first prompt
-SUMMARY_CHARS = 500  # of each text, since the complete list is sent, with files of any origin
+PREVIEW_RECORDS = 16  # records searched for the first prompt
+SUMMARY_CHARS = 500  # limit of each text, since files may come from anywhere and all entries are sent at once
 SETTING_CHARS = 64
 MAX_SETTINGS = 64
 LARGEST_INT = 2**53  # exact in JavaScript
 VERIFIED_BYTES = 1 << 28  # larger files are listed without verification
-MAX_BLOCKS = 1 << 16  # largest pool whose last state is read for a list
+MAX_BLOCKS = 1 << 16  # largest pool for which the last state is built to count requests
 
 Short = Annotated[str, Meta(max_length=SUMMARY_CHARS)]
 Setting = str | bool | int | float | None
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """Summary read from the file; never edited. Its bounds apply to stored summaries of older versions too, which are
-    read again.
-    """
+    """Summary read from the file; never edited. A stored summary that violates these bounds is read again."""
 
     generator: Short
     created: Short  # when the run began, ISO 8601
     model: Short
-    config: Annotated[dict[str, Setting], Meta(max_length=MAX_SETTINGS)]  # the header's engine settings, if plain
+    config: Annotated[dict[str, Setting], Meta(max_length=MAX_SETTINGS)]  # engine settings that a list can show
     num_records: int
     num_steps: int
     num_captures: int
     num_bytes: int
     duration: float  # seconds from the beginning to the last record
-    preview: Short  # the first prompt, or its beginning
+    preview: Short  # the first prompt, possibly truncated
     num_requests: int | None = None  # None: not counted, see `_num_requests`
-    damage: Short | None  # error in the file, and its place; None: valid
+    damage: Short | None  # error in the file and its position; None: valid
 
 
 def summarize(path: Path) -> Summary:
-    """Read the whole file once, including every checksum; of a very large file only its frame heads.
+    """Return the summary of a file. All checksums are verified, except in files larger than `VERIFIED_BYTES`.
 
     Raises:
-        TraceFormatError: not a trace, or its first records are damaged.
-        OSError: it cannot be read.
+        TraceFormatError: the file is not a trace, or its first records are damaged.
+        OSError: the file cannot be read.
     """
     with TraceReader(path, verify=path.stat().st_size <= VERIFIED_BYTES) as reader:
         return summary_of(reader)
@@ -63,7 +61,7 @@ def summary_of(reader: TraceReader) -> Summary:
     last = None
     try:
         last = reader.record(count - 1) if count else None
-    except TraceFormatError as error:  # the checksum is valid, so it was written like this
+    except TraceFormatError as error:  # the checksum is valid, so an invalid record was written
         damage = damage or str(error)
     duration = last.timing.at if last else 0.0
     return Summary(
@@ -83,7 +81,7 @@ def summary_of(reader: TraceReader) -> Summary:
 
 
 def _num_requests(reader: TraceReader) -> int | None:
-    """Return the number of requests in the log, by its last state; None if that cannot be read, or is large."""
+    """Return the number of requests in the log's last state, or None if it cannot be built or is too large."""
     if reader.header.observed is not None:  # a monitored server reports no requests
         return None
     try:
@@ -92,7 +90,7 @@ def _num_requests(reader: TraceReader) -> int | None:
         state = reader.state_at(len(reader) - 1)
     except (TraceFormatError, TraceStateError, ValueError):
         return None
-    if state.num_forgotten:  # the state lacks their requests
+    if state.num_forgotten:  # finished sequences were dropped from the state
         return None
     return len({sequence.request_id for sequence in state.sequences.values()})
 
@@ -102,13 +100,13 @@ def _short(text: str) -> str:
 
 
 def _plain_settings(engine: dict[str, Setting]) -> dict[str, Setting]:
-    """Return the header settings that a list can show: numbers and short words, at most as many as an engine has."""
+    """Return the header settings that a list can show: numbers and short strings, at most `MAX_SETTINGS`."""
     plain: dict[str, Setting] = {}
     for name, value in engine.items():
-        short = not isinstance(value, str) or len(value) <= SETTING_CHARS
-        whole = not isinstance(value, int) or abs(value) <= LARGEST_INT
-        finite = not isinstance(value, float) or math.isfinite(value)
-        if short and whole and finite and len(name) <= SETTING_CHARS:
+        is_short = not isinstance(value, str) or len(value) <= SETTING_CHARS
+        is_exact = not isinstance(value, int) or abs(value) <= LARGEST_INT
+        is_finite = not isinstance(value, float) or math.isfinite(value)
+        if is_short and is_exact and is_finite and len(name) <= SETTING_CHARS:
             plain[name] = value
     return dict(list(plain.items())[:MAX_SETTINGS])
 

@@ -1,1 +1,1 @@
-"""Formulas over a model's facts: bytes of KV cache, floating-point operations, bytes moved. Nothing is measured."""
+"""Formulas for a model's KV cache bytes, floating-point operations and bytes moved. Nothing is measured."""

@@ -1,7 +1,7 @@
 """Cache memory of a model per sequence, from its configuration: layers and their shapes.
 
-The configuration is a config.json as a mapping. Families have different names for the same field. A family's defaults
-must be filled in before (`engine.setup.unloaded_model`).
+The configuration is a config.json as a mapping. Families have different names for the same field. The caller fills in
+the defaults of the family first (`engine.setup.unloaded_model`).
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ CHOSEN = ("num_experts_per_tok", "moe_top_k", "moe_topk", "top_k_experts", "moe_
 SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "seq_length")
 WINDOW = ("sliding_window", "window_size", "attention_window_size")
-MOST = 1 << 30  # limit of a count in a configuration
+MAX_COUNT = 1 << 30  # largest valid count in a configuration
 MAX_LAYERS = 1024  # more than four times the layers of any published model
 
 FULL = {"full_attention", "attention", "global", "*"}
 SLIDING = {"sliding_attention", "local", "swa"}
 STATES = {"linear_attention", "mamba", "mamba2", "conv", "recurrent", "M"}
 BOTH = {"hybrid"}  # layers with attention and a state in parallel
-NEITHER = {"moe", "mlp", "-", "E"}
-LETTERS = {"M": "mamba", "*": "full_attention", "-": "mlp", "E": "moe"}  # of Nemotron-H's pattern
+NEITHER = {"moe", "mlp", "-", "E"}  # layers without a cache
+LETTERS = {"M": "mamba", "*": "full_attention", "-": "mlp", "E": "moe"}  # letters of Nemotron-H's pattern
 
 
 def read_architecture(config: Config, name: str, num_params: int, num_active_params: int | None = None) -> Architecture:
     """Return the architecture of a configuration with a known number of parameters.
 
     Raises:
-        ImpossibleInput: a required field is missing or not a count, or a layer's kind is unknown.
+        ImpossibleInput: a required field is missing or is not a count, or the kind of a layer is unknown.
     """
     text = config.get("text_config")
     own: Config = text if isinstance(text, Mapping) else config
@@ -106,7 +106,7 @@ def layer_kinds(config: Config) -> list[str]:
     """Return the kind of each layer, by transformers' names (`layer_types`).
 
     Raises:
-        ImpossibleInput: the number of layers is missing, or differs from the list's.
+        ImpossibleInput: the number of layers is missing or out of range.
     """
     listed = config.get("layer_types") or config.get("layers_block_type") or config.get("attention_layers")
     if isinstance(config.get("hybrid_override_pattern"), str) and not listed:
@@ -116,7 +116,7 @@ def layer_kinds(config: Config) -> list[str]:
             raise impossible("bad_field", field="layer_types", value=len(listed), most=MAX_LAYERS)
         return [str(one) for one in listed]
     layers = _needed(config, LAYERS, MAX_LAYERS)
-    if config.get("model_type") == "longcat_flash":  # each of its layers has two attentions
+    if config.get("model_type") == "longcat_flash":  # each layer has two attention blocks
         layers *= 2
     kinds = ["sliding_attention" if _slides(config) else "full_attention"] * layers
     if isinstance(crossing := config.get("cross_attention_layers"), Sequence):
@@ -125,12 +125,12 @@ def layer_kinds(config: Config) -> list[str]:
 
 
 def _slides(config: Config) -> bool:
-    """Return whether all layers have a window: true for a file with a window but no list of kinds."""
+    """Return whether all layers have a window, for a configuration without a list of layer kinds."""
     return bool(config.get("sliding_window")) and config.get("use_sliding_window", True) is not False
 
 
 def _attention(config: Config, slides: bool) -> KvShape:
-    """Return the shape of a self-attention layer. Some families have separate shapes for layers with a window."""
+    """Return the shape of a self-attention layer. In some families, layers with a window have another shape."""
     chunk = ("attention_chunk_size",)  # at most one chunk is cached, so it counts as a window
     window = _needed(config, chunk if config.get(chunk[0]) else WINDOW) if slides else 0
     rank, rotated = config.get("kv_lora_rank"), config.get("qk_rope_head_dim")
@@ -175,7 +175,7 @@ def _head_dim(config: Config) -> int:
     return found or max(1, _needed(config, WIDTH) // _needed(config, HEADS))
 
 
-def _needed(config: Config, names: Sequence[str], most: int = MOST) -> int:
+def _needed(config: Config, names: Sequence[str], most: int = MAX_COUNT) -> int:
     found = _count(config, names, 0, most)
     if not found:
         raise impossible("no_field", field=names[0])
@@ -186,8 +186,8 @@ def _one(config: Config, name: str, default: int | None = None) -> int:
     return _needed(config, (name,)) if default is None else _count(config, (name,), default)
 
 
-def _count(config: Config, names: Sequence[str], default: int, most: int = MOST) -> int:
-    """Return the first of these settings that is present; the first element if it is a list."""
+def _count(config: Config, names: Sequence[str], default: int, most: int = MAX_COUNT) -> int:
+    """Return the first of these fields that is present, or its first element if it is a list."""
     for name in names:
         value = config.get(name)
         if isinstance(value, list) and value:

@@ -1,4 +1,4 @@
-"""Published measurements of others (`cited.toml`), shown with computed numbers."""
+"""Measurements published by others (`cited.toml`), shown beside computed numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE = Path(__file__).with_name("cited.toml")
 
 
 class CitedFact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Cited number or range; the page has its texts by id."""
+    """Cited number or range. The page has its texts by id."""
 
     id: str
     value: float

@@ -35,7 +35,7 @@ SYMBOL = re.compile(r"[^\W\d²³][^\W²³]*")
 
 
 class Factor(Struct, frozen=True):
-    """Symbol of a formula. `meaning` is the id of its text, `of` the id of the `Derived` that it comes from."""
+    """Symbol of a formula. `meaning`: id of its text; `of`: id of the `Derived` that computes it, or ""."""
 
     symbol: str
     value: Number
@@ -67,25 +67,24 @@ class Derived(Struct, frozen=True, kw_only=True):
 
 
 def derive(id: str, unit: Unit, formula: str, *factors: Factor) -> Derived:
-    """Evaluate `formula` with `factors`; integers, and results that are whole, stay integers.
+    """Evaluate `formula` with `factors`. Results without a fractional part are integers.
 
     Raises:
-        ValueError: the formula is invalid, symbols and factors do not match one to one, or there is a division by
-            zero.
+        ValueError: the formula is invalid, it divides by zero, or its symbols are not exactly those of `factors`.
     """
     values = {factor.symbol: factor.value for factor in factors}
     symbols = {name for name in SYMBOL.findall(formula) if name not in FUNCTIONS}
     if len(values) != len(factors) or symbols != values.keys():
         wrong = sorted(symbols ^ values.keys()) or sorted(values)
-        raise ValueError(f"formula {formula!r} and its factors do not name the same symbols: {', '.join(wrong)}")
+        raise ValueError(f"formula {formula!r} and its factors have different symbols: {', '.join(wrong)}")
     return Derived(id=id, value=evaluate(formula, values), unit=unit, formula=formula, factors=factors)
 
 
 def evaluate(formula: str, values: Mapping[str, Number]) -> Number:
-    """Evaluate a formula with these values of its symbols.
+    """Evaluate a formula with the values of its symbols.
 
     Raises:
-        ValueError: the formula is invalid, a symbol has no value, or there is a division by zero.
+        ValueError: the formula is invalid, it divides by zero, or a symbol has no value.
     """
     text = "".join(SIGNS.get(sign, sign) for sign in formula)
     try:

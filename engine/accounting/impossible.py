@@ -10,7 +10,7 @@ sentence = Sentences(Path(__file__).with_name("impossible.json"))
 
 
 class ImpossibleInput(Refused):
-    """Impossible input. `key` names the sentence."""
+    """Impossible input. `key`: key of the sentence."""
 
     def __init__(self, key: str, message: Sentence) -> None:
         super().__init__(message)
@@ -18,5 +18,5 @@ class ImpossibleInput(Refused):
 
 
 def impossible(key: str, **values: object) -> ImpossibleInput:
-    """Return the refusal `key` with `values` for its placeholders."""
+    """Return the error of that key, with `values` for the placeholders of its sentence."""
     return ImpossibleInput(key, sentence(key, **values))

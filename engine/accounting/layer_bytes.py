@@ -1,8 +1,8 @@
-"""Cache bytes of a sequence on one GPU: the sum over groups of layers.
+"""Cache bytes of a sequence on one GPU, as a sum over groups of layers.
 
-Keys and values: Kwon et al., "PagedAttention", arXiv 2309.06180, 3. A layer with a window caches the latest w tokens, a
-recurrent one a state of constant size, cross-attention the encoder's tokens. Pages hold S tokens, so the pages of a
-window have the tokens from ⌊(T − w) / S⌋ · S on.
+For keys and values see Kwon et al., "PagedAttention", arXiv 2309.06180, section 3. A layer with a window caches the
+latest w tokens, a recurrent layer a state of constant size, and a cross-attention layer the encoder's tokens. A page
+holds S tokens, so the pages of a window contain the tokens from ⌊(T − w) / S⌋ · S on.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ WIDE_BYTES = 4  # float32
 
 
 class ShapeBytes(NamedTuple):
-    """Group of identical layers: bytes of a token in all of them, or of a state."""
+    """Group of identical layers and its bytes per token, or per state."""
 
     shape: KvShape
     number: Derived
     symbol: str
-    window: str  # its symbol
+    window: str  # symbol of the window
 
 
 def kv_token(
     shape: KvShape, element_bytes: float, scale_bytes: int = 0, tensor_parallel: int = 1, id: str = "kv_token"
 ) -> Derived:
-    """Return the bytes of one token on one GPU in all layers of that shape; `scale_bytes` per vector of a quantized
-    cache.
+    """Return the bytes of one token on one GPU in all layers of the shape.
+
+    `scale_bytes`: bytes of scales per vector of a quantized cache.
 
     Raises:
         ImpossibleInput: the KV heads can be neither divided among the GPUs nor replicated.
@@ -39,7 +40,7 @@ def kv_token(
     tp, heads = tensor_parallel, shape.num_kv_heads
     layers, size = Factor("L", shape.num_layers, "layers"), Factor("bytes", element_bytes, "element_bytes")
     scales = (Factor("s", scale_bytes, "scale_bytes"),) if scale_bytes else ()
-    if shape.latent_dim:  # replicated on each GPU: it has no heads to divide
+    if shape.latent_dim:  # replicated on each GPU, because it has no heads
         vector = "(d · bytes + s)" if scales else "d · bytes"
         width = Factor("d", shape.latent_dim, "index_dim" if shape.role == "index" else "latent_dim")
         return derive(id, "B", f"L · {vector}", layers, width, size, *scales)
@@ -57,7 +58,7 @@ def kv_token(
 
 
 def kv_state(shape: KvShape, element_bytes: float, tensor_parallel: int = 1, id: str = "kv_state") -> Derived:
-    """Return the bytes of a sequence's state on one GPU in all layers of that shape; heads are divided among GPUs."""
+    """Return the bytes of a sequence's state on one GPU in all layers of the shape. GPUs divide the heads."""
     numbers = "((n − m) · bytes + m · w)" if shape.wide_state else "n · bytes"
     return derive_with(
         id, "B", f"⌈L · {numbers} / tp⌉", Factor("L", shape.num_layers, "layers"), Factor("n", shape.state, "state"),
@@ -67,7 +68,7 @@ def kv_state(shape: KvShape, element_bytes: float, tensor_parallel: int = 1, id:
 
 
 class CacheBytes:
-    """Cache bytes of a sequence on one GPU, as formulas in T, its tokens."""
+    """Cache bytes of a sequence of T tokens on one GPU, as formulas."""
 
     def __init__(
         self,
@@ -77,10 +78,12 @@ class CacheBytes:
         tensor_parallel: int = 1,
         state_bytes: float = 2,
     ) -> None:
-        """Args: bytes per cached number, of scales per vector, and per number of a state.
+        """Derive the bytes of each shape.
+
+        `element_bytes`: per cached number; `scale_bytes`: per vector; `state_bytes`: per number of a state.
 
         Raises:
-            ImpossibleInput: heads cannot be divided among the GPUs.
+            ImpossibleInput: the GPUs do not divide the heads.
         """
         alone = len(_growing(shapes)) == 1
         counted: Counter[str] = Counter()
@@ -93,14 +96,14 @@ class CacheBytes:
                 id, symbol = "kv_state", "s"
                 number = kv_state(shape, state_bytes, tensor_parallel, id + more)
             else:
-                whole = alone and kind != "cross"
-                id, symbol = ("kv_token", "k") if whole else (f"kv_token_{kind}", f"k_{kind}")
+                is_only = alone and kind != "cross"
+                id, symbol = ("kv_token", "k") if is_only else (f"kv_token_{kind}", f"k_{kind}")
                 number = kv_token(shape, element_bytes, scale_bytes, tensor_parallel, id + more)
             self.parts.append(ShapeBytes(shape, number, symbol + more, "w" + (f"{counted[kind]}" if more else "")))
 
     @property
     def token(self) -> Derived | None:
-        """Bytes of one more token while no window is full; None: tokens are not cached."""
+        """Bytes of a further token while no window is full; None if tokens are not cached."""
         growing = [part for part in self.parts if part.shape.kind not in ("state", "cross")]
         if len(growing) <= 1:
             return growing[0].number if growing else None
@@ -108,14 +111,14 @@ class CacheBytes:
 
     @property
     def numbers(self) -> list[Derived]:
-        """Derivations for each group of layers, and for a token in all layers."""
+        """The bytes of each group of layers, and of a token in all layers."""
         found = [part.number for part in self.parts]
         token = self.token
         return found if token is None or token in found else [*found, token]
 
     @property
     def has_cross(self) -> bool:
-        """Whether an encoder's tokens are cached too."""
+        """Whether tokens of an encoder are cached."""
         return any(part.shape.role == "cross" for part in self.parts)
 
     def at(self, id: str, tokens: Factor, encoder: Factor) -> Derived:
@@ -137,7 +140,7 @@ class CacheBytes:
         return self._sum(id, terms, "{k} · ⌈{T} / S⌉ · S", tokens, encoder, block)
 
     def prefix(self, id: str, tokens: Factor, prefix: Factor, block: Factor) -> Derived:
-        """Return the bytes of a shared prefix's full pages, without those outside a window; states are not shared."""
+        """Return the bytes of a shared prefix's full pages inside the window. States are not shared."""
         terms = {
             "sliding": "{k} · max(⌊p / S⌋ − ⌊max({T} − {w}, 0) / S⌋, 0) · S",
             "state": "",
@@ -160,7 +163,7 @@ class CacheBytes:
 
 
 def derive_with(id: str, unit: Unit, formula: str, *factors: Factor) -> Derived:
-    """Return `derive` of those factors that are in the formula."""
+    """Call `derive` with the factors that occur in the formula."""
     used = set(SYMBOL.findall(formula))
     return derive(id, unit, formula, *(factor for factor in factors if factor.symbol in used))
 

@@ -1,4 +1,4 @@
-"""Measured layer times on GPUs: `layer_times.toml`, and a user's own file."""
+"""Measured layer times on GPUs, from `layer_times.toml` or a user's file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE = Path(__file__).with_name("layer_times.toml")
 
 
 class LayerTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Layer times on one of `tensor_parallel` GPUs, by the number of tokens of a step; without attention."""
+    """Times of a layer without attention, on one of `tensor_parallel` GPUs, by number of tokens in a step."""
 
     gpu: str
     model: str
@@ -22,15 +22,15 @@ class LayerTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tokens: list[int]
     milliseconds: list[float]
     all_reduce: list[float] = []  # milliseconds of an all-reduce between the GPUs; empty for one GPU
-    layers_of: str = ""  # unmeasured model: use that model's times, multiplied by `scaled`
+    layers_of: str = ""  # measured model whose times, multiplied by `scaled`, replace those of this model
     scaled: float = 1.0
-    source: str = ""  # of the measurement; empty: the file's
+    source: str = ""  # source of the measurement; empty: that of the file
 
     def __post_init__(self) -> None:
         """Validate the times.
 
         Raises:
-            ValueError: the lists differ in length, tokens do not ascend, or a time is not above 0.
+            ValueError: the lists differ in length, the tokens are not ascending, or a time is not above 0.
         """
         owner = f"the layer of {self.model} on {self.tensor_parallel} × {self.gpu}"
         if self.tensor_parallel < 1 or (self.tensor_parallel > 1) != bool(self.all_reduce):
@@ -39,7 +39,7 @@ class LayerTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"tokens of {owner} must be above 0 and ascending")
         if {len(self.milliseconds), len(self.all_reduce or self.tokens)} != {len(self.tokens)}:
             raise ValueError(f"{owner} needs a time for each number of tokens")
-        if not all(took > 0 for took in [*self.milliseconds, *self.all_reduce]):
+        if not all(time > 0 for time in [*self.milliseconds, *self.all_reduce]):
             raise ValueError(f"times of {owner} must be above 0")
 
 

@@ -8,7 +8,7 @@ BYTES_PER_ELEMENT = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "f
 
 
 def bytes_per_element(dtype: str) -> float:
-    """Return the bytes per element of this dtype; int4 packs two into a byte.
+    """Return the bytes per element of a dtype. int4 packs two elements into a byte.
 
     Raises:
         ValueError: unknown dtype.
@@ -25,8 +25,9 @@ def bytes_per_weight(facts: ModelShape) -> float:
 
 
 def kv_elements_per_token(facts: ModelShape) -> int:
-    """Return the numbers cached per token in all layers: the sum of Hkv * (D + Dv), or 2 * layers * Hkv * D if D = Dv
-    in identical layers; under MLA layers * width of the latent vector.
+    """Return the number of values cached per token in all layers: the sum of Hkv * (D + Dv).
+
+    This is 2 * layers * Hkv * D for identical layers with D = Dv, and layers * latent_dim for MLA.
     """
     if facts.latent_dim:
         return facts.num_layers * facts.latent_dim
@@ -34,7 +35,7 @@ def kv_elements_per_token(facts: ModelShape) -> int:
 
 
 def kv_bytes_per_token(facts: ModelShape, element_bytes: float | None = None) -> int:
-    """Return the bytes of KV cache per token in all layers; `element_bytes` None = the model's own dtype.
+    """Return the bytes of KV cache per token in all layers. `element_bytes`: None for the model's dtype.
 
     2 (keys and values) * layers * Hkv * D * bytes per element (Kwon et al., "PagedAttention", arXiv 2309.06180, 3).
     """
@@ -55,7 +56,7 @@ def stored_bytes_per_token(facts: ModelShape, kv_cache_dtype: str = "auto") -> i
 
 
 def stored_element(dtype: str) -> tuple[float, int]:
-    """Return the bytes per number in a cache of this dtype, and of the scales per vector.
+    """Return (bytes per number, bytes of scales per vector) of a cache with this dtype.
 
     Raises:
         ValueError: unknown dtype.

@@ -1,4 +1,4 @@
-"""Common mistakes in computing a number, each with its wrong formula, to show with the right one."""
+"""Common mistakes in computing a number, each with its wrong formula, shown beside the right one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLAIN = 2.0  # bytes per number without quantization
 
 
 class Mistake(Struct, frozen=True):
-    """`right`: id of the correct number; `kind`: kind of mistake."""
+    """A mistake. `kind`: kind of mistake; `right`: id of the correct number; `wrong`: the wrong number."""
 
     kind: str
     right: str
@@ -22,7 +22,7 @@ class Mistake(Struct, frozen=True):
 def mistakes(cost: Cost, namesake: Derived | None = None) -> list[Mistake]:
     """Return the mistakes that give a different number for this model and load.
 
-    `namesake`: bytes per token of the model that this one is mistaken for.
+    `namesake`: bytes per token of a model with a similar name.
     """
     found = [_half(cost), _decimal(cost), _hidden_size(cost), _quarter(cost), _heads(cost), _windowless(cost)]
     found += [_active(cost), _bits(cost)]
@@ -32,17 +32,17 @@ def mistakes(cost: Cost, namesake: Derived | None = None) -> list[Mistake]:
 
 
 def _half(cost: Cost) -> Mistake:
-    """Take the cache for half of the weights, which is true for one model at one load."""
+    """Assume that the cache is half of the weights, which holds for one model at one load."""
     return Mistake("half", "kv_batch", derive("half", "B", "W / 2", cost.weights.as_factor("W")))
 
 
 def _decimal(cost: Cost) -> Mistake:
-    """Read GB as GiB."""
+    """Confuse GB with GiB."""
     return Mistake("decimal", "kv_batch", derive("decimal", "B", "C / 1024³ · 1000³", cost.batch.as_factor("C")))
 
 
 def _hidden_size(cost: Cost) -> Mistake | None:
-    """Use the hidden size instead of the KV heads, as if each query head had its own key."""
+    """Use the hidden size instead of the KV heads, as if each query head had a KV head."""
     model = cost.model
     alone = model.shapes[0]
     if len(model.shapes) > 1 or alone.kind != "full" or alone.num_kv_heads * alone.head_dim == model.hidden_size:
@@ -61,7 +61,7 @@ def _hidden_size(cost: Cost) -> Mistake | None:
 
 
 def _quarter(cost: Cost) -> Mistake | None:
-    """Count fewer bits without the scales per vector."""
+    """Ignore the scales per vector of a quantized cache."""
     token, stored = cost.cache.token, cost.stored
     if token is None or not stored.scales:
         return None
@@ -72,7 +72,7 @@ def _quarter(cost: Cost) -> Mistake | None:
 
 
 def _heads(cost: Cost) -> Mistake | None:
-    """Count keys and values of all heads instead of the latent vector, which is not divided among GPUs."""
+    """Count keys and values of all heads instead of the latent vector, which each GPU stores."""
     latent = next((shape for shape in cost.model.shapes if shape.kind == "latent"), None)
     if latent is None or not cost.model.expanded_dim:
         return None
@@ -98,7 +98,7 @@ def _windowless(cost: Cost) -> Mistake | None:
 
 
 def _active(cost: Cost) -> Mistake | None:
-    """Count the experts of one token instead of all, which must be in memory."""
+    """Count only the experts of one token, although all experts must be in memory."""
     active = cost.model.num_active_params
     if active is None:
         return None
@@ -108,7 +108,7 @@ def _active(cost: Cost) -> Mistake | None:
 
 
 def _bits(cost: Cost) -> Mistake | None:
-    """Count the bits of quantized weights alone: int4 as exactly a quarter."""
+    """Ignore the scales of quantized weights, for example take int4 for exactly a quarter."""
     plain = cost.stored.weights.plain
     if not plain:
         return None

@@ -1,8 +1,8 @@
 """Module name patterns in the lists of a `quantization_config`.
 
-An entry is a part of a dotted name (`visual`, `model.layers.0.mlp.gate`), the same with `*`, or `re:` and a regular
-expression. Prefixes such as `model` differ between checkpoint and loaded model, so they are removed from both. Regular
-expressions are untrusted: only those with bounded search time are accepted.
+An entry is a part of a dotted name (`visual`, `model.layers.0.mlp.gate`), a glob with `*`, or `re:` and a regular
+expression. Prefixes such as `model` differ between checkpoint and loaded model, so they are removed. Regular
+expressions are untrusted, so only those with bounded search time are accepted.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from fnmatch import fnmatchcase
 PREFIXES = {"model", "language_model", "text_model", "transformer"}
 MAX_PATTERNS = 256  # in addition to plain names
 MAX_LENGTH = 400
-MAX_REPEATS = 2  # repetitions between two `.*`
+MAX_REPEATS = 2  # quantifiers between two `.*`
 _REPEAT = re.compile(r"(?<!\\)[*+?{]")
 _REPEATED_GROUP = re.compile(r"(?<!\\)\)[*+?{]")
 
 
 class NamePatterns:
-    """Set of module name patterns. `unread`: entries that are not understood."""
+    """Set of module name patterns. `unread`: entries that are not supported."""
 
     def __init__(self, entries: Iterable[object]) -> None:
         self._names: set[str] = set()
@@ -47,7 +47,7 @@ class NamePatterns:
             self._names.add(name)
 
     def match(self, name: str) -> bool:
-        """Return whether a pattern matches the module or one that contains it."""
+        """Return whether a pattern matches the module or a module that contains it."""
         short = _short(name)
         parts = short.split(".")
         runs = (".".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
@@ -64,7 +64,7 @@ def _short(name: str) -> str:
 
 
 def _bounded(expression: str) -> list[re.Pattern[str]] | None:
-    """Return the pieces between `.*`; None: an invalid expression, or too many or nested repetitions."""
+    """Return the pieces between `.*`, or None if the expression is invalid or has too many or nested quantifiers."""
     pieces = expression.split(".*")
     if len(expression) > MAX_LENGTH or any(len(_REPEAT.findall(piece)) > MAX_REPEATS for piece in pieces):
         return None
@@ -77,7 +77,7 @@ def _bounded(expression: str) -> list[re.Pattern[str]] | None:
 
 
 def _found(pieces: list[re.Pattern[str]], name: str) -> bool:
-    """Return whether the name begins with the first piece and has the others after it in order."""
+    """Return whether the name begins with the first piece and then has the others in order."""
     place = 0
     for index, piece in enumerate(pieces):
         found = piece.search(name, place) if index else piece.match(name)

@@ -1,6 +1,6 @@
 """Presets of models, GPUs and links, with a source for each figure (`sources.py`).
 
-They are in `models.toml`, `gpus.toml`, `links.toml` and `layer_times.toml`; a user's own files have the same tables.
+The files are `models.toml`, `gpus.toml`, `links.toml` and `layer_times.toml`. A user's files have the same tables.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engine.options.toml_text import decode_toml
 
 FILE = Path(__file__).with_name("models.toml")
 DTYPE = "float16"  # default dtype of published models
-COUNTED = (  # fields needed for the work of a step, or for single layers
+COUNTED = (  # fields that only the work of a step or single layers depend on
     "num_params", "num_active_params", "num_experts", "num_experts_per_tok", "num_heads", "hidden_size",
     "intermediate_size", "vocab_size", "max_position", "tie_word_embeddings", "sliding_layers", "window",
     "state_layers", "state_elements", "cross_layers", "rope_dim", "value_dim", "mistaken_for", "published",
@@ -36,68 +36,68 @@ COUNTED = (  # fields needed for the work of a step, or for single layers
 
 
 class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Model preset, either with KV heads, or with MLA's latent vector (DeepSeek-AI, arXiv 2405.04434, 2.1)."""
+    """Model preset, with KV heads or with MLA's latent vector (DeepSeek-AI, arXiv 2405.04434, 2.1)."""
 
     num_layers: int
     num_params: int
-    element_bytes: float = 2  # of K and V as served
+    element_bytes: float = 2  # bytes per number of K and V as served
     num_kv_heads: int = 0
     head_dim: int = 0
     latent_dim: int = 0  # numbers of MLA's latent vector per token and layer
-    rope_dim: int = 0  # of them: the rotated key shared by all heads; head_dim of a head's keys includes it
-    value_dim: int = 0  # of a head's values; 0: as head_dim
-    sliding_layers: int = 0  # of num_layers: layers with a window of `window` tokens
+    rope_dim: int = 0  # part of latent_dim: the rotated key shared by all heads; head_dim includes it
+    value_dim: int = 0  # size of a head's values; 0: head_dim
+    sliding_layers: int = 0  # number of layers with a window of `window` tokens
     window: int = 0
-    state_layers: int = 0  # of num_layers: layers with a state of `state_elements` numbers
+    state_layers: int = 0  # number of layers with a state of `state_elements` numbers
     state_elements: int = 0
-    cross_layers: int = 0  # in addition: layers that cache the encoder's tokens
-    num_heads: int = 0  # query heads; 0: unknown, then the work of steps cannot be counted
+    cross_layers: int = 0  # number of layers, in addition to num_layers, that cache the encoder's tokens
+    num_heads: int = 0  # query heads; 0: unknown, so the work of steps cannot be computed
     hidden_size: int = 0
     intermediate_size: int = 0  # sum over the experts of a token; 0: unknown
     vocab_size: int = 0
     max_position: int = 0
     tie_word_embeddings: bool = False
     num_active_params: int | None = None
-    num_experts: int = 0  # per layer, of which a token uses `num_experts_per_tok`; without shared ones
+    num_experts: int = 0  # per layer, without shared experts; a token uses `num_experts_per_tok` of them
     num_experts_per_tok: int = 0
     published: Published | None = None  # format of most of the checkpoint's weights; None: 16 bits
     mistaken_for: str = ""  # id of a model with a similar name
 
     @property
     def is_counted(self) -> bool:
-        """Whether all fields of a `ModelShape` are known, so the work of steps can be counted."""
+        """Whether all fields of `ModelShape` are known, so that the work of steps can be computed."""
         cached = self.num_kv_heads or self.latent_dim
         given = min(self.num_heads, cached, self.head_dim, self.hidden_size, self.vocab_size, self.max_position) > 0
         return given and not self.state_layers and not self.cross_layers
 
     @property
     def dtype(self) -> str:
-        """Dtype of the weights, and of K and V."""
+        """Dtype of the weights and of K and V."""
         return DTYPE
 
     @property
     def bytes_per_weight(self) -> None:
-        """Return None, because the dtype decides."""
+        """None: the dtype determines it."""
         return None
 
     @property
     def v_head_dim(self) -> int:
-        """Dv: as head_dim, except under MLA."""
+        """Size of a head's values (Dv), which differs from head_dim only for MLA."""
         return self.value_dim or self.head_dim
 
     @property
     def expanded_dim(self) -> int:
-        """Numbers of a token's keys and values in a layer if MLA cached them by heads."""
+        """MLA: numbers per token and layer if keys and values were cached per head."""
         return self.num_heads * (self.head_dim + self.v_head_dim) if self.latent_dim else 0
 
     @property
     def layer_shapes(self) -> tuple[()]:
-        """Empty: the layers of a preset are identical for accounting."""
+        """Empty, because the layers of a preset have the same shape."""
         return ()
 
     @property
     def sliding_windows(self) -> list[int | None]:
-        """Windows by layer; the order of layers does not matter for accounting."""
+        """Window of each layer, in an arbitrary order of layers."""
         full = self.num_layers - self.sliding_layers
         return [self.window] * self.sliding_layers + [None] * full
 
@@ -135,7 +135,7 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def shipped(self) -> WeightStore:
-        """Weight storage of the checkpoint: in MXFP4 only the experts are quantized, in FP8 all but the embeddings."""
+        """Weight storage of the checkpoint. MXFP4 quantizes only the experts, FP8 all weights but the embeddings."""
         if self.published is None:
             return WeightStore(each=float(bytes_per_element(DTYPE)))
         unquantized = embedding_params(self)
@@ -145,28 +145,28 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def kv_bytes_per_token(self) -> int:
-        """2 · layers · Hkv · D · bytes; under MLA layers · latent · bytes; for models with identical layers."""
+        """Bytes per token for identical layers: 2 · layers · Hkv · D · bytes, or layers · latent · bytes for MLA."""
         shape = KvShape(self.num_layers, self.num_kv_heads, self.head_dim, self.head_dim, self.latent_dim)
         return int(kv_token(shape, self.element_bytes).value)
 
 
 class GpuPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """GPU preset, by its data sheet: decimal units, FLOP/s without sparsity; memory also as the driver reports it."""
+    """GPU preset by its data sheet, in decimal units, FLOP/s without sparsity. `usable_bytes` is the driver's value."""
 
     memory_bytes: int
     bytes_per_second: float
     flops_per_second: dict[str, float]  # by dtype of the operands; float16 is required
-    usable_bytes: int = 0  # as reported by the driver; 0: unknown, the data sheet's value is used
+    usable_bytes: int = 0  # memory reported by the driver; 0: unknown, so `memory_bytes` is used
     announced: date | None = None
 
     @property
     def room_bytes(self) -> int:
-        """Memory of which gpu_memory_utilization is a share."""
+        """Memory to which gpu_memory_utilization applies."""
         return self.usable_bytes or self.memory_bytes
 
     @property
     def room_figure(self) -> str:
-        """Name of the field of `room_bytes`."""
+        """Name of the field that `room_bytes` returns."""
         return "usable_bytes" if self.usable_bytes else "memory_bytes"
 
     def __post_init__(self) -> None:
@@ -189,7 +189,7 @@ class GpuPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LinkPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Link preset, by its standard or data sheet: decimal units."""
+    """Link preset by its standard or data sheet, in decimal units."""
 
     bytes_per_second: float
     both_directions: bool = False  # whether the rate is the sum of both directions
@@ -227,7 +227,7 @@ class Presets(NamedTuple):
 
 
 def presets(own: Sequence[Path] = ()) -> Presets:
-    """Return the shipped presets, and those of a user's own files; later files override earlier ones.
+    """Return the shipped presets and those of a user's files. Later files override earlier ones.
 
     Raises:
         ImpossibleInput: a file cannot be read.

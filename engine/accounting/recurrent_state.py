@@ -1,6 +1,6 @@
 """Size of a recurrent layer's state, including the latest inputs of its short convolution.
 
-A convolution of k inputs stores k, as transformers does; vLLM stores k − 1.
+A convolution over k inputs stores k inputs, as in transformers; vLLM stores k − 1.
 
     gated delta net   (2 · Hk · Dk + Hv · Dv) · k  +  Hv · Dk · Dv    (Yang et al., arXiv 2412.06464)
     lightning         H · D · D                                       (MiniMax, arXiv 2501.08313)
@@ -26,7 +26,7 @@ EXPANDS = ("mamba_expand", "expand")
 
 
 class StateSize(NamedTuple):
-    """Numbers of one layer: inputs of its convolution, and the recurrent state, which may be in float32."""
+    """Numbers that one layer stores. `inputs`: of the convolution; `state`: recurrent state, possibly in float32."""
 
     inputs: int
     state: int

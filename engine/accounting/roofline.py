@@ -1,7 +1,7 @@
 """Roofs of a roofline from timed runs (Williams et al., "Roofline", CACM 52(4), 2009).
 
-A step of intensity I = FLOPs / bytes moved can reach min(peak FLOP/s, I · bandwidth). Both roofs are measured on this
-machine (`engine.setup.machine`), not the vendor's figures.
+A step with intensity I = FLOPs / bytes moved reaches at most min(peak FLOP/s, I · bandwidth). Both roofs are measured
+on the machine (`engine.setup.machine`), not taken from the vendor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def matmul_flops(n: int) -> int:
 
 
 def copy_traffic(num_bytes: int) -> int:
-    """Return the bytes moved by copying an array: each is read once and written once (the convention of STREAM)."""
+    """Return the bytes moved by copying an array. Each byte counts as read and written (the convention of STREAM)."""
     return 2 * num_bytes
 
 
@@ -29,12 +29,12 @@ def rate(work: float, seconds: Sequence[float]) -> float:
         ValueError: no runs, or a run of 0 seconds.
     """
     if not seconds or min(seconds) <= 0:
-        raise ValueError("a rate needs runs that took time")
+        raise ValueError("a rate needs at least one run, and each must take more than 0 s")
     return work / median(seconds)
 
 
 def bytes_moved(work: Work | None) -> int:
-    """Return the bytes of weights and of K and V that a step reads and writes; 0 without counts."""
+    """Return the bytes of weights, K and V that a step reads and writes, or 0 if `work` is None."""
     return work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes if work else 0
 
 

@@ -1,11 +1,12 @@
 """Predicted minimum time of prefill and decode steps by batch and context, under two roofs.
 
-The work is counted by `work.StepWork`, as for executed steps. The slower roof is the limit:
+`work.StepWork` counts the work, as for executed steps. The slower roof limits the step:
 
     seconds = max(FLOPs / peak, bytes / bandwidth)      compute-bound where FLOPs / bytes > peak / bandwidth, the ridge
 
-It is a lower bound: kernels reach neither roof, and per-step overhead is not counted. For a mixture of experts it
-counts the experts of one token, as if all tokens chose the same; the time with evenly chosen experts is also given.
+This is a lower bound, because kernels do not reach the roofs and per-step overhead is ignored. For a mixture of experts
+it counts the experts of one token, as if all tokens chose the same experts. The time with evenly chosen experts is also
+computed.
 """
 
 from __future__ import annotations
@@ -24,39 +25,39 @@ from engine.accounting.work import StepWork, expert_params, experts_read
 from engine.trace.records import BatchEntry, Work
 
 Bound = Literal["compute", "bandwidth"]
-FURTHEST = 1 << 40  # sequences; a crossing beyond counts as none
+MAX_CROSSING = 1 << 40  # sequences; a larger crossing is reported as None
 
 
 class Roof(Struct, frozen=True, kw_only=True):
-    """Two peak rates of a device; `source` names the measurement or publication."""
+    """The two peak rates of a device. `source`: measurement or publication."""
 
     flops_per_second: float
     bytes_per_second: float
     source: str
 
     def checked(self) -> Roof:
-        """Validate and return the roofs.
+        """Validate the rates and return self.
 
         Raises:
             ValueError: a rate is not above 0.
         """
         if not all(0 < rate < math.inf for rate in (self.flops_per_second, self.bytes_per_second)):
-            raise ValueError("a roof must be above 0 operations and above 0 bytes per second")
+            raise ValueError("flops_per_second and bytes_per_second must be above 0")
         return self
 
     @property
     def ridge(self) -> Derived:
-        """Operations in the time of moving one byte."""
+        """Number of operations in the time that moving one byte takes."""
         peak, width = self.factors()
         return derive("ridge", "FLOP/B", "P / W", peak, width)
 
     def factors(self) -> tuple[Factor, Factor]:
-        """P and W."""
+        """Return P and W."""
         return Factor("P", self.flops_per_second, "peak_flops"), Factor("W", self.bytes_per_second, "bandwidth")
 
 
 class StepTime(Struct, frozen=True, kw_only=True):
-    """Step of `batch` sequences: each computes `tokens`, the last of which sees `context` keys."""
+    """Step of `batch` sequences, each of which computes `tokens` tokens. The last token attends to `context` keys."""
 
     batch: int
     tokens: int
@@ -65,21 +66,21 @@ class StepTime(Struct, frozen=True, kw_only=True):
     intensity: Derived
     seconds: Derived
     bound: Bound
-    experts: Derived | None  # mean experts per layer read with even choices; None: no experts
+    experts: Derived | None  # mean number of experts read per layer if chosen evenly; None: no experts
     evenly: Derived | None  # minimum seconds with these experts
 
 
 class Crossing(Struct, frozen=True, kw_only=True):
-    """Smallest batch whose decode step is compute-bound at this many keys; None: no batch is.
+    """Smallest batch whose decode step with `context` keys is compute-bound; None if there is none.
 
-    `limit`: intensity that large batches approach, because each sequence has its own keys and values.
+    `limit`: intensity that large batches approach, because each sequence reads its own keys and values.
     """
 
     context: int
     batch: int | None
     limit: Derived
-    exact: Derived | None  # fractional batch at the crossing; None: no crossing
-    evenly: int | None  # like `batch` with evenly chosen experts; without experts `batch`
+    exact: Derived | None  # fractional batch at the crossing; None if there is none
+    evenly: int | None  # `batch` for evenly chosen experts
 
 
 class StepTimes:
@@ -93,7 +94,7 @@ class StepTimes:
         kv_bytes_per_token: int | None = None,
         expert_element_bytes: float | None = None,
     ) -> None:
-        """Args: bytes as in `StepWork`.
+        """Bind the model and the roofs. For the bytes see `StepWork`.
 
         Raises:
             ValueError: a roof is not above 0.
@@ -104,10 +105,10 @@ class StepTimes:
         self._expert_bytes = expert_params(facts) * (size if expert_element_bytes is None else expert_element_bytes)
 
     def decode(self, batch: int, context: int) -> StepTime:
-        """Return the step of one token for each of `batch` sequences, each seeing `context` keys, including its own.
+        """Return the step that computes one token for each of `batch` sequences, with `context` keys each.
 
         Raises:
-            ValueError: no sequence, or no key.
+            ValueError: `batch` or `context` is less than 1.
         """
         _at_least_one(batch, "sequence")
         _at_least_one(context, "key")
@@ -117,7 +118,7 @@ class StepTimes:
         """Return the step that computes `batch` complete prompts of `tokens` tokens.
 
         Raises:
-            ValueError: no prompt, or one without a token.
+            ValueError: `batch` or `tokens` is less than 1.
         """
         _at_least_one(batch, "prompt")
         _at_least_one(tokens, "token")
@@ -126,10 +127,10 @@ class StepTimes:
     def crossing(self, context: int) -> Crossing:
         """Return the batch at which decode becomes compute-bound.
 
-        Operations are b · f and bytes w + b · k: weights once, keys and values per sequence.
+        A batch of b has b · f operations and moves w + b · k bytes: weights once, keys and values per sequence.
 
         Raises:
-            ValueError: no key.
+            ValueError: `context` is less than 1.
         """
         first, second = (self.decode(batch, context).work for batch in (1, 2))
         flops, own = second.flops - first.flops, bytes_moved(second) - bytes_moved(first)
@@ -146,27 +147,28 @@ class StepTimes:
         batch = max(1, math.floor(exact.value) + 1)
         return Crossing(
             context=context,
-            batch=batch if batch <= FURTHEST else None,
+            batch=batch if batch <= MAX_CROSSING else None,
             limit=limit,
             exact=exact,
             evenly=self._evenly(batch, flops - ridge.value * own, ridge.value * shared),
         )
 
-    def _evenly(self, least: int, gain: float, shared: float) -> int | None:
-        """Return the smallest batch b >= `least` with b · gain > shared + ridge · (bytes of further experts), which
-        grow less than linearly with b.
+    def _evenly(self, minimum: int, gain: float, shared: float) -> int | None:
+        """Return the smallest batch b >= `minimum` with b · gain > shared + ridge · (bytes of further experts).
+
+        The right side grows less than linearly with b.
         """
         more = self.roof.ridge.value * self._expert_bytes
 
         def crosses(batch: int) -> bool:
             return batch * gain > shared + more * self._further(batch)
 
-        if not more or crosses(least):
-            return least if least <= FURTHEST else None
-        low, high = least, 2 * least
+        if not more or crosses(minimum):
+            return minimum if minimum <= MAX_CROSSING else None
+        low, high = minimum, 2 * minimum
         while not crosses(high):
             low, high = high, 2 * high
-            if high > FURTHEST:
+            if high > MAX_CROSSING:
                 return None
         while high - low > 1:
             middle = (low + high) // 2
@@ -174,32 +176,31 @@ class StepTimes:
         return high
 
     def _further(self, tokens: int) -> float:
-        """Return the experts per layer read in addition to those of one token."""
+        """Return the number of experts read per layer in addition to those of one token."""
         return experts_read(self.facts, tokens) - self.facts.num_experts_per_tok
 
     def never_from(self) -> int | None:
-        """Return the fewest keys from which on no decode batch is compute-bound; None: no such context of the model.
+        """Return the smallest context from which on no decode batch is compute-bound, or None if there is none.
 
-        Intensity falls with the number of keys, so bisection finds it.
+        Intensity decreases with the number of keys, so bisection applies.
         """
         return self._first(lambda keys: self.crossing(keys).batch is None)
 
     def prefill_crossing(self, batch: int = 1) -> int | None:
-        """Return the smallest prompt length at which prefill of `batch` prompts is compute-bound, with evenly chosen
-        experts; None: no length of the model.
+        """Return the smallest prompt length at which prefill of `batch` prompts is compute-bound, or None.
 
-        Intensity rises with the prompt length, so bisection finds it.
+        Experts are chosen evenly. Intensity increases with the prompt length, so bisection applies.
         """
 
         def crosses(tokens: int) -> bool:
             step = self.prefill(batch, tokens)
-            least = step.evenly or step.seconds
-            return step.bound == "compute" and least.value <= step.work.flops / self.roof.flops_per_second
+            minimum = step.evenly or step.seconds
+            return step.bound == "compute" and minimum.value <= step.work.flops / self.roof.flops_per_second
 
         return self._first(crosses)
 
     def _first(self, holds: Callable[[int], bool]) -> int | None:
-        """Return the smallest position count of the model for which the monotonic `holds` is true, or None."""
+        """Return the smallest length up to `max_position` for which the monotonic `holds` is true, or None."""
         low, high = 0, self.facts.max_position
         if not holds(high):
             return None
@@ -247,6 +248,6 @@ def _entry(start: int, tokens: int) -> BatchEntry:
     )
 
 
-def _at_least_one(number: int, what: str) -> None:
+def _at_least_one(number: int, noun: str) -> None:
     if number < 1:
-        raise ValueError(f"a step has at least one {what}, not {number}")
+        raise ValueError(f"a step has at least one {noun}, not {number}")

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class ModelShape(Protocol):
-    """Counts from which work and bytes follow, named as in `ModelFacts`, which implements it."""
+    """Counts that determine work and bytes. `ModelFacts` implements it."""
 
     @property
     def name(self) -> str: ...
@@ -36,7 +36,7 @@ class ModelShape(Protocol):
     @property
     def latent_dim(self) -> int: ...  # MLA: numbers cached per token and layer for all heads; 0: no MLA
     @property
-    def rope_dim(self) -> int: ...  # of them: the rotated key shared by all heads
+    def rope_dim(self) -> int: ...  # part of latent_dim: the rotated key shared by all heads
     @property
     def vocab_size(self) -> int: ...
     @property

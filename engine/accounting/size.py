@@ -1,12 +1,12 @@
 """Memory of a model under a load, and the number of requests that fit on a GPU.
 
-Each number is a `Derived`. The memory is the sum of weights, cache, activations, and an assumed reserve.
+Each number is a `Derived`. The memory is the sum of weights, cache, activations and an assumed reserve.
 
-Activations: vLLM runs a step of max_num_batched_tokens before it allocates its cache, and the step's peak memory is not
-available to the cache (`determine_available_memory`). Counted here are the tensors that are live at the widest point of
-a forward pass: two of the hidden size and three of the MLP's width (its two projections and their product); or the
-hidden states and one row of logits per sequence, in their dtype and in float32 for sampling. Kernel workspaces are not
-counted: the reserve covers them.
+Activations: vLLM runs a step of max_num_batched_tokens before it allocates its cache, and excludes the step's peak
+memory from the cache (`determine_available_memory`). This module counts the tensors that are live at the widest point
+of a forward pass: either two of the hidden size and three of the MLP's width (its two projections and their product),
+or the hidden states and one row of logits per sequence, in their dtype and in float32 for sampling. The reserve covers
+kernel workspaces.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ACTIVATION_BYTES = 2.0  # float16 and bfloat16, also with quantized weights or c
 
 
 class Stored(Struct, frozen=True, kw_only=True):
-    """Storage of weights; bytes per cached number, and of the scales per cached vector."""
+    """Storage of weights and cache. `element`: bytes per cached number; `scales`: bytes of scales per vector."""
 
     weights: WeightStore = WeightStore()
     element: float = 2
@@ -32,25 +32,25 @@ class Stored(Struct, frozen=True, kw_only=True):
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """Load on a GPU. Counts of tokens are per request."""
+    """Load on a GPU. Token counts are per request."""
 
     batch: int = 1
     context: int = 2048
     max_model_len: int = 4096
-    encoder_tokens: int = 1500  # tokens that cross-attention reads: Whisper's for 30 seconds
+    encoder_tokens: int = 1500  # tokens that cross-attention reads; default: Whisper, 30 seconds
     shared_prefix: int = 0
     block_size: int = 16
     tensor_parallel: int = 1
     max_num_batched_tokens: int = 8192
-    arrivals: float = 1.0  # requests per second, each transferred once over a link
+    arrivals: float = 1.0  # requests per second, each of which is transferred once
     utilization: float = 0.9  # gpu_memory_utilization of vLLM
-    reserve_bytes: int = 1 << 30  # other memory: assumed, not computed
+    reserve_bytes: int = 1 << 30  # other memory; an assumption
 
     def checked(self) -> Load:
-        """Validate and return the load.
+        """Validate the load and return self.
 
         Raises:
-            ImpossibleInput: a count is invalid, or contradicts another.
+            ImpossibleInput: a count is invalid or contradicts another.
         """
         for name in AT_LEAST_ONE:
             if getattr(self, name) < 1:
@@ -71,8 +71,10 @@ class Cost:
     """Memory of a model under a load, on one of `tensor_parallel` GPUs. Each attribute is a number with its formula."""
 
     def __init__(self, model: Architecture, stored: Stored, load: Load) -> None:
-        """Raises:
-        ImpossibleInput: the load contradicts itself, or the model's heads cannot be divided among the GPUs.
+        """Compute the memory.
+
+        Raises:
+            ImpossibleInput: the load is invalid, or the GPUs do not divide the model's heads.
         """
         self.model, self.stored, self.load = model, stored, load.checked()
         tp = load.tensor_parallel
@@ -92,10 +94,10 @@ class Cost:
         self.share = derive("kv_share", "1", "C / W", self.batch.as_factor("C"), self.weights.as_factor("W"))
         self.activations = self._activations()
         self.reserve = Factor("R", load.reserve_bytes, "reserve")
-        known = self._known()
+        fixed = self._fixed()
         self.total = derive(
-            "total", "B", " + ".join(one.symbol for one in (*known, self.reserve, self.batch.as_factor("C"))),
-            *known, self.reserve, self.batch.as_factor("C"),
+            "total", "B", " + ".join(one.symbol for one in (*fixed, self.reserve, self.batch.as_factor("C"))),
+            *fixed, self.reserve, self.batch.as_factor("C"),
         )  # fmt: skip
 
     @property
@@ -105,13 +107,15 @@ class Cost:
         return [*self.cache.numbers, self.request, self.batch, self.weights, self.share, *activations, self.total]
 
     def on(self, memory_bytes: int) -> list[Derived]:
-        """Return the bytes available to the cache, and the requests that fit: with paging, with one reservation of
-        max_model_len each, and with paging and a shared prefix. Only the bytes if the weights do not fit.
+        """Return the bytes available to the cache and the numbers of requests that fit.
+
+        These are with a reservation of max_model_len per request, with paging, and with paging and a shared prefix.
+        If the weights do not fit, only the bytes are returned.
         """
         memory, part = Factor("M", memory_bytes, "gpu_memory"), Factor("u", self.load.utilization, "utilization")
-        known = (*self._known(), self.reserve)
-        less = "".join(f" − {one.symbol}" for one in known)
-        free = derive("kv_room", "B", f"⌊M · u{less}⌋", memory, part, *known)
+        fixed = (*self._fixed(), self.reserve)
+        less = "".join(f" − {one.symbol}" for one in fixed)
+        free = derive("kv_room", "B", f"⌊M · u{less}⌋", memory, part, *fixed)
         if free.value <= 0:
             return [free]
         room, load = free.as_factor("F"), self.load
@@ -136,7 +140,7 @@ class Cost:
         return found
 
     def held(self) -> list[Derived]:
-        """Return the share of allocated memory that a request's tokens fill: of max_model_len, and of pages."""
+        """Return the used share of a request's allocated memory, for a reservation of max_model_len and for pages."""
         own = self.request.as_factor("r")
         piece = self.cache.at("kv_piece", Factor("N", self.load.max_model_len, "max_model_len"), self._encoder)
         pages = self.cache.pages("kv_pages", self._context, self._encoder, self._block)
@@ -146,7 +150,7 @@ class Cost:
         ]
 
     def moved(self) -> list[Derived]:
-        """Return the bytes of a request's cache on all GPUs, and bytes per second if each request is moved once."""
+        """Return the cache bytes of a request on all GPUs, and the rate if each request is transferred once."""
         whole = CacheBytes(self.model.shapes, self.stored.element, self.stored.scales)
         one = whole.at("kv_moved", self._context, self._encoder)
         arrivals = Factor("λ", self.load.arrivals, "arrivals")
@@ -156,7 +160,7 @@ class Cost:
     def over(self, bytes_per_second: float, both_directions: bool = False) -> list[Derived]:
         """Return the transfer seconds of a request over a link, and the link's utilization.
 
-        `both_directions`: the rate is the sum of both directions, as in data sheets, so one direction has half.
+        `both_directions`: the rate is the sum of both directions, so one direction has half of it.
         """
         one, each, _ = self.moved()
         rate = Factor("v", bytes_per_second, "link_rate_both" if both_directions else "link_rate")
@@ -174,8 +178,8 @@ class Cost:
         kept, wide = Factor("e", store.unquantized, "kept_params"), Factor("w", KEPT_BYTES, "kept_bytes")
         return derive(id, "B", "⌈((P − e) · bytes + e · w) / tp⌉", params, kept, size, wide, self._tp)
 
-    def _known(self) -> list[Factor]:
-        """Return the weights, and activations if they can be computed."""
+    def _fixed(self) -> list[Factor]:
+        """Return the weights and, if they can be computed, the activations."""
         activations = [self.activations.as_factor("A")] if self.activations else []
         return [self.weights.as_factor("W"), *activations]
 

@@ -1,6 +1,6 @@
-"""Source of each figure of a preset: publisher, date, and when and against what it was checked.
+"""Source of each figure of a preset: publication, date, and when and against what it was checked.
 
-In a file they are the tables `[[gpu.sources]]`, `[[link.sources]]` and `[[model.sources]]` below their preset. A source
+A file has sources as tables `[[gpu.sources]]`, `[[link.sources]]` and `[[model.sources]]` below the preset. A source
 without `figures` covers all figures that no other source names.
 """
 
@@ -24,19 +24,21 @@ NO_FIGURES = ("id", "name", "announced", "sources", "mistaken_for")
 
 
 class FigureSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Source of figures, which are named as in the file; `flops_per_second.int8` is an entry of a table, and
-    `flops_per_second` all entries of the table that are not named.
+    """Source of figures.
+
+    `figures`: field names. `flops_per_second.int8` is one entry of a table; `flops_per_second` covers all entries that
+    no source names.
     """
 
     says: str
     figures: tuple[str, ...] = ()  # empty: all figures that no other source names
     dated: date | None = None  # None: undated or unknown
-    checked: date | None = None  # date of the comparison with `against`; None: not checked
+    checked: date | None = None  # date of the check against `against`; None: not checked
     against: str = ""
 
 
 class SourceFacts(Struct, frozen=True, kw_only=True):
-    """Source with all its figures, and the meanings of factors (`Factor.meaning`) of these figures."""
+    """Source with all its figures and the meanings (`Factor.meaning`) of these figures."""
 
     figures: tuple[str, ...]
     meanings: tuple[str, ...]
@@ -57,7 +59,7 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Check that each figure has a source.
 
         Raises:
-            ValueError: a figure has no source, or two; a source names an unknown figure, or lacks its address.
+            ValueError: a figure has no source or two; or a source names an unknown figure or has no `says`.
         """
         figures, named = self.figures, Counter(name for one in self.sources for name in one.figures or ("",))
         known = {*figures, *(one.partition(".")[0] for one in figures), ""}
@@ -74,7 +76,7 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Names of the given figures, as in the file."""
+        """Names of the figures that the preset has."""
         found: list[str] = []
         for field in fields(self):
             value = getattr(self, field.name)
@@ -89,7 +91,7 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return next(by_name[name] for name in _names(figure) if name in by_name)
 
     def source_facts(self, meanings: Mapping[str, str]) -> list[SourceFacts]:
-        """Return each source with all its figures. `meanings`: figure by meaning, for the meanings to return."""
+        """Return each source with all its figures. `meanings`: meaning of a factor -> figure."""
         figures = {one: tuple(name for name in self.figures if self.source_of(name) is one) for one in self.sources}
         return [
             SourceFacts(
@@ -105,5 +107,5 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def _names(figure: str) -> tuple[str, ...]:
-    """Return the names under which a source may cover a figure, most specific first."""
+    """Return the names by which a source may cover a figure, most specific first."""
     return figure, figure.partition(".")[0], ""

@@ -1,4 +1,4 @@
-"""Tokens that fit into an instance's cache: memory available by `size.Cost` / bytes per token."""
+"""Number of tokens that fit into an instance's cache: available memory (`size.Cost`) / bytes per token."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def room_tokens(
     max_num_batched_tokens: int = Load().max_num_batched_tokens,
     kv_cache_dtype: str = "auto",
 ) -> int:
-    """Return the tokens whose KV fits on `tensor_parallel` × `stages` GPUs with equal stages; 0: the weights leave no
-    memory. Weights are stored as in the checkpoint.
+    """Return the number of tokens whose KV fits on `tensor_parallel` × `stages` GPUs; 0 if the weights leave no memory.
 
-    The embedding and the output projection also count as divided among stages.
+    Weights are stored as in the checkpoint. All weights, including embedding and output projection, are divided equally
+    among the stages.
 
     Raises:
-        ImpossibleInput: the model's heads cannot be divided among the GPUs.
+        ImpossibleInput: the GPUs do not divide the model's heads.
     """
     element, scales = (model.element_bytes, 0) if kv_cache_dtype == "auto" else stored_element(kv_cache_dtype)
     stored = Stored(weights=model.shipped, element=element, scales=scales)
@@ -34,7 +34,7 @@ def room_tokens(
     return _room(_stage(model.architecture, stages), stored, load, gpu.room_bytes)
 
 
-@functools.lru_cache(maxsize=1 << 12)  # a search repeats the same instances for each kind and each rate
+@functools.lru_cache(maxsize=1 << 12)  # searches repeat the same instances for each kind and rate
 def _room(model: Architecture, stored: Stored, load: Load, memory_bytes: int) -> int:
     cost = Cost(model, stored, load)
     token = cost.cache.token

@@ -1,9 +1,9 @@
 """Theoretical cost of a step: floating-point operations and bytes moved.
 
-A multiply and an add are two operations. A matrix of n parameters applied to one token is 2 n operations (Kaplan et
-al., "Scaling Laws", arXiv 2001.08361, table 1); attention of one token over C keys is 2 Hq D C for the scores and 2 Hq
-Dv C for the weighted sum, in every layer (MLA: `mla.py`). Normalization, activations and the softmax are negligible and
-not counted.
+A multiply and an add are two operations. Applying a matrix of n parameters to one token takes 2 n operations (Kaplan et
+al., "Scaling Laws", arXiv 2001.08361, table 1). Attention of one token over C keys takes 2 Hq D C operations for the
+scores and 2 Hq Dv C for the weighted sum, in every layer (MLA: `mla.py`). Normalization, activation functions and the
+softmax are negligible and not counted.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from engine.accounting.mla import absorbed_flops, expanded_flops, expansion_flop
 from engine.accounting.shape import ModelShape, kv_shapes
 from engine.trace.records import BatchEntry, Work
 
-Routing = Literal["even", "same"]  # of tokens to experts: uniformly random, or all tokens the same
+Routing = Literal["even", "same"]  # tokens choose experts uniformly at random, or all choose the same
 
 
 def attended_keys(start: int, num_tokens: int, window: int | None) -> int:
-    """Return the sum of the keys that the queries at [start, start + num_tokens) see: position p sees min(p + 1,
-    window).
+    """Return the number of visible (query, key) pairs of the queries at [start, start + num_tokens).
+
+    The query at position p attends to min(p + 1, window) keys.
     """
     end = start + num_tokens
     if window is None or end <= window:
@@ -33,24 +34,25 @@ def attended_keys(start: int, num_tokens: int, window: int | None) -> int:
 
 
 def read_keys(start: int, num_tokens: int, window: int | None) -> int:
-    """Return the distinct keys that those queries see, each read from the cache once."""
+    """Return the number of distinct keys that these queries attend to. Each is read from the cache once."""
     return start + num_tokens if window is None else min(start + num_tokens, window + num_tokens - 1)
 
 
 def embedding_params(facts: ModelShape) -> int:
-    """Return the parameters of the input embedding and the output projection: one matrix if tied, else two."""
+    """Return the parameters of input embedding and output projection: one matrix if tied, otherwise two."""
     return facts.vocab_size * facts.hidden_size * (1 if facts.tie_word_embeddings else 2)
 
 
 def layer_params(facts: ModelShape) -> int:
-    """Return the parameters applied to every token: all active ones but the embedding and the output projection."""
+    """Return the active parameters except those of the embedding and the output projection."""
     active = facts.num_params if facts.num_active_params is None else facts.num_active_params
     return max(0, active - embedding_params(facts))
 
 
 def expert_params(facts: ModelShape) -> float:
-    """Return the parameters of one expert in all layers; 0: none or unknown. The inactive parameters of a token are
-    those of the experts that it did not choose.
+    """Return the parameters of one expert in all layers, or 0 if there are none or they are unknown.
+
+    The inactive parameters of a token are those of the experts that it did not choose.
     """
     unchosen = facts.num_experts - facts.num_experts_per_tok
     if facts.num_active_params is None or facts.num_experts_per_tok < 1 or unchosen < 1:
@@ -61,29 +63,31 @@ def expert_params(facts: ModelShape) -> float:
 def experts_read(facts: ModelShape, num_tokens: int) -> float:
     """Return the mean number of experts per layer that a step of T tokens reads: E · (1 − (1 − k / E)^T).
 
-    Each token chooses k of E uniformly and independently, so it misses an expert with probability 1 − k / E; the result
-    follows by linearity of expectation. Real routers are less even and read fewer.
+    Each token chooses k of E experts uniformly and independently, so it misses an expert with probability 1 − k / E,
+    and the mean follows by linearity. Real routers are less even, so fewer experts are read.
     """
     share = facts.num_experts_per_tok / facts.num_experts
     return facts.num_experts * -math.expm1(num_tokens * math.log1p(-share))
 
 
 def layer_params_read(facts: ModelShape, num_tokens: int, routing: Routing = "even") -> float:
-    """Return the layer parameters that a step reads: shared ones once, and the chosen ones of a mixture of experts.
+    """Return the number of layer parameters that a step reads, including only the chosen experts.
 
-    `same`: all tokens choose the same experts, the minimum. `even`: as `experts_read`; the minimum if the number of
-    experts is unknown.
+    `routing`: with "same", all tokens choose the same experts, which is the minimum; with "even" see `experts_read`. If
+    the number of experts is unknown, the minimum is returned.
     """
-    least = layer_params(facts)
+    minimum = layer_params(facts)
     one = expert_params(facts)
     if not one or routing == "same" or num_tokens < 1:
-        return least
-    return least + one * (experts_read(facts, num_tokens) - facts.num_experts_per_tok)
+        return minimum
+    return minimum + one * (experts_read(facts, num_tokens) - facts.num_experts_per_tok)
 
 
 def layer_flops(facts: ModelShape, layer: int, num_keys: int) -> tuple[int, int]:
-    """Return the operations of one token in one layer: of its matrices (average layer), and of attention over
-    `num_keys` keys in all heads. As for decode, by the formulas of `StepWork`.
+    """Return the operations of one decoded token in one layer, by the formulas of `StepWork`.
+
+    The first number is for the matrices of an average layer, the second for attention, where `num_keys` is summed over
+    all heads.
     """
     if facts.latent_dim:
         attention = int(absorbed_flops(facts).value) * num_keys // facts.num_heads
@@ -98,20 +102,21 @@ class _Kind(NamedTuple):
 
     window: int | None
     layers: int
-    span_flops: int  # per query and key in one layer, if a sequence computes several tokens
-    alone_flops: int  # the same if it computes one
-    numbers: int  # cached per token in one layer
+    span_flops: int  # per query and key in one layer, for a sequence that computes several tokens
+    single_flops: int  # per query and key in one layer, for a sequence that computes one token
+    numbers: int  # values cached per token in one layer
 
 
 class StepWork:
     """Work of the steps of one model.
 
-    flops       2 * layer_params * T  +  2 * V * hidden * sampled rows  +  2 * Hq * (D + Dv) * keys, all layers; under
-                MLA as `mla.py` says, and a sequence's only token of a step counts as decode
-    weights     every layer parameter and the output projection once, one embedding row a token; of experts those that
-                are chosen (`layer_params_read`)
-    KV written  T tokens; KV read: the distinct keys each sequence sees, once a layer, of whose bytes a layer has the
-                share that it has of a token's numbers
+    flops       2 * layer_params * T  +  2 * V * hidden * sampled rows  +  2 * Hq * (D + Dv) * keys, over all layers;
+                MLA: see `mla.py`; a sequence that computes one token in the step counts as decode
+    weights     each layer parameter and the output projection once, and one embedding row per token; only chosen
+                experts (`layer_params_read`)
+    KV written  T tokens
+    KV read     the distinct keys of each sequence, once per layer; the bytes of a token are divided among layers in
+                proportion to the cached values
     """
 
     def __init__(
@@ -122,8 +127,10 @@ class StepWork:
         routing: Routing = "even",
         expert_element_bytes: float | None = None,
     ) -> None:
-        """Args: bytes per weight and per token's K and V in all layers, None = the model's; per weight of an expert,
-        None = as all.
+        """Prepare the formulas of a model.
+
+        `weight_element_bytes`: bytes per weight, None: the model's; `kv_bytes_per_token`: in all layers, None: the
+        model's; `expert_element_bytes`: bytes per weight of an expert, None: `weight_element_bytes`.
         """
         self._facts = facts
         own = bytes_per_weight(facts)
@@ -139,32 +146,32 @@ class StepWork:
         for (window, (heads, keys, values)), layers in kinds.items():
             flops = 2 * facts.num_heads * (keys + values)
             self._kinds.append(_Kind(window, layers, flops, flops, heads * (keys + values)))
-        self._expansion_flops = 0  # per cached token of an earlier step
+        self._expansion_flops = 0  # operations per cached token of an earlier step
         if facts.latent_dim:
-            spans, alone = int(expanded_flops(facts).value), int(absorbed_flops(facts).value)
-            self._kinds = [_Kind(kind.window, kind.layers, spans, alone, facts.latent_dim) for kind in self._kinds]
+            spans, single = int(expanded_flops(facts).value), int(absorbed_flops(facts).value)
+            self._kinds = [_Kind(kind.window, kind.layers, spans, single, facts.latent_dim) for kind in self._kinds]
             self._expansion_flops = expansion_flops(facts)
         self._numbers = sum(kind.layers * kind.numbers for kind in self._kinds)
 
     def of(self, batch: Sequence[BatchEntry], left_out: int = 0) -> Work:
-        """Return the work of one step. `left_out`: products of a weight and a token that it did not compute."""
+        """Return the work of one step. `left_out`: number of products of a weight and a token that it skipped."""
         facts = self._facts
         spans = [(entry.start, len(entry.token_ids)) for entry in batch if len(entry.token_ids) > 1]
-        # one token attends to exactly the keys read
-        alone = [entry.context_len for entry in batch if len(entry.token_ids) == 1]
-        num_tokens = len(alone) + sum([count for _, count in spans])
-        # a decode of several tokens verifies drafts, which needs logits for each
+        # a single token attends to exactly the keys that are read
+        single = [entry.context_len for entry in batch if len(entry.token_ids) == 1]
+        num_tokens = len(single) + sum([count for _, count in spans])
+        # a decode of several tokens verifies drafts, which needs logits for each token
         sampled = sum([len(entry.token_ids) if entry.phase == "decode" else 1 for entry in batch if entry.samples])
         flops = 2 * (self._layer_params * num_tokens - left_out)
         flops += 2 * self._projection * sampled
         read = expanded = 0
-        for window, layers, span_flops, alone_flops, numbers in self._kinds:
-            seen = sum(alone if window is None else [min(length, window) for length in alone])
-            by_spans = sum([read_keys(start, count, window) for start, count in spans])
-            flops += layers * alone_flops * seen
+        for window, layers, span_flops, single_flops, numbers in self._kinds:
+            single_keys = sum(single if window is None else [min(length, window) for length in single])
+            span_keys = sum([read_keys(start, count, window) for start, count in spans])
+            flops += layers * single_flops * single_keys
             flops += layers * span_flops * sum([attended_keys(start, count, window) for start, count in spans])
-            read += layers * numbers * (seen + by_spans)
-            expanded += layers * by_spans
+            read += layers * numbers * (single_keys + span_keys)
+            expanded += layers * span_keys
         if self._expansion_flops:
             own = facts.num_layers * sum([count for _, count in spans])
             flops += self._expansion_flops * (expanded - own)

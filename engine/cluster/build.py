@@ -1,4 +1,4 @@
-"""Construction of clusters: the instances, the first id of each, and the links between them."""
+"""Construction of a cluster: its instances, their id ranges, and the links between them."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from engine.setup.resolve import resolve_for
 from engine.trace.limits import MAX_BLOCKS, MAX_GROUPS
 
 
-class Seat(NamedTuple):
-    """Description of an instance before it is built."""
+class InstancePlan(NamedTuple):
+    """Name, role and id ranges of an instance that is to be built."""
 
     name: str
     role: Role
     place: IdNamespace
 
 
-def seats_of(model: LoadedModel, config: EngineConfig, began: float) -> list[Seat]:
-    """Return the instances' names and disjoint id ranges.
+def plan_instances(model: LoadedModel, config: EngineConfig, began: float) -> list[InstancePlan]:
+    """Return the name, role and disjoint id ranges of each instance.
 
     Raises:
-        ConfigError: settings that cannot work, or more instances than one log holds.
+        ConfigError: the settings are invalid for the model, or one log cannot hold that many instances.
     """
     resolved, roles = resolve_for(config, model.facts), config.roles
     num_blocks = sum(group.num_blocks for group in resolved.groups)
@@ -46,12 +46,12 @@ def seats_of(model: LoadedModel, config: EngineConfig, began: float) -> list[Sea
         most = min(MAX_GROUPS // len(resolved.groups), MAX_BLOCKS // num_blocks)
         raise ConfigError(sentence("instances.log", n=len(roles), blocks=num_blocks, most=most))
     numbers: dict[Role, int] = {}
-    seats = list[Seat]()
+    plans = list[InstancePlan]()
     for index, role in enumerate(roles):
         numbers[role] = numbers.get(role, -1) + 1
         place = IdNamespace(index * num_blocks, index * swap_blocks, index, len(roles), began)
-        seats.append(Seat(f"{role}-{numbers[role]}", role, place))
-    return seats
+        plans.append(InstancePlan(f"{role}-{numbers[role]}", role, place))
+    return plans
 
 
 def local_cluster(
@@ -66,28 +66,27 @@ def local_cluster(
     make_connector: Callable[..., TransferConnector] = TransferConnector,
     make_instance: type[LocalInstance] = LocalInstance,
 ) -> Cluster:
-    """Return a cluster whose instances are engines of the caller's thread: the same inputs give the same log, apart
-    from clocks.
+    """Return a cluster whose instances run in the caller's thread. Equal inputs give equal logs, except for times.
 
-    `make_connector`: what a mistake is put into on purpose (`engine.lab.faults`); `make_instance`: for tests.
+    `make_connector`: replaced to inject faults (`engine.lab.faults`); `make_instance`: replaced by tests.
 
     Raises:
-        ConfigError: settings that cannot work with this model.
+        ConfigError: the settings are invalid for the model.
     """
     began = time.perf_counter()
-    seats, resolved, own = seats_of(model, config, began), resolve_for(config, model.facts), config.of_one
+    plans, resolved, own = plan_instances(model, config, began), resolve_for(config, model.facts), config.of_one
     senders: dict[str, Sender] = {}
 
     def layout(kv_caches: Sequence[BlockTiers]) -> bytes:
         return layout_of(model, resolved.config.of_one, resolved.groups, [one.bytes_per_block for one in kv_caches])
 
     def make(index: int, first_seq_id: int) -> Instance:
-        name, role, place = seats[index]
+        name, role, place = plans[index]
         connector = make_connector(
             name,
             throttled(link(senders), config),
             layout,
-            # a thread that waits for a slow link delays no other
+            # one thread per instance, so that a wait for a slow link delays no other instance
             pulls=None if config.link_mb_per_second is None else ThreadPoolExecutor(1, f"pull-{name}"),
             lease=lease,
             policy=config.kv_load_failure_policy,
@@ -97,7 +96,7 @@ def local_cluster(
         place = place._replace(first_seq_id=first_seq_id)
         return make_instance(name, role, model, own, connector, place, killed=lambda: senders.pop(name, None))
 
-    instances = [make(index, seat.place.first_seq_id) for index, seat in enumerate(seats)]
+    instances = [make(index, plan.place.first_seq_id) for index, plan in enumerate(plans)]
     return Cluster(
         model,
         resolved.config,

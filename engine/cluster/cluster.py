@@ -1,12 +1,12 @@
-"""Cluster: requests on several instances of one model, and their common log.
+"""Cluster: several instances of one model that serve requests and write one log.
 
-    submit ── route ──► prefill instance: its prompt, one token, hold ── offer ──► decode instance: pull, decode
-                  └───► mixed instance: all of it
+    submit ── route ──► prefill instance: prefill, one token, hold ── offer ──► decode instance: pull, decode
+                  └───► mixed instance: prefill and decode
 
-With only mixed instances a request stays where it was routed. One thread calls a cluster; its instances may be
-processes that compute in parallel (`instance.py`). An instance that ends takes its sequences with it and is restarted
-empty: a prompt computed there is recomputed elsewhere; a request that already had tokens is aborted, because a second
-answer would differ from the first one.
+With only mixed instances a request stays where it was routed. A cluster is called on one thread; its instances may be
+processes that compute in parallel (`instance.py`). An instance that ends loses its sequences and is restarted empty. A
+prompt that was computed there is recomputed elsewhere; a request that already has output tokens is aborted, because a
+second answer would differ from the first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from engine.cluster.dispatch import Dispatch
 from engine.cluster.inflight import InflightRequest, Submitted, may_move
-from engine.cluster.instance import Ask, Instance, InstanceGoneError, Produced
+from engine.cluster.instance import Instance, InstanceGoneError, Produced, RoutedRequest
 from engine.cluster.one_log import OneLog
 from engine.cluster.router import Router
 from engine.config import ConfigError, EngineConfig
@@ -38,8 +38,8 @@ from engine.trace.log import TraceWriter
 from engine.trace.operations import Fork, Submit
 from engine.trace.records import StepRecord
 
-LONGEST_WAIT = 0.05  # seconds that a step waits for a message of an instance
-AHEAD = 2  # turns of a running process: one computing, one queued
+LONGEST_WAIT = 0.05  # seconds: upper bound of a step's wait for a message of an instance
+MAX_QUEUED_TURNS = 2  # turns of a process while steps follow each other: one computes, one is queued
 
 StartInstance = Callable[[int, int], Instance]
 
@@ -48,15 +48,14 @@ class Cluster:
     """Instances of one model behind one interface.
 
     Args:
-        model: served by the instances; tokenizes, and recomputes attention on request.
-        config: of all of them, as resolved.
-        instances: in the order of the log.
+        model: model of the instances; the cluster uses it to tokenize and to recompute attention.
+        config: resolved configuration of the cluster.
+        instances: instances in the order of the log.
         router: chooses the instance of a request.
-        start_instance: restarts the instance of that index after it has ended; its sequences begin with that id.
-            None, or where it raises InstanceGoneError: the instance is not restarted; its requests are rescheduled
-            elsewhere.
+        start_instance: restarts the instance of an index, with a first sequence id. If it is None or raises
+            InstanceGoneError, the instance is not restarted and its requests are rescheduled elsewhere.
         closed: called on close.
-        began: start of the log, by `time.perf_counter`, the same as that of the instances.
+        began: start of the log as a `time.perf_counter` value; the instances use the same one.
     """
 
     def __init__(
@@ -78,12 +77,12 @@ class Cluster:
         self.config = config
         header = header_of(model, config, self.instances[0].block_groups)
         self._log = OneLog(header, self.instances, log_path, config.private)
-        self._flights = self.dispatch.flights
+        self._requests = self.dispatch.requests
         self._num_requests = 0
-        self._next_seq_ids = list(range(len(self.instances)))  # of each instance: beyond all assigned ids
+        self._next_seq_ids = list(range(len(self.instances)))  # per instance: greater than all assigned ids
         self._turn = 0  # index of the instance on this thread that runs next
         self._last: StepRecord | None = None
-        self._bell = Wakeup()
+        self._wakeup = Wakeup()
         self._capture = capture
         self.observe(capture)
 
@@ -93,19 +92,19 @@ class Cluster:
 
     @property
     def num_unfinished(self) -> int:
-        """Number of unfinished requests; if there are none, of sequences whose blocks are held for an instance."""
-        return len(self._flights) or sum(one.load.holding for one in self.instances)
+        """Number of unfinished requests; if 0, number of sequences whose blocks are held for another instance."""
+        return len(self._requests) or sum(one.load.holding for one in self.instances)
 
     @property
     def queue_lengths(self) -> tuple[int, int]:
-        """Number of running and of waiting sequences on all instances, including requests not yet received."""
+        """Numbers of running and waiting sequences on all instances; waiting includes requests in transit."""
         loads = [one.load for one in self.instances]
-        sent = sum(not flight.is_taken for flight in self._flights.values())
+        sent = sum(not request.is_confirmed for request in self._requests.values())
         return sum(load.running for load in loads), sent + sum(load.waiting + load.receiving for load in loads)
 
     def prefill_pending(self) -> bool:
-        """Return whether some prompt is not computed, or not at its decode instance."""
-        return any(flight.part == "prefill" or not flight.has_output for flight in self._flights.values())
+        """Return whether any prompt is not computed yet, or has not arrived at its decode instance."""
+        return any(request.part == "prefill" or not request.has_output for request in self._requests.values())
 
     # Submission
 
@@ -115,11 +114,11 @@ class Cluster:
         Raises:
             RequestError, ConfigError: `submit` would refuse a request.
         """
-        self._check(self._all_whole(specs))
+        self._check(self._complete_all(specs))
 
     def _check(self, specs: Sequence[RequestSpec]) -> None:
-        """Check specs, whose ids must be set, since the instances assign ids independently."""
-        taken = set(self._flights)
+        """Check specs whose request ids are set."""
+        taken = set(self._requests)
         for spec in specs:
             if spec.request_id in taken:
                 raise RequestError(sentence("request.id", request_id=spec.request_id), "request_id")
@@ -133,27 +132,27 @@ class Cluster:
                     one.check(moving)
 
     def submit(self, specs: Sequence[RequestSpec]) -> list[Submitted]:
-        """Submit all requests or none. Waits for instances that are computing, and processes messages of others.
+        """Submit all requests or none. Waits for the instances, and processes their messages meanwhile.
 
         Raises:
             RequestError, ConfigError, RejectedError: a request is refused.
-            InstanceGoneError: an instance ended before it took its request.
+            InstanceGoneError: an instance ended before it confirmed its request.
         """
-        flights = self._send_new(specs)
+        requests = self._send_new(specs)
         self._take_all()
-        in_turn = [one for one in self.instances if one.num_turns]
-        while waited := [flight for flight in flights if flight.seq_id is None]:
-            if lost := [flight for flight in waited if flight.request_id not in self._flights]:
+        running = [one for one in self.instances if one.num_turns]
+        while waited := [request for request in requests if request.seq_id is None]:
+            if lost := [request for request in waited if request.request_id not in self._requests]:
                 raise InstanceGoneError(sentence("instances.ended_before", request_id=lost[0].request_id))
             self._receive(LONGEST_WAIT)
-            for one in in_turn:
+            for one in running:
                 if not one.num_turns and one.load.can_step:
                     with contextlib.suppress(InstanceGoneError):
                         one.begin_turn()
         return [
-            Submitted(flight.request_id, flight.seq_id, flight.num_prompt_tokens)
-            for flight in flights
-            if flight.seq_id is not None
+            Submitted(request.request_id, request.seq_id, request.num_prompt_tokens)
+            for request in requests
+            if request.seq_id is not None
         ]
 
     def send(self, specs: Sequence[RequestSpec]) -> list[str]:
@@ -162,27 +161,27 @@ class Cluster:
         Raises:
             RequestError, ConfigError, RejectedError: a request is refused.
         """
-        flights = self._send_new(specs)
+        requests = self._send_new(specs)
         self._take_all()
-        return [flight.request_id for flight in flights]
+        return [request.request_id for request in requests]
 
     def _send_new(self, specs: Sequence[RequestSpec]) -> list[InflightRequest]:
-        specs = self._all_whole(specs)
+        specs = self._complete_all(specs)
         self._check(specs)
-        flights = [InflightRequest(spec) for spec in specs]
-        self.dispatch.add(flights)
-        self._num_requests += len(flights)
-        for flight in flights:
-            self._send(flight)
-        return flights
+        requests = [InflightRequest(spec) for spec in specs]
+        self.dispatch.add(requests)
+        self._num_requests += len(requests)
+        for request in requests:
+            self._send(request)
+        return requests
 
     def abort(self, request_id: str) -> bool:
         """Abort a request. Returns False if it is unknown or already finished."""
-        flight = self._flights.pop(request_id, None)
-        if flight is None:
+        request = self._requests.pop(request_id, None)
+        if request is None:
             return False
         with contextlib.suppress(InstanceGoneError):
-            self.instances[flight.instance].abort(flight.sent_id)
+            self.instances[request.instance].abort(request.sent_id)
         self._take_all()
         return True
 
@@ -207,30 +206,30 @@ class Cluster:
     # Steps
 
     def step(self, wait: float = LONGEST_WAIT, goes_on: bool = False) -> StepRecord | None:
-        """Run the instances; return the last new record, or None without one within `wait` seconds.
+        """Run the instances. Returns the last new record, or None if there is none within `wait` seconds.
 
-        Instances of this thread take turns. Processes compute in parallel, and messages are processed in order of
+        Instances of this thread take turns. Processes compute in parallel; their messages are processed in order of
         arrival. `goes_on`: more steps follow until `rest`, so a process may begin its next turn at once.
 
         Raises:
-            Exception: a forward pass failed; the batch's requests are aborted, the instance and the log stay sound.
+            Exception: a forward pass failed. The batch's requests are aborted; the instance and the log stay valid.
         """
         self._last = None
         self._take_all()  # instances that ended meanwhile are restarted
-        beside = [one for one in self.instances if one.waits_on is not None]
-        for one in beside:
-            self._begin_turns(one, AHEAD if goes_on else 1)
-        own = [one for one in self.instances if one.waits_on is None and self._has_work(one)]
-        if own:
-            own.sort(key=lambda one: (self.instances.index(one) - self._turn) % len(self.instances))
-            for one in own:
+        processes = [one for one in self.instances if one.waits_on is not None]
+        for one in processes:
+            self._begin_turns(one, MAX_QUEUED_TURNS if goes_on else 1)
+        local = [one for one in self.instances if one.waits_on is None and self._has_work(one)]
+        if local:
+            local.sort(key=lambda one: (self.instances.index(one) - self._turn) % len(self.instances))
+            for one in local:
                 one.begin_turn()
                 self._turn = self.instances.index(one) + 1
                 self._take_all()
                 if self._last is not None:
                     break
         self._take_all()
-        if self._last is None and beside:
+        if self._last is None and processes:
             self._receive(min(wait, LONGEST_WAIT))
         elif self._last is None and self.num_unfinished:
             time.sleep(min(wait, LONGEST_WAIT / 10))  # wait for a lease or a link
@@ -240,14 +239,14 @@ class Cluster:
         return self._last
 
     def rest(self) -> None:
-        """Wait for the turns that have begun, and begin no others."""
+        """Wait until no turn is running. Begins no new turn."""
         self._take_all()
         while any(one.num_turns for one in self.instances):
             self._receive(LONGEST_WAIT)
 
     def wake(self) -> None:
-        """Wake up a waiting step. May be called on any thread."""
-        self._bell.ring()
+        """Wake up a waiting step. Thread-safe."""
+        self._wakeup.ring()
 
     def recompute_attention(
         self,
@@ -257,10 +256,10 @@ class Cluster:
         num_tokens: int | None,
         residual: int = 0,
     ) -> Recomputed:
-        """Recompute attention as `Engine.recompute_attention`, for a sequence of any instance.
+        """Recompute attention for a sequence of any instance, as `Engine.recompute_attention` does.
 
         Raises:
-            RecomputeError: no such sequence, fewer tokens than requested, or more than can be computed at once.
+            RecomputeError: the sequence is unknown, has fewer than `num_tokens` tokens, or has too many to recompute.
         """
         if self.config.private:
             raise RecomputeError(sentence("private"))
@@ -285,18 +284,18 @@ class Cluster:
         """Close the instances, then the log. Idempotent."""
         with contextlib.ExitStack() as ending:
             ending.callback(self.log.close)
-            ending.callback(self._bell.close)
+            ending.callback(self._wakeup.close)
             ending.callback(self._closed)
             for one in self.instances:
                 ending.callback(one.close)
 
     # Life cycle of a request
 
-    def _all_whole(self, specs: Sequence[RequestSpec]) -> list[RequestSpec]:
-        return [self._made_whole(spec, self._num_requests + index) for index, spec in enumerate(specs)]
+    def _complete_all(self, specs: Sequence[RequestSpec]) -> list[RequestSpec]:
+        return [self._complete(spec, self._num_requests + index) for index, spec in enumerate(specs)]
 
-    def _made_whole(self, spec: RequestSpec, number: int) -> RequestSpec:
-        """Set the id, token ids and seed, which the instances would otherwise choose independently."""
+    def _complete(self, spec: RequestSpec, number: int) -> RequestSpec:
+        """Set the request id, token ids and seed here, because the instances would choose them independently."""
         prompt, sampling = spec.prompt, spec.sampling
         if isinstance(prompt, str):
             if self.model.tokenizer is None:
@@ -306,40 +305,42 @@ class Cluster:
             sampling = replace(sampling, seed=derived_seed(self.config.seed, number))
         return spec._replace(prompt=list(prompt), sampling=sampling, request_id=spec.request_id or f"request-{number}")
 
-    def _send(self, flight: InflightRequest, remote: RemoteBlocks | None = None) -> None:
-        spec, one = flight.sent_spec, self.instances[flight.instance]
-        if remote is not None and remote.engine_id == one.name:  # no decode instance is left
+    def _send(self, request: InflightRequest, remote: RemoteBlocks | None = None) -> None:
+        spec, one = request.sent_spec, self.instances[request.instance]
+        if (
+            remote is not None and remote.engine_id == one.name
+        ):  # no decode instance is left, so its prefill instance decodes it
             remote = None
         if remote is not None:
             spec = spec._replace(transfer=remote.transfer, kv_role="kv_consumer")
-            self._log.expect(remote.transfer, flight.instance)
+            self._log.expect(remote.transfer, request.instance)
         with contextlib.suppress(InstanceGoneError):  # reported after its earlier messages are processed
-            one.send([Ask(spec, remote)])
+            one.send([RoutedRequest(spec, remote)])
 
-    def _go_on(self, flight: InflightRequest, remote: RemoteBlocks | None) -> None:
-        """Send a request to its decode instance, after its prefill or without a prefill instance."""
-        self.dispatch.go_on(flight)
-        self._send(flight, remote)
+    def _send_decode(self, request: InflightRequest, remote: RemoteBlocks | None) -> None:
+        """Send a request to its decode instance, after its prefill or if there is no prefill instance."""
+        self.dispatch.route_decode(request)
+        self._send(request, remote)
 
     def _receive(self, seconds: float) -> None:
-        """Process the messages of instances in processes, and wait at most `seconds` for the first one."""
+        """Wait at most `seconds` for a message of an instance process, then process all messages."""
         files = [one.waits_on for one in self.instances if one.waits_on is not None]
-        wait_for_any([*files, self._bell.fileno()], seconds)
-        self._bell.drain()
+        wait_for_any([*files, self._wakeup.fileno()], seconds)
+        self._wakeup.drain()
         self._take_all()
 
     def _take_all(self) -> None:
-        """Process the output of all instances, repeatedly, since it may cause more output."""
-        going = True
-        while going:
-            going = False
+        """Process the output of all instances until there is none, because processing may cause more output."""
+        changed = True
+        while changed:
+            changed = False
             for index, one in enumerate(self.instances):
                 found = one.take()
                 for produced in found:
-                    going = True
+                    changed = True
                     self._take(index, produced)
                 if (how := one.take_exit_cause()) is not None:
-                    going = True
+                    changed = True
                     self._lose(index, how)
 
     def _take(self, index: int, produced: Produced) -> None:
@@ -350,25 +351,25 @@ class Cluster:
             if isinstance(op, Submit | Fork):
                 self._next_seq_ids[index] = op.seq_id + len(self.instances)
         for remote in produced.offers:
-            flight = self.dispatch.waits_for(remote.transfer)
-            if flight is not None:
-                self._go_on(flight, remote)
+            request = self.dispatch.request_of(remote.transfer)
+            if request is not None:
+                self._send_decode(request, remote)
 
     def _lose(self, index: int, how: str) -> None:
         """Handle the end of an instance: abort or reroute its requests, and restart it if possible."""
         at, given_up = time.perf_counter() - self._began, self.dispatch.given_up(index)
         for record in self._log.lost(index, how, at, given_up):
             self._last = record
-        lost = self.dispatch.gone(index)
+        lost = self.dispatch.instance_ended(index)
         with contextlib.suppress(Exception):
             self.instances[index].close()
         if self._start_instance is not None:
             with contextlib.suppress(InstanceGoneError):  # the instance is not restarted
                 self.instances[index] = self._start_instance(index, self._next_seq_ids[index])
                 self.instances[index].observe(self._capture)
-        for flight in lost:
-            self.dispatch.again(flight)
-            self._send(flight)
+        for request in lost:
+            self.dispatch.reroute(request)
+            self._send(request)
 
     def _begin_turns(self, one: Instance, count: int) -> None:
         """Begin turns of a process, which runs them in parallel with others."""

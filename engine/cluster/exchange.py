@@ -1,4 +1,4 @@
-"""Exchange of blocks between instances that are not on the cluster's thread."""
+"""Exchange of blocks between instances in other processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.engine import Engine
 
 
 class Exchange(Protocol):
-    """Exchange of an engine. Not thread-safe."""
+    """Access of one engine to the blocks of others, and theirs to its own. Not thread-safe."""
 
     @property
     def link(self) -> Link:
@@ -32,10 +32,10 @@ class Exchange(Protocol):
 
 
 class SharedMemoryExchange:
-    """Exchange between processes of one machine."""
+    """Exchange through shared memory, between processes of one machine."""
 
     def __init__(self, folder: Path) -> None:
-        """Set up the exchange. `folder`: private, for the engines' sockets."""
+        """Set up the exchange. `folder`: private folder of the engines' sockets."""
         self._folder = folder
         self._server: BlockServer | None = None
         self.link: Link = SharedMemoryLink(folder)

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from engine.cluster.messages import End, ToInstance, Turn
 from engine.connector.peer import Peer, PeerGoneError
 
-LOOK = 1.0  # seconds after which it is looked whether the parent still lives
+PARENT_CHECK_SECONDS = 1.0  # interval of checks that the parent process is alive
 
 
-class Bell:
-    """Wakeup for a waiting thread. May be used from any thread."""
+class Notifier:
+    """Wakes up waiting threads. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -31,36 +31,40 @@ class Bell:
             self._changed.notify_all()
 
     def wait(self, num_changes: int, seconds: float | None = None) -> None:
-        """Wait until there are more than `num_changes` wake-ups, at most `seconds`."""
+        """Wait until `self.num_changes` differs from `num_changes`, at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: self._num_changes != num_changes, seconds)
 
 
 class Inbox:
-    """A thread receives, so that the cluster never waits for room, and its end is noticed in the midst of a step."""
+    """Inbox that is filled by a thread.
+
+    The cluster never waits for socket buffer space, and its end is noticed even during a step.
+    """
 
     def __init__(self, peer: Peer[ToInstance], orphaned: Callable[[], object]) -> None:
-        """`orphaned`: called on the thread when the cluster is gone."""
+        """`orphaned`: called on the receiving thread when the cluster is gone."""
         self._peer, self._orphaned = peer, orphaned
         self._parent = os.getppid()
         self._messages, self._turns = deque[ToInstance](), deque[Turn]()
-        self.bell = Bell()  # also when a message comes
+        self.notifier = Notifier()  # notified of each message
         threading.Thread(target=self._receive, name="inbox", daemon=True).start()
 
     def next(self) -> ToInstance:
-        """Wait for the next message. Turns come last: they are requested ahead, and messages received meanwhile apply
-        to the next one.
+        """Wait for the next message.
+
+        Turns are returned last: they are queued in advance, and other messages must apply before the next turn.
         """
         while True:
-            changes = self.bell.num_changes
+            changes = self.notifier.num_changes
             if waiting := self._messages or self._turns:
                 return waiting.popleft()
-            self.bell.wait(changes)
+            self.notifier.wait(changes)
 
     def _receive(self) -> None:
         while True:
             try:
-                message = self._peer.receive(LOOK)
+                message = self._peer.receive(PARENT_CHECK_SECONDS)
             except TimeoutError:
                 if os.getppid() == self._parent:
                     continue
@@ -70,8 +74,8 @@ class Inbox:
             if isinstance(message, Turn):
                 self._turns.append(message)
             else:
-                if isinstance(message, End):  # what comes after it is for another instance
+                if isinstance(message, End):  # later turns are for another instance
                     self._turns.clear()
                 self._messages.append(message)
-            self.bell.wake()
+            self.notifier.wake()
         self._orphaned()

@@ -1,4 +1,4 @@
-"""Request in flight through a cluster: first on its prefill instance, then on its decode instance."""
+"""State of an unfinished request of a cluster: first on its prefill instance, then on its decode instance."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Submitted(NamedTuple):
     """An accepted request."""
 
     request_id: str
-    seq_id: int  # of what was submitted first
+    seq_id: int  # of the first submission
     num_prompt_tokens: int
 
 
 class InflightRequest:
-    """Request in flight. `spec`: with an id, token ids for its prompt and a seed."""
+    """Unfinished request. Its `spec` has an id, prompt token ids and a seed."""
 
     def __init__(self, spec: RequestSpec) -> None:
         assert spec.request_id is not None
@@ -27,12 +27,12 @@ class InflightRequest:
         self.seq_id: int | None = None  # of the first submission, once confirmed
         self.transfer = ""  # name of the transfer of its keys and values
         self.instance = 0  # current instance
-        self.part: Literal["prefill", "whole"] = "whole"  # its part there
-        self.num_queued_tokens = 0  # prompt tokens that did not hit there
+        self.part: Literal["prefill", "whole"] = "whole"  # prefill only, or all remaining work, on the current instance
+        self.num_queued_tokens = 0  # prompt tokens that are not cached there
         self.num_unfinished = 0  # sequences
-        self.is_taken = False  # whether the current instance has confirmed it
-        self.has_output = False  # whether its prompt is computed there
-        self.retries = 0  # of its prompt, on another instance
+        self.is_confirmed = False  # whether the current instance has confirmed it
+        self.has_output = False  # whether the current instance has computed its prompt
+        self.retries = 0  # number of times its prefill was retried on another instance
 
     @property
     def token_ids(self) -> list[int]:
@@ -45,13 +45,13 @@ class InflightRequest:
         return len(self.token_ids)
 
     @property
-    def cannot_begin_again(self) -> bool:
-        """Whether the end of its instance ends the request: it is computed there as a whole and has been received."""
-        return self.part == "whole" and self.is_taken
+    def ends_with_instance(self) -> bool:
+        """Whether the request is lost if its instance ends: the instance has confirmed it, and decodes it."""
+        return self.part == "whole" and self.is_confirmed
 
     @property
     def sent_spec(self) -> RequestSpec:
-        """Request as its current instance gets it."""
+        """Spec that is sent to the current instance."""
         return self.prefill_of(self.spec, self.transfer) if self.part == "prefill" else self.spec
 
     @property
@@ -61,14 +61,18 @@ class InflightRequest:
 
     @staticmethod
     def prefill_of(spec: RequestSpec, transfer: str | None) -> RequestSpec:
-        """Return the same prompt with one token, as vLLM's router sends it; the decode instance samples it again."""
+        """Return a spec of the same prompt and one output token, which the decode instance samples again.
+
+        vLLM's router sends the same to its prefill instances.
+        """
         one = SamplingParams(max_tokens=1, ignore_eos=True)
         request_id = None if spec.request_id is None else spec.request_id + PREFILL
         return spec._replace(sampling=one, request_id=request_id, transfer=transfer, kv_role="kv_producer")
 
 
 def may_move(spec: RequestSpec) -> bool:
-    """Return whether its prompt can be computed elsewhere: prompt log probabilities are of the pass that computes
-    it.
+    """Return whether a prefill instance can compute the prompt.
+
+    Prompt log probabilities must be returned by the instance that computes the prompt.
     """
     return spec.sampling.prompt_logprobs is None and len(spec.prompt) > 1

@@ -1,4 +1,4 @@
-"""Interface of an instance for its cluster: on this thread, in a process, or on another machine."""
+"""Interface of an instance: in this thread, in a process, or on another machine."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class InstanceGoneError(RuntimeError):
     """The instance ended unexpectedly; the message is one sentence."""
 
 
-class Ask(NamedTuple):
-    """Request for an instance. `remote`: blocks that another instance holds for it."""
+class RoutedRequest(NamedTuple):
+    """Request for an instance. `remote`: its blocks on another instance."""
 
     spec: RequestSpec
     remote: RemoteBlocks | None = None
 
 
 class Produced(NamedTuple):
-    """Record of an instance, by its own counts, with its arrays and new offers for other instances."""
+    """Record of an instance in local numbering, its captured arrays, and its new offers to other instances."""
 
     record: StepRecord
     capture: Capture | None
@@ -35,7 +35,7 @@ class Produced(NamedTuple):
 
 
 class Instance(Protocol):
-    """Engine and its pool. Called on one thread; its output is taken in the order of its events.
+    """Engine and its pool. Called on one thread; its output is in the order of events.
 
     Every method but `close` and `take` may raise InstanceGoneError.
     """
@@ -67,15 +67,15 @@ class Instance(Protocol):
     def check(self, specs: Sequence[RequestSpec]) -> None:
         """Raise the errors of `submit` without submitting."""
 
-    def submit(self, asks: Sequence[Ask]) -> None:
+    def submit(self, requests: Sequence[RoutedRequest]) -> None:
         """Submit all requests or none, as one record.
 
         Raises:
             RequestError, ConfigError: a request is refused.
         """
 
-    def send(self, asks: Sequence[Ask]) -> None:
-        """Submit checked requests without waiting for the record of an instance in a process."""
+    def send(self, requests: Sequence[RoutedRequest]) -> None:
+        """Submit checked requests. Does not wait for an instance in another process."""
 
     def abort(self, request_id: str) -> bool:
         """Abort a request. Returns False if it is unknown or already finished."""
@@ -86,31 +86,31 @@ class Instance(Protocol):
     def begin_turn(self) -> None:
         """Process finished transfers, then run a step if there is work.
 
-        An instance in a process does this in parallel with the caller, and handles other messages before its next turn.
+        An instance in another process does this in parallel, and handles other messages before its next turn.
         """
 
     @property
     def num_turns(self) -> int:
-        """Number of turns that have begun and not ended."""
+        """Number of turns that are queued or running."""
 
     @property
     def waits_on(self) -> int | None:
-        """File descriptor that becomes readable with output; None: output follows calls only."""
+        """File descriptor that becomes readable with output; None: calls return with their output ready."""
 
     def take(self) -> list[Produced]:
         """Return the output since the last call."""
 
     def take_error(self) -> str | None:
-        """Return and clear the error of a failed step. Its requests are aborted, and the instance continues."""
+        """Return and clear the error of a failed step. The step's requests are aborted; the instance continues."""
 
     def take_exit_cause(self) -> str | None:
-        """Return and clear the cause of an unexpected end, after all earlier output was taken."""
+        """Return and clear the cause of an unexpected end, or None. Reported after all earlier output was taken."""
 
     def kill(self) -> None:
-        """Kill the instance; the content of its pool is lost."""
+        """Kill the instance; its cached blocks are lost."""
 
     def release(self) -> None:
-        """End the transfers that wait for a link on threads of this process."""
+        """Cancel the transfers that wait for a link on threads of this process."""
 
     def close(self) -> None:
         """Close the instance. Idempotent."""

@@ -1,4 +1,4 @@
-"""Instance in this thread: calls are synchronous, so a run is reproducible."""
+"""Instance in the caller's thread. Calls are synchronous, so a run is reproducible."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from engine.cluster.instance import Ask, Instance, Load, Produced, Role
+from engine.cluster.instance import Instance, Load, Produced, Role, RoutedRequest
 from engine.config import EngineConfig
 from engine.connector.link import RemoteBlocks
 from engine.connector.transfer import TransferConnector
@@ -33,12 +33,12 @@ class LocalInstance(Instance):
         *,
         killed: Callable[[], object] = lambda: None,
     ) -> None:
-        """`killed`: called when it is, so that the link loses its sender."""
+        """`killed`: called by `kill`, so that the link removes its sender."""
         self._name, self._role = name, role
         self._connector, self._killed = connector, killed
         self._produced: list[Produced] = []
-        self._exit_cause: str | None = None  # how it ended
-        self._ending: str | None = None  # the same, until it is taken
+        self._exit_cause: str | None = None  # cause of its end
+        self._untaken_cause: str | None = None  # the same, until `take_exit_cause`
         self._error: Exception | None = None
         self.engine = Engine(model, config, connector=connector, place=place, records=self._take_record)
 
@@ -73,14 +73,14 @@ class LocalInstance(Instance):
     def check(self, specs: Sequence[RequestSpec]) -> None:
         self.engine.check_requests(specs)
 
-    def submit(self, asks: Sequence[Ask]) -> None:
-        for ask in asks:
-            if ask.remote is not None:
-                self._connector.expect(ask.remote)
-        self.engine.add_requests([ask.spec for ask in asks])
+    def submit(self, requests: Sequence[RoutedRequest]) -> None:
+        for request in requests:
+            if request.remote is not None:
+                self._connector.expect(request.remote)
+        self.engine.add_requests([request.spec for request in requests])
 
-    def send(self, asks: Sequence[Ask]) -> None:
-        self.submit(asks)
+    def send(self, requests: Sequence[RoutedRequest]) -> None:
+        self.submit(requests)
 
     def abort(self, request_id: str) -> bool:
         return self.engine.abort(request_id)
@@ -108,16 +108,16 @@ class LocalInstance(Instance):
         return produced
 
     def kill(self) -> None:
-        self._exit_cause = self._ending = "killed"
+        self._exit_cause = self._untaken_cause = "killed"
         self._killed()
         self.close()
 
     def take_error(self) -> str | None:
-        return None  # a turn raises it
+        return None  # `begin_turn` raises it
 
     def take_exit_cause(self) -> str | None:
-        gone, self._ending = self._ending, None
-        return gone
+        cause, self._untaken_cause = self._untaken_cause, None
+        return cause
 
     def release(self) -> None:
         self._connector.close()

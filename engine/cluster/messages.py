@@ -4,10 +4,12 @@ cluster                          instance
 Begin              ────────►
                    ◄────────     Ready, or Failed
 Check Submit Abort ────────►
-Observe            ◄────────     Wrote for each record that this makes, then Answer
-Turn               ────────►     several may wait: they begin when no other message is pending
+                   ◄────────     Wrote for each record of the call, then Answer
+Observe            ────────►     no answer
+Turn               ────────►     several may be queued: each begins when no other message is pending
                    ◄────────     Wrote for each record, as soon as it exists, then TurnOver
-End                ────────►     the instance ends; also when the connection does
+End                ────────►     the instance ends; it also ends if the connection is closed
+                   ◄────────     Ended
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from engine.cluster.instance import Ask, Role
+from engine.cluster.instance import Role, RoutedRequest
 from engine.config import EngineConfig, FailurePolicy
 from engine.connector.link import RemoteBlocks
 from engine.model.capture import CaptureRequest
@@ -27,33 +29,33 @@ from engine.trace.records import BlockGroup
 
 
 class ModelSource(NamedTuple):
-    """Source of a process's weights, with the arguments of `load_model`."""
+    """Source of the weights: arguments of `load_model`."""
 
     model: str | None = None
     dtype: str = "auto"
     device: str = "cpu"
     revision: str | None = None
-    compiles: bool = False  # its forward pass, in the background
+    compiles: bool = False  # whether to compile the forward pass in the background
 
 
 ErrorKind = Literal["RequestError", "ConfigError", "ModelError", "other"]
 
 
 class Begin(Struct, tag=True, kw_only=True):
-    """Description of the instance."""
+    """Start of an instance."""
 
     name: str
     role: Role
-    folder: str  # private, where instances meet to exchange blocks
+    folder: str  # private; holds the sockets of all instances of the cluster
     source: ModelSource
     config: EngineConfig
     place: IdNamespace
     capture: CaptureRequest | None
     num_threads: int
-    processors: list[int]  # that it may run on
+    processors: list[int]  # CPU affinity
     lease: float  # seconds
     policy: FailurePolicy
-    bytes_per_second: float | None  # that its link is slowed down to
+    bytes_per_second: float | None  # throttles its link; None: unlimited
 
 
 class Check(Struct, tag=True):
@@ -61,7 +63,7 @@ class Check(Struct, tag=True):
 
 
 class Submit(Struct, tag=True):
-    asks: list[Ask]
+    requests: list[RoutedRequest]
 
 
 class Abort(Struct, tag=True):
@@ -83,7 +85,7 @@ class End(Struct, tag=True):
 class Ready(Struct, tag=True, kw_only=True):
     config: EngineConfig  # as resolved
     block_groups: list[BlockGroup]
-    header: bytes  # `Header`, of a log of this instance alone
+    header: bytes  # `Header` of a log of this instance only
     layout: bytes  # digest of its block layout
     load: Load
 
@@ -104,16 +106,16 @@ class Wrote(Struct, tag=True, kw_only=True):
 
 class Answer(Struct, tag=True, kw_only=True):
     load: Load
-    found: bool = True  # of Abort
-    kind: ErrorKind | None = None  # error; None: success
+    found: bool = True  # result of Abort
+    kind: ErrorKind | None = None  # kind of the error; None: success
     sentence: str = ""
     translations: dict[str, str] = {}  # the sentence in other languages
 
 
 class TurnOver(Struct, tag=True, kw_only=True):
     load: Load
-    wrote: Wrote | None = None  # of the step; with it in one message, for this is what there is most of
-    error: str = ""  # a failed step: its requests are aborted, and the instance continues
+    wrote: Wrote | None = None  # record of the step, in the same message because this is the most frequent one
+    error: str = ""  # of a failed step: its requests are aborted, and the instance continues
 
 
 class Ended(Struct, tag=True):

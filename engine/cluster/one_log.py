@@ -1,8 +1,8 @@
-"""Merge of several instances' records into one log: local numbering becomes common numbering.
+"""Merge of several instances' records into one log, which converts local record numbers to those of the log.
 
-Each instance's records arrive in order, but one instance may lag far behind another. The log has `hold`, then `arrive`,
-then `send` of a transfer, because each follows from the one before it: a record that arrives too early waits, and so do
-all later records of its instance, its end too.
+Each instance's records arrive in order, but one instance may lag far behind another. In the log, the operations of a
+transfer are in causal order: `hold`, `arrive`, `send`. A record that arrives too early is queued, as are all later
+records of its instance, including its end.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from engine.trace.records import Capture, Header, InstanceFacts, Memory, StepRec
 from engine.trace.redaction import Redaction
 
 
-class Logged(RoutedInstance, Protocol):
-    """An instance, as the log's header has it."""
+class LoggedInstance(RoutedInstance, Protocol):
+    """The part of an instance's interface that the log's header needs."""
 
     @property
     def num_threads(self) -> int: ...
 
 
 class OneLog:
-    """Merger of the instances' records into one log. Each instance's records stay in order."""
+    """Merges the records of several instances into one log. Each instance's records stay in order."""
 
-    def __init__(self, header: Header, instances: Sequence[Logged], path: Path | None, private: bool) -> None:
-        """Begin the log. `header`: of a log of a single instance."""
+    def __init__(self, header: Header, instances: Sequence[LoggedInstance], path: Path | None, private: bool) -> None:
+        """Begin the log. `header`: header of a log of one instance."""
         facts = [InstanceFacts(name=one.name, role=one.role, num_threads=one.num_threads) for one in instances]
         groups = [replace(group, instance=index) for index, one in enumerate(instances) for group in one.block_groups]
-        whole = replace(header, block_groups=groups, instances=facts)
-        self.writer = TraceWriter(whole, path, Redaction() if private else None)
+        merged = replace(header, block_groups=groups, instances=facts)
+        self.writer = TraceWriter(merged, path, Redaction() if private else None)
         self._empty = [_empty(one) for one in instances]
-        self._memory = list(self._empty)  # of each after its last record
-        self._places: list[list[int]] = [[] for _ in instances]  # of each: where its records stand in the log
+        self._memory = list(self._empty)  # of each instance after its last record
+        self._places: list[list[int]] = [[] for _ in instances]  # per instance: log indices of its records
         self._early = [deque[tuple[StepRecord, Capture | None]]() for _ in instances]  # received, not yet in the log
         self._num_steps = 0
         self._held: set[str] = set()
-        self._arrived: set[str] = set()  # and not sent yet; also if its receiver ended before its record
-        self._receivers: dict[str, int] = {}  # the instance that awaits it
+        self._arrived: set[str] = set()  # transfers without a `send` yet; includes those whose receiver has ended
+        self._receivers: dict[str, int] = {}  # transfer -> instance that will receive it
 
     def take(self, instance: int, record: StepRecord, capture: Capture | None) -> list[StepRecord]:
         """Add the next record of an instance. Returns the records that were appended, usually this one."""
         self._early[instance].append((record, capture))
-        return self._append_what_may()
+        return self._append_ready()
 
     def expect(self, transfer: str, receiver: int) -> None:
         """Note that the instance `receiver` will fetch a transfer."""
@@ -67,19 +67,19 @@ class OneLog:
         )
         return self.take(instance, record, None)
 
-    def _append_what_may(self) -> list[StepRecord]:
+    def _append_ready(self) -> list[StepRecord]:
         found = list[StepRecord]()
-        going = True
-        while going:
-            going = False
+        changed = True
+        while changed:
+            changed = False
             for instance, early in enumerate(self._early):
-                while early and not self._waits(early[0][0].ops):
+                while early and not self._is_early(early[0][0].ops):
                     found.append(self._append(instance, *early.popleft()))
-                    going = True
+                    changed = True
         return found
 
-    def _waits(self, ops: Sequence[Op]) -> bool:
-        """Return whether another instance has yet to say what these operations follow from."""
+    def _is_early(self, ops: Sequence[Op]) -> bool:
+        """Return whether these operations depend on a record of another instance that is not in the log yet."""
         for op in ops:
             if isinstance(op, Send) and op.num_bytes and op.transfer not in self._arrived:
                 return True
@@ -92,7 +92,7 @@ class OneLog:
         places.append(index)
         self._num_steps += record.kind == "step"
         self._memory[instance] = record.memory
-        whole = replace(
+        merged = replace(
             record,
             index=index,
             instance=instance,
@@ -102,8 +102,8 @@ class OneLog:
         )
         for op in record.ops:
             self._note(instance, op)
-        self.writer.append(whole, None if capture is None else replace(capture, index=index))
-        return whole
+        self.writer.append(merged, None if capture is None else replace(capture, index=index))
+        return merged
 
     def _note(self, instance: int, op: Op) -> None:
         match op:
@@ -121,15 +121,15 @@ class OneLog:
                 self._arrived.discard(op.transfer)
             case Lost():
                 self._places[instance].clear()  # a restarted instance counts its records from 0
-                silent = [transfer for transfer, receiver in self._receivers.items() if receiver == instance]
-                self._arrived.update(silent)  # its last messages may be lost
-                for transfer in silent:
+                unreported = [transfer for transfer, receiver in self._receivers.items() if receiver == instance]
+                self._arrived.update(unreported)  # its last messages may be lost
+                for transfer in unreported:
                     del self._receivers[transfer]
             case _:
                 pass
 
 
-def _empty(instance: Logged) -> Memory:
+def _empty(instance: LoggedInstance) -> Memory:
     config = instance.config
     return Memory.total(
         [
@@ -149,7 +149,7 @@ def _empty(instance: Logged) -> Memory:
 
 
 def _placed(op: Op, places: Sequence[int]) -> Op:
-    """Return the operation with the record that it names as the common log counts them."""
+    """Return the operation with its record index converted to the merged log."""
     if isinstance(op, Lookup) and op.evicted_in is not None:
         return replace(op, evicted_in=places[op.evicted_in])
     return op

@@ -1,4 +1,4 @@
-"""Speed of an instance and its remaining work, measured from its records, to estimate the wait there."""
+"""Measured speed of an instance and its remaining work, to estimate the queueing time of a request."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from engine.trace.busy_time import EngineClock, step_seconds
 from engine.trace.records import StepRecord
 from engine.trace.request_account import Account
 
-RECENT_STEPS = 32  # of each kind; older ones may be of another load
+RECENT_STEPS = 32  # of each kind; older steps may reflect another load
 
 
 class Pace:
-    """Throughput of an instance. Everything is a clock reading or follows from one."""
+    """Throughput of an instance, measured from its records."""
 
     def __init__(self) -> None:
         self.clear()
@@ -36,17 +36,17 @@ class Pace:
 
     @property
     def prefill_tokens_per_second(self) -> float | None:
-        """Prompt tokens over seconds of the steps that computed some, whatever else was in them; None: not measured."""
+        """Prompt tokens per second in steps with prefill, including their other work. None: not measured."""
         seconds = sum(took for _, took in self._prefills)
         return sum(tokens for tokens, _ in self._prefills) / seconds if seconds else None
 
-    def seconds_until_a_place(self, num_ahead: int, max_num_seqs: int) -> float:
-        """Return the seconds until a sequence with `num_ahead` others before it can run, as an upper bound.
+    def seconds_until_slot(self, num_before: int, max_num_seqs: int) -> float:
+        """Estimate the seconds until a sequence behind `num_before` others can run.
 
-        It is 0 if the sequence can run at once, or without measurements. Sequences may end before `max_tokens`; the
-        output of waiting sequences is not counted.
+        Returns 0 if it can run at once, or if nothing is measured. Running sequences are assumed to generate
+        `max_tokens` tokens; waiting sequences are not counted.
         """
-        num_to_end = num_ahead + 1 - max_num_seqs
+        num_to_end = num_before + 1 - max_num_seqs
         running = [row for row in self._account.rows.values() if row.status == "running"]
         if num_to_end <= 0 or not self._decodes or not running:
             return 0.0

@@ -1,7 +1,7 @@
-"""Content of an instance's pool by its log: the router reads this, and never calls the instance.
+"""Content of an instance's pool, derived from its log, so that the router need not call the instance.
 
-Dynamo's indexer and llm-d's do the same with vLLM's KV events: `cache` is BlockStored, `evict` is BlockRemoved. Those
-have a tree of prefixes; a hash here covers everything before it, so a table of hashes gives the same answers.
+The indexers of Dynamo and llm-d do so with vLLM's KV events: `cache` is BlockStored, `evict` is BlockRemoved. They use
+a prefix tree. Here a block hash covers all tokens before it, so a hash table gives the same answers.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from engine.trace.records import BlockGroup
 
 
 class PoolView:
-    """View of an instance's pool as of its log so far: the number of held blocks, and the blocks of each content."""
+    """Number of held blocks and block ids by hash, after the records processed so far."""
 
     def __init__(self, block_groups: Sequence[BlockGroup], block_size: int) -> None:
-        """`block_groups`: of the instance, as the common log has them."""
+        """`block_groups`: the instance's block groups in the merged log."""
         self.num_held = 0  # blocks that sequences hold, of all groups
         self._block_size = block_size
-        # of each group: hash -> ids of the blocks that carry it, the one that was cached first comes first
+        # per group: hash -> ids of the blocks with that hash, in the order in which they were cached
         self._ids: list[dict[bytes, dict[int, None]]] = [{} for _ in block_groups]
         self._group_of = {
             block_id: index
@@ -62,13 +62,11 @@ class PoolView:
             ids.clear()
 
     def match(self, token_ids: Sequence[int], chain: HashChain) -> list[list[int]]:
-        """Return the block ids of each group, as the instance's own lookup gives them. `chain`: hashes of
-        `token_ids`.
-        """
+        """Return the block ids per group that a lookup on the instance would return. `chain`: hashes of `token_ids`."""
         return longest_match(self._held, chain, token_ids, self._block_size)
 
     def num_hit_tokens(self, token_ids: Sequence[int], chain: HashChain) -> int:
-        """Tokens that would hit: whole blocks, at most len(token_ids) - 1 tokens."""
+        """Number of tokens that would hit: full blocks, at most len(token_ids) - 1 tokens."""
         hits = self.match(token_ids, chain)
         return len(hits[0]) * self._block_size if hits else 0
 

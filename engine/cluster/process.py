@@ -1,4 +1,4 @@
-"""Instance in a process of this machine. Its steps run in parallel with those of others."""
+"""Instance in another process. Its steps run in parallel with those of other instances."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from engine.cluster.instance import Ask, Instance, InstanceGoneError, Produced, Role
+from engine.cluster.instance import Instance, InstanceGoneError, Produced, Role, RoutedRequest
 from engine.cluster.messages import (
     Abort,
     Answer,
@@ -40,7 +40,7 @@ from engine.trace.codec import TraceFormatError, decode
 from engine.trace.records import BlockGroup, Capture, Header, StepRecord
 
 START_SECONDS = 600.0  # for a large model on a slow disk
-ANSWER_SECONDS = 120.0  # a process that sends no due message for longer is killed
+ANSWER_SECONDS = 120.0  # a process whose expected message takes longer is killed
 
 
 class ProcessInstance(Instance):
@@ -57,9 +57,9 @@ class ProcessInstance(Instance):
         """Start the process.
 
         Args:
-            workers: pool that its process is from.
-            others: instances that continue while a call waits for this one.
-            check: checks requests as the instance would; None: the instance is queried.
+            workers: pool of processes.
+            others: instances that begin their next turns while a call waits for this one.
+            check: checks requests like the instance; None: a message to the instance does.
 
         Raises:
             ValueError: invalid name.
@@ -68,15 +68,15 @@ class ProcessInstance(Instance):
         self._begin, self._workers, self._others, self._check = begin, workers, others, check
         self._produced: list[Produced] = []
         self._load = Load()
-        self._num_turns = 0  # unfinished ones
-        self._received_at = 0.0  # time of its last message, or of the call that one is due for
-        self._how: str | None = None  # cause of its end
+        self._num_turns = 0  # queued or running turns
+        self._received_at = 0.0  # time of its last message, or of the call that it must answer
+        self._end_cause: str | None = None  # cause of its end
         self._exit_cause: str | None = None  # the same, until `take_exit_cause`
         self._errors: list[str] = []
         self._ready: Ready | None = None
         self._failure: Exception | None = None  # error of its start
         self._answer: Answer | None = None
-        self._is_waited_for = deque[bool]()  # per pending answer
+        self._is_waited_for = deque[bool]()  # for each pending answer, in order
         self._worker = workers.take()
         with contextlib.suppress(InstanceGoneError):  # its end is reported by `take_exit_cause`
             self._send(begin)
@@ -107,12 +107,12 @@ class ProcessInstance(Instance):
 
     @property
     def header(self) -> Header:
-        """Header of a log of this instance alone."""
+        """Header of a log of this instance only."""
         return decode(self.wait_until_ready().header, Header)
 
     @property
     def layout(self) -> bytes:
-        """Digest of its block layout: instances with different layouts exchange no blocks."""
+        """Digest of its block layout. Instances with different layouts cannot exchange blocks."""
         return self.wait_until_ready().layout
 
     @property
@@ -124,24 +124,24 @@ class ProcessInstance(Instance):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is closed or gone."""
-        return self._how is not None
+        """Whether the instance was closed or has ended unexpectedly."""
+        return self._end_cause is not None
 
     def wait_until_ready(self) -> Ready:
-        """Wait until the weights are loaded, and return its description.
+        """Wait until the weights are loaded. Returns the instance's first message.
 
         Raises:
             ModelError, ConfigError: the instance could not be built.
-            InstanceGoneError: it ended before.
+            InstanceGoneError: it ended before that.
         """
         while self._ready is None:
-            self._wait_for_word(START_SECONDS)
+            self._wait_for_message(START_SECONDS)
         return self._ready
 
     @property
     def is_ready(self) -> bool:
         """Whether its weights are loaded."""
-        self._listen()
+        self._read_messages()
         return self._ready is not None and not self.has_ended
 
     @property
@@ -155,18 +155,18 @@ class ProcessInstance(Instance):
         else:
             self._ask(Check(list(specs)))
 
-    def submit(self, asks: Sequence[Ask]) -> None:
-        self._ask(Submit(list(asks)))
+    def submit(self, requests: Sequence[RoutedRequest]) -> None:
+        self._ask(Submit(list(requests)))
 
-    def send(self, asks: Sequence[Ask]) -> None:
-        self._send(Submit(list(asks)))
+    def send(self, requests: Sequence[RoutedRequest]) -> None:
+        self._send(Submit(list(requests)))
         self._is_waited_for.append(False)
 
     def abort(self, request_id: str) -> bool:
         return self._ask(Abort(request_id)).found
 
     def observe(self, capture: CaptureRequest | None) -> None:
-        self._send(Observe(capture))  # no answer: messages are handled in order
+        self._send(Observe(capture))  # no answer is needed, since messages are handled in order
 
     def begin_turn(self) -> None:
         self.wait_until_ready()
@@ -184,7 +184,7 @@ class ProcessInstance(Instance):
         return None if self.has_ended else self.fileno()
 
     def take(self) -> list[Produced]:
-        if not self._listen() and self._num_turns and time.monotonic() - self._received_at > ANSWER_SECONDS:
+        if not self._read_messages() and self._num_turns and time.monotonic() - self._received_at > ANSWER_SECONDS:
             self._end(f"it sent no message for {ANSWER_SECONDS:g} s")
         produced, self._produced = self._produced, []
         return produced
@@ -192,8 +192,8 @@ class ProcessInstance(Instance):
     def take_exit_cause(self) -> str | None:
         if self._produced:
             return None
-        gone, self._exit_cause = self._exit_cause, None
-        return gone
+        cause, self._exit_cause = self._exit_cause, None
+        return cause
 
     def take_error(self) -> str | None:
         return self._errors.pop(0) if self._errors else None
@@ -204,7 +204,7 @@ class ProcessInstance(Instance):
             self._end()
 
     def release(self) -> None:
-        pass  # its transfers wait in its own process
+        pass  # its transfers wait in the other process
 
     def close(self) -> None:
         if self.has_ended:
@@ -214,10 +214,10 @@ class ProcessInstance(Instance):
             self._worker.peer.send(End(), END_SECONDS)
             while not isinstance(self._worker.peer.receive(until - time.monotonic()), Ended):
                 pass
-            self._over("it was closed")
+            self._mark_ended("it was closed")
             self._workers.give_back(self._worker)
             return
-        self._over("it was closed")
+        self._mark_ended("it was closed")
         self._worker.kill()  # it is still computing
         self._worker.close()
 
@@ -226,7 +226,7 @@ class ProcessInstance(Instance):
         self._send(message)
         self._is_waited_for.append(True)
         while self._answer is None:
-            self._wait_for_word(ANSWER_SECONDS)
+            self._wait_for_message(ANSWER_SECONDS)
         answer, self._answer = self._answer, None
         if answer.kind == "RequestError":
             raise RequestError(Sentence.of({"en": answer.sentence, **answer.translations}))
@@ -245,25 +245,25 @@ class ProcessInstance(Instance):
             self._end()
             self._raise_gone()
 
-    def _wait_for_word(self, seconds: float) -> None:
-        """Wait for a message. Other instances that end a turn meanwhile begin the next one."""
+    def _wait_for_message(self, seconds: float) -> None:
+        """Wait for a message. Other instances whose turn ends meanwhile begin their next one."""
         until = time.monotonic() + seconds
         while True:
-            if self._listen():
+            if self._read_messages():
                 return
-            if self.has_ended:  # the message may be its end
+            if self.has_ended:  # the end of the instance counts as a message
                 self._raise_gone()
-            beside = {one.fileno(): one for one in self._others() if one is not self and one.num_turns}
-            ready = wait_for_any([self.fileno(), *beside], until - time.monotonic())
+            others = {one.fileno(): one for one in self._others() if one is not self and one.num_turns}
+            ready = wait_for_any([self.fileno(), *others], until - time.monotonic())
             if not ready:
                 self._end(f"it sent no message for {seconds:g} s")
-            for one in (beside[fileno] for fileno in ready if fileno in beside):
-                one._listen()
+            for one in (others[fileno] for fileno in ready if fileno in others):
+                one._read_messages()
                 if not one.num_turns and one.load.can_step:
                     with contextlib.suppress(InstanceGoneError):
                         one.begin_turn()
 
-    def _listen(self) -> bool:
+    def _read_messages(self) -> bool:
         """Read its messages; return whether there were any."""
         if self.has_ended:
             return False
@@ -282,9 +282,9 @@ class ProcessInstance(Instance):
         match message:
             case Ready():
                 self._ready, self._load = message, message.load
-            case Failed(kind, text, said):
+            case Failed(kind, text, translations):
                 kinds = {"ModelError": ModelError, "ConfigError": ConfigError}
-                self._failure = kinds.get(kind, InstanceGoneError)(Sentence.of({"en": text, **said}))
+                self._failure = kinds.get(kind, InstanceGoneError)(Sentence.of({"en": text, **translations}))
                 self.close()
                 self._exit_cause = text
             case Answer():
@@ -292,11 +292,11 @@ class ProcessInstance(Instance):
                 if self._is_waited_for.popleft():
                     self._answer = message
                 elif message.kind:  # although `check` accepted it
-                    self._end(f"it refused what it was sent: {message.sentence}")
+                    self._end(f"it refused a request that passed its check: {message.sentence}")
             case Wrote():
                 self._note_written(message)
             case Ended():
-                pass  # it was closed, and its messages are ignored
+                pass  # `close` waits for this message
             case TurnOver():
                 self._load, self._num_turns = message.load, self._num_turns - 1
                 if message.wrote is not None:
@@ -309,30 +309,30 @@ class ProcessInstance(Instance):
             capture = None if wrote.capture is None else decode(wrote.capture, Capture)
             record = decode(wrote.record, StepRecord)
         except TraceFormatError as error:
-            self._end(f"it wrote what is no record: {error}")
+            self._end(f"it sent an invalid record: {error}")
             return
         self._produced.append(Produced(record, capture, wrote.offers))
 
     def _raise_gone(self) -> NoReturn:
         if self._failure is not None:
             raise self._failure
-        raise InstanceGoneError(sentence("instances.ended", name=self.name, how=self._how))
+        raise InstanceGoneError(sentence("instances.ended", name=self.name, how=self._end_cause))
 
     def _end(self, why: str = "") -> None:
-        """Handle its end, or kill it because of `why`. Its earlier messages are processed."""
+        """Handle its end, or kill it for the reason `why`. Processes its earlier messages."""
         if self.has_ended:
             return
         if why:
             self._worker.kill()
-        self._how = self._exit_cause = why or self._worker.wait()
+        self._end_cause = self._exit_cause = why or self._worker.wait()
         with contextlib.suppress(PeerGoneError):
-            while True:  # until the connection ends
+            while True:  # until PeerGoneError
                 for message in self._worker.peer.receive_all():
                     self._note(message)
-        self._over(self._how)
+        self._mark_ended(self._end_cause)
         self._worker.close()
 
-    def _over(self, how: str) -> None:
-        self._how = how
+    def _mark_ended(self, how: str) -> None:
+        self._end_cause = how
         self._num_turns, self._load = 0, Load()
         self._socket.unlink(missing_ok=True)  # a killed process leaves it

@@ -1,4 +1,4 @@
-"""Cluster whose instances are processes, which compute their steps in parallel."""
+"""Cluster whose instances are processes and compute in parallel."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.cluster.build import seats_of
+from engine.cluster.build import plan_instances
 from engine.cluster.cluster import Cluster
 from engine.cluster.instance import Instance, InstanceGoneError
 from engine.cluster.process import ProcessInstance
-from engine.cluster.processes import Processes, threads_of_each
+from engine.cluster.processes import Processes, threads_per_instance
 from engine.cluster.router import Router
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
@@ -22,7 +22,7 @@ from engine.requests.input_processor import InputProcessor
 from engine.requests.request_spec import RequestSpec
 from engine.setup.resolve import resolve_for
 
-MAX_FAILURES = 3  # of an instance that ends before it has its weights: it stays away then
+MAX_FAILURES = 3  # consecutive starts of an instance that end before its weights are loaded; then it is not restarted
 
 
 def process_cluster(
@@ -34,17 +34,17 @@ def process_cluster(
     capture: CaptureRequest | None = None,
     lease: float = LEASE,
 ) -> Cluster:
-    """Return a cluster once every instance has its weights. `workers`: of the same model; they outlive the cluster.
+    """Return a cluster once all instances have loaded their weights. The caller closes `workers` after the cluster.
 
     Raises:
-        ConfigError: settings that cannot work with this model.
-        ModelError: a process cannot read it.
+        ConfigError: the settings are invalid for the model.
+        ModelError: a process cannot load the model.
         InstanceGoneError: a process has ended.
     """
     began = time.perf_counter()
-    seats, resolved = seats_of(model, config, began), resolve_for(config, model.facts)
+    plans, resolved = plan_instances(model, config, began), resolve_for(config, model.facts)
     own, rate = resolved.config.of_one, config.link_mb_per_second
-    intake = InputProcessor(model, resolve_for(own, model.facts))
+    input_processor = InputProcessor(model, resolve_for(own, model.facts))
     processes = Processes(
         workers,
         lease=lease,
@@ -53,24 +53,24 @@ def process_cluster(
     )
 
     def check(specs: Sequence[RequestSpec]) -> None:
-        intake.accept(specs, 0, 0, set())
+        input_processor.accept(specs, 0, 0, set())
 
     last: dict[int, ProcessInstance] = {}
-    failures = [0] * len(seats)  # in a row
+    failures = [0] * len(plans)  # consecutive
 
     def make(index: int, first_seq_id: int) -> Instance:
-        name, role, place = seats[index]
+        name, role, place = plans[index]
         if index in last:
             failures[index] = 0 if last[index].was_ready else failures[index] + 1
         if failures[index] >= MAX_FAILURES:
             raise InstanceGoneError(sentence("instances.ended_times", name=name, max_failures=MAX_FAILURES))
         place = place._replace(first_seq_id=first_seq_id)
-        threads = threads_of_each(len(seats))
+        threads = threads_per_instance(len(plans))
         last[index] = processes.start(name, role, own, place, num_threads=threads, check=check)
         return last[index]
 
     try:
-        instances = [make(index, seat.place.first_seq_id) for index, seat in enumerate(seats)]
+        instances = [make(index, plan.place.first_seq_id) for index, plan in enumerate(plans)]
         return Cluster(
             model,
             resolved.config,

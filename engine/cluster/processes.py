@@ -1,4 +1,4 @@
-"""The instances of one cluster as processes of this machine, and the private folder where they meet."""
+"""Start of the instance processes of one cluster, and the private folder of their sockets."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from engine.setup.id_namespace import SINGLE, IdNamespace
 from engine.system import host
 
 
-def threads_of_each(num_instances: int) -> int:
-    """Return the threads of each instance, so that all together use each processor once, within the threads of this
-    process (OMP_NUM_THREADS).
+def threads_per_instance(num_instances: int) -> int:
+    """Return the number of threads per instance, so that all instances together use each processor at most once.
+
+    The total is at most the number of threads of this process (OMP_NUM_THREADS).
     """
     return max(1, min(len(host.processors()), torch.get_num_threads()) // num_instances)
 
 
 class Processes:
-    """Starter of processes; an ended one is restarted by the same call. `close` ends all and removes the folder."""
+    """Starts instance processes. `close` ends them and removes the folder."""
 
     def __init__(
         self,
@@ -39,8 +40,10 @@ class Processes:
         policy: FailurePolicy = "recompute",
         bytes_per_second: float | None = None,
     ) -> None:
-        """`workers`: they outlive it. `lease`, `policy`: see `TransferConnector`; `bytes_per_second`: what a read is
-        slowed down to, None: it is not.
+        """Create the folder.
+
+        `workers`: closed by the caller. `lease`, `policy`: see `TransferConnector`; `bytes_per_second`: throttles
+        reads, None: unlimited.
         """
         self._workers = workers
         self._lease, self._policy, self._rate = lease, policy, bytes_per_second
@@ -59,15 +62,17 @@ class Processes:
         capture: CaptureRequest | None = None,
         check: Callable[[Sequence[RequestSpec]], object] | None = None,
     ) -> ProcessInstance:
-        """Start an instance without waiting. `config`: with `num_blocks`, if other ids follow; `processors`: those it
-        may run on, None: those of this process; `check`: see `ProcessInstance`.
+        """Start or restart an instance without waiting for it.
+
+        `config`: must set `num_blocks` if ids of other instances follow; `processors`: CPU affinity, None: that of this
+        process; `check`: see `ProcessInstance`.
 
         Raises:
             ValueError: invalid or duplicate name.
         """
         self._started = [one for one in self._started if not one.has_ended]
         if any(one.name == name for one in self._started):
-            raise ValueError(f"there is an instance {name} already")
+            raise ValueError(f"an instance named {name} is already running")
         instance = ProcessInstance(
             Begin(
                 name=name,
@@ -91,7 +96,7 @@ class Processes:
         return instance
 
     def close(self) -> None:
-        """Idempotent."""
+        """End all processes and remove the folder. Idempotent."""
         for instance in self._started:
             instance.close()
         shutil.rmtree(self.folder, ignore_errors=True)

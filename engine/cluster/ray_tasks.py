@@ -1,4 +1,4 @@
-"""Function calls on a Ray cluster, and the imports that its processes need. Needs the extra `ray`."""
+"""Function calls on a Ray cluster. Needs the extra `ray`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 def environment() -> dict[str, Any]:
-    """Return the environment in which a Ray process can import this package."""
+    """Return the runtime environment in which a Ray process can import this package."""
     own = child_environment(HF_HUB_DISABLE_PROGRESS_BARS="1")
     names = ("PYTHONPATH", "PYTHONSAFEPATH", "HF_HUB_DISABLE_PROGRESS_BARS")
     return {"env_vars": {name: own[name] for name in names}}
@@ -22,22 +22,22 @@ def environment() -> dict[str, Any]:
 def on_ray(
     address: str | None, do: Callable[..., Result], calls: Sequence[tuple[object, ...]]
 ) -> Iterator[tuple[int, Result]]:
-    """Call a function for each tuple of arguments, one processor each; yield (index, result) as calls finish.
+    """Call a function for each tuple of arguments, on one processor each. Yields (index, result) as calls finish.
 
-    `address`: of a Ray cluster; None: an existing one, or a temporary one on this machine.
+    `address`: address of a Ray cluster; None: a running local cluster, or a temporary one.
 
     Raises:
-        ConnectionError: there is no cluster at the address.
+        ConnectionError: no cluster answers at the address.
     """
     is_own = not ray.is_initialized()
     if is_own:
         ray.init(address=address, include_dashboard=False, log_to_driver=False)
     try:
         task = ray.remote(num_cpus=1, runtime_env=environment())(do)
-        places = {task.remote(*one): place for place, one in enumerate(calls)}
-        while places:
-            (done, *_), _ = ray.wait(list(places))
-            yield places.pop(done), ray.get(done)
+        pending = {task.remote(*arguments): index for index, arguments in enumerate(calls)}
+        while pending:
+            (done, *_), _ = ray.wait(list(pending))
+            yield pending.pop(done), ray.get(done)
     finally:
         if is_own:
             ray.shutdown()

@@ -1,10 +1,10 @@
-"""Instances as Ray actors: on this machine, or on those of a Ray cluster. Needs the extra `ray`.
+"""Instances in Ray actors, on one machine or on several. Needs the extra `ray`.
 
-    with RayWorkers(Source("model"), address=None) as workers:
+    with RayWorkers(ModelSource("model"), address=None) as workers:
         cluster = process_cluster(model, config, workers)
 
-Messages are those of an instance process (`messages.py`), sent as calls of one method. An actor handles one call after
-the other and returns its messages as the result. Blocks move through Ray's object store (`connector/ray_link.py`).
+The messages are those of an instance process (`messages.py`). Each is sent as a call of one method, whose result is the
+list of replies; an actor handles one call at a time. Blocks move through Ray's object store (`connector/ray_link.py`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import msgspec
 import ray
 
 from engine.cache.kv_plane import zeros
-from engine.cluster.inbox import Bell
+from engine.cluster.inbox import Notifier
 from engine.cluster.messages import Begin, End, Ended, ModelSource, Submit, ToCluster, ToInstance
 from engine.cluster.ray_tasks import environment
-from engine.cluster.worker import Model, Worker, begun
+from engine.cluster.worker import ModelCache, Worker, build_worker
 from engine.cluster.worker_process import END_SECONDS, Workers
 from engine.connector.link import Link
 from engine.connector.peer import PeerGoneError, wait_for_any
@@ -39,9 +39,9 @@ _to_cluster = msgspec.msgpack.Decoder[ToCluster](ToCluster)
 
 
 class Clock(NamedTuple):
-    """`time.perf_counter` at one moment."""
+    """Reading of `time.perf_counter` with the boot id of its machine."""
 
-    boot: str  # of the machine that it counts from
+    boot: str
     now: float  # seconds
 
 
@@ -58,23 +58,23 @@ class RayExchange:
         self.link: Link = RayLink(actors)
 
     def open(self, engine: Engine, connector: TransferConnector) -> None:
-        """The actor's methods are there already."""
+        """No-op: the actor's methods are reachable already."""
 
     def close(self) -> None:
         pass
 
 
-class Body:
-    """The actor. `say` is called by the cluster and runs on one thread; the others on threads of their own."""
+class InstanceActor:
+    """Ray actor of an instance. `handle` runs on one thread; the other methods run on threads of a second group."""
 
     def __init__(self) -> None:
-        self._bell, self._model = Bell(), Model()
-        self._actors = dict[str, Any]()  # those that hold blocks, by engine id
+        self._notifier, self._model = Notifier(), ModelCache()
+        self._actors = dict[str, Any]()  # actors of the other instances, by engine id
         self._worker: Worker | None = None
         self._replies = list[ToCluster]()
 
-    def say(self, data: bytes, actors: dict[str, Any], clock: Clock) -> list[bytes]:
-        """Process the message and return the replies. `clock`: the caller's."""
+    def handle(self, data: bytes, actors: dict[str, Any], clock: Clock) -> list[bytes]:
+        """Process a message and return the replies. `clock`: clock of the caller."""
         message = _to_instance.decode(data)
         self._actors.update(actors)
         if isinstance(message, Begin):
@@ -93,16 +93,16 @@ class Body:
 
     def _begin(self, begin: Begin, clock: Clock) -> None:
         here = clock_here()
-        # on another machine: convert the clock, ignoring the transmission time
+        # clocks of different machines differ; the transmission time is ignored
         if begin.place.began is not None and here.boot != clock.boot:
             began = begin.place.began + here.now - clock.now
             begin = msgspec.structs.replace(begin, place=begin.place._replace(began=began))
         begin = msgspec.structs.replace(begin, processors=processors())
-        self._worker = begun(begin, self._model, self._bell, RayExchange(self._actors), self._replies.append)
+        self._worker = build_worker(begin, self._model, self._notifier, RayExchange(self._actors), self._replies.append)
 
     def wake(self) -> None:
-        """Wake the instance: a message is waiting."""
-        self._bell.wake()
+        """Wake the instance from an idle wait, because a message is queued."""
+        self._notifier.wake()
 
     def ship(self, transfer: str, wanted: list[tuple[int, int]]) -> Shipment:
         """See `ray_link.ship`."""
@@ -115,37 +115,37 @@ class Body:
     def pid(self) -> int:
         return os.getpid()
 
-    def stay(self) -> None:
-        """Block forever: a waiting caller notices the actor's end."""
+    def block_forever(self) -> None:
+        """Block forever. The caller's future fails when the actor ends."""
         threading.Event().wait()
 
 
 class RayPeer:
-    """See `worker_process.Line`. One thread uses it."""
+    """Implementation of `worker_process.Connection`. Not thread-safe."""
 
     def __init__(self, actor: Any, actors: dict[str, dict[str, Any]]) -> None:
-        """`actors`: of each meeting place, by engine id; shared by all that may meet."""
+        """`actors`: per cluster folder, actors by engine id; shared by all peers."""
         self._actor, self._actors = actor, actors
-        self._meeting, self._name = "", ""
+        self._folder, self._name = "", ""
         self._calls, self._messages = deque[Future[list[bytes]]](), deque[ToCluster]()
-        self._bell = Wakeup()
-        self.ended: Future[None] = actor.stay.options(concurrency_group=GROUP).remote().future()
+        self._wakeup = Wakeup()
+        self.ended: Future[None] = actor.block_forever.options(concurrency_group=GROUP).remote().future()
         self.ended.add_done_callback(self._ring)
 
     def fileno(self) -> int:
-        return self._bell.fileno()
+        return self._wakeup.fileno()
 
     def send(self, message: ToInstance, timeout: float | None = None) -> None:
         if self.ended.done():
             raise PeerGoneError("the actor has ended")
         if isinstance(message, Begin):
-            self._meeting, self._name = message.folder, message.name
-            self._actors.setdefault(self._meeting, {})[self._name] = self._actor
+            self._folder, self._name = message.folder, message.name
+            self._actors.setdefault(self._folder, {})[self._name] = self._actor
         elif isinstance(message, End):
             self._leave()
-        others = dict(self._actors.get(self._meeting, {})) if isinstance(message, Submit) else {}
-        call = self._actor.say.remote(msgspec.msgpack.encode(message), others, clock_here()).future()
-        if self._calls:  # it may be napping
+        others = dict(self._actors.get(self._folder, {})) if isinstance(message, Submit) else {}
+        call = self._actor.handle.remote(msgspec.msgpack.encode(message), others, clock_here()).future()
+        if self._calls:  # the actor may be in an idle wait
             self._actor.wake.options(concurrency_group=GROUP).remote()
         self._calls.append(call)
         call.add_done_callback(self._ring)
@@ -158,7 +158,7 @@ class RayPeer:
                 break
             left = None if until is None else until - time.monotonic()
             if not wait_for_any([self.fileno()], left):
-                raise TimeoutError("nothing happened in time")
+                raise TimeoutError("no message of the actor in time")
         return self._messages.popleft()
 
     def receive_all(self) -> list[ToCluster]:
@@ -172,46 +172,46 @@ class RayPeer:
     def release(self) -> None:
         self.close()
         self.ended.cancel()
-        self._bell.close()
+        self._wakeup.close()
 
-    def _receive(self, is_some: bool = False) -> list[ToCluster]:
-        """Return the messages of finished calls, in call order."""
-        self._bell.drain()
+    def _receive(self, has_messages: bool = False) -> list[ToCluster]:
+        """Return the replies of finished calls, in call order."""
+        self._wakeup.drain()
         received = list[ToCluster]()
         while self._calls and self._calls[0].done():
             try:
                 replies = self._calls[0].result()
             except ray.exceptions.RayError as error:
-                if received or is_some:
+                if received or has_messages:
                     break
                 raise PeerGoneError(str(error)) from error
             received += [_to_cluster.decode(one) for one in replies]
             self._calls.popleft()
-        if not received and not is_some and not self._calls and self.ended.done():
+        if not received and not has_messages and not self._calls and self.ended.done():
             raise PeerGoneError("the actor has ended")
         return received
 
     def _leave(self) -> None:
-        meeting = self._actors.get(self._meeting, {})
-        if meeting.get(self._name) is self._actor:
-            del meeting[self._name]
-            if not meeting:
-                del self._actors[self._meeting]
+        actors = self._actors.get(self._folder, {})
+        if actors.get(self._name) is self._actor:
+            del actors[self._name]
+            if not actors:
+                del self._actors[self._folder]
 
     def _ring(self, _: object) -> None:
-        self._bell.ring()
+        self._wakeup.ring()
 
 
 class RayWorker:
-    """See `worker_process.AnyWorker`."""
+    """Implementation of `worker_process.AnyWorker`."""
 
     def __init__(self, actors: dict[str, dict[str, Any]], num_cpus: float) -> None:
         options: dict[str, Any] = {
             "num_cpus": num_cpus,
-            "concurrency_groups": {GROUP: 8},  # one of them stays
+            "concurrency_groups": {GROUP: 8},  # `block_forever` occupies one of them
             "runtime_env": environment(),
         }
-        self._actor = ray.remote(**options)(Body).remote()
+        self._actor = ray.remote(**options)(InstanceActor).remote()
         self.peer = RayPeer(self._actor, actors)
 
     @property
@@ -231,7 +231,7 @@ class RayWorker:
             error = self.peer.ended.exception(seconds)
         except TimeoutError:
             self.kill()
-            return "its actor was ended"
+            return "its actor was killed"
         cause = " ".join(str(error).split())[:200]
         return f"its actor has ended: {cause}"
 
@@ -241,13 +241,15 @@ class RayWorker:
 
 
 class RayWorkers(Workers):
-    """Actors for instances of one model, whose folder or name must mean the same on each machine."""
+    """Pool of Ray actors for instances of one model. Its folder or name must be valid on each machine."""
 
     def __init__(
         self, source: ModelSource, address: str | None = None, *, num_cpus: float = 1.0, most: int | None = None
     ) -> None:
-        """`address`: of a Ray cluster; None: an existing one, or a temporary one on this machine.
-        `num_cpus`: that Ray sets aside for each; `most`: see `Workers`.
+        """Connect to Ray.
+
+        `address`: address of a Ray cluster; None: a running local cluster, or a temporary one. `num_cpus`: CPUs that
+        Ray reserves per actor; `most`: see `Workers`.
         """
         self._is_own = not ray.is_initialized()
         if self._is_own:

@@ -1,8 +1,8 @@
-"""Process of one instance: an engine with its pool in shared memory, called by a cluster over a socket.
+"""Process of one instance: an engine with its pool in shared memory, controlled by a cluster over a socket.
 
     python -m engine.cluster.worker FD
 
-FD: the number of a Unix socket that it inherits (`messages.py`). It ends on request or when the cluster is gone.
+FD: file descriptor of an inherited Unix socket (`messages.py`). The process ends when the cluster is gone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from engine.cluster.exchange import Exchange, SharedMemoryExchange
-from engine.cluster.inbox import Bell, Inbox
+from engine.cluster.inbox import Inbox, Notifier
 from engine.cluster.messages import (
     Abort,
     Answer,
@@ -59,21 +59,23 @@ from engine.trace.codec import encode
 from engine.trace.operations import Hold
 from engine.trace.records import Capture, StepRecord
 
-NAP = 0.05  # seconds that a turn without work waits for a transfer: leases end by themselves
-PULLS = 4  # sequences that are read for at once
+IDLE_WAIT = 0.05  # seconds that a turn without work waits for a transfer; bounded, because leases expire
+PULLS = 4  # concurrent pulls
 
-Say = Callable[[ToCluster], None]
+Send = Callable[[ToCluster], None]
 
 
 class Worker:
-    """Engine of an instance, and its answers to messages. `say` must have sent a message when it returns, because a
-    record must be sent before another instance can write one that follows from it.
+    """Engine of an instance, and its replies to messages.
+
+    `send` must return only after the message is sent: a record must be sent before another instance can write a record
+    that depends on it.
     """
 
-    def __init__(self, begin: Begin, model: LoadedModel, bell: Bell, exchange: Exchange, say: Say) -> None:
-        """Raises ModelError, ConfigError: the instance cannot be built."""
-        self._bell, self._exchange, self._say = bell, exchange, say
-        self._wrote: Wrote | None = None  # by the step of this turn
+    def __init__(self, begin: Begin, model: LoadedModel, notifier: Notifier, exchange: Exchange, send: Send) -> None:
+        """Build the engine. Raises ModelError, ConfigError: the instance cannot be built."""
+        self._notifier, self._exchange, self._send = notifier, exchange, send
+        self._wrote: Wrote | None = None  # record of this turn's step
         resolved = resolve_for(begin.config, model.facts)
         link = exchange.link
         if begin.bytes_per_second is not None:
@@ -85,7 +87,7 @@ class Worker:
             pulls=ThreadPoolExecutor(PULLS, "pull"),
             lease=begin.lease,
             policy=begin.policy,
-            notify=bell.wake,
+            notify=notifier.wake,
         )
         self.engine = Engine(
             model,
@@ -97,7 +99,7 @@ class Worker:
             new_pool=exchange.new_pool,
         )
         exchange.open(self.engine, self.connector)
-        say(
+        send(
             Ready(
                 config=self.engine.config,
                 block_groups=self.engine.block_groups,
@@ -123,9 +125,9 @@ class Worker:
         except (RequestError, ConfigError) as error:
             kind: ErrorKind = "RequestError" if isinstance(error, RequestError) else "ConfigError"
             answer = Answer(load=self.engine.load, kind=kind, sentence=str(error), translations=error.translations)
-        except Exception as error:  # a fault of the program: the cluster decides what it costs
+        except Exception as error:  # a bug: reported to the cluster
             answer = Answer(load=self.engine.load, kind="other", sentence=_sentence(error))
-        self._say(answer)
+        self._send(answer)
 
     def close(self) -> None:
         self._exchange.close()
@@ -135,43 +137,43 @@ class Worker:
         match message:
             case Check(specs):
                 self.engine.check_requests(specs)
-            case Submit(asks):
-                for ask in asks:
-                    if ask.remote is not None:
-                        self.connector.expect(ask.remote)
-                self.engine.add_requests([ask.spec for ask in asks])
+            case Submit(requests):
+                for request in requests:
+                    if request.remote is not None:
+                        self.connector.expect(request.remote)
+                self.engine.add_requests([request.spec for request in requests])
             case Abort(request_id):
                 return self.engine.abort(request_id)
             case _:
-                raise ValueError(f"an instance that has begun does not understand {type(message).__name__}")
+                raise ValueError(f"unexpected message to a running instance: {type(message).__name__}")
         return True
 
     def _turn(self) -> None:
         error = ""
         try:
-            changes = self._bell.num_changes
-            came = self.engine.take_transfers()
+            changes = self._notifier.num_changes
+            record = self.engine.take_transfers()
             load = self.engine.load
-            if came is None and not load.can_step and (load.receiving or load.holding):
-                self._bell.wait(changes, NAP)
+            if record is None and not load.can_step and (load.receiving or load.holding):
+                self._notifier.wait(changes, IDLE_WAIT)
                 self.engine.take_transfers()
             if self.engine.can_step:
                 self.engine.step()
         except PeerGoneError:
             raise
-        except Exception as failure:  # the engine has aborted its batch and is sound
+        except Exception as failure:  # the engine has aborted the batch and can continue
             error = _sentence(failure)
         wrote, self._wrote = self._wrote, None
-        self._say(TurnOver(load=self.engine.load, wrote=wrote, error=error))
+        self._send(TurnOver(load=self.engine.load, wrote=wrote, error=error))
 
     def _write(self, record: StepRecord, capture: Capture | None) -> None:
         found = [self.connector.take_offer(op.transfer) for op in record.ops if isinstance(op, Hold)]
         offers = [offer for offer in found if offer is not None]
         wrote = Wrote(record=encode(record), capture=encode(capture) if capture else None, offers=offers)
-        if record.kind == "step":  # the last one of its turn
+        if record.kind == "step":  # the last record of its turn
             self._wrote = wrote
         else:
-            self._say(wrote)
+            self._send(wrote)
 
 
 def _sentence(error: Exception) -> str:
@@ -179,26 +181,26 @@ def _sentence(error: Exception) -> str:
 
 
 def _leave(begin: Begin | None) -> None:
-    """Clean up for a cluster that is gone, without waiting for a load in progress."""
+    """Exit after the cluster is gone, without waiting for a load in progress."""
     if begin is not None:
         with contextlib.suppress(OSError):
             socket_of(Path(begin.folder), begin.name).unlink(missing_ok=True)
-            Path(begin.folder).rmdir()  # the last one does
+            Path(begin.folder).rmdir()  # succeeds in the last process
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
-class Model:
-    """Weights, loaded on first use."""
+class ModelCache:
+    """The last loaded model."""
 
     def __init__(self) -> None:
         self._loaded: tuple[ModelSource, LoadedModel] | None = None
 
     def of(self, source: ModelSource) -> LoadedModel:
-        """Return the loaded model. Raises ModelError, ConfigError: it is unusable."""
+        """Load the model unless it is cached. Raises ModelError, ConfigError: it is unusable."""
         if self._loaded is None or self._loaded[0] != source:
-            self._loaded = None  # not both at once
+            self._loaded = None  # free the old weights first
             with freeze_gc():
                 model = load_model(source.model, source.dtype, source.device, source.revision)
             if model.device.type != "cpu":
@@ -209,26 +211,26 @@ class Model:
         return self._loaded[1]
 
 
-def begun(begin: Begin, model: Model, bell: Bell, exchange: Exchange, say: Say) -> Worker | None:
-    """Build the instance of `begin`. Returns None if it fails; then the error was sent."""
+def build_worker(begin: Begin, model: ModelCache, notifier: Notifier, exchange: Exchange, send: Send) -> Worker | None:
+    """Build the instance. Sends the error and returns None if that fails."""
     run_on(begin.processors)
     torch.set_num_threads(begin.num_threads)
     try:
-        return Worker(begin, model.of(begin.source), bell, exchange, say)
+        return Worker(begin, model.of(begin.source), notifier, exchange, send)
     except (ModelError, ConfigError) as error:
         exchange.close()
         kind: ErrorKind = "ModelError" if isinstance(error, ModelError) else "ConfigError"
-        say(Failed(kind, str(error), getattr(error, "translations", {})))
+        send(Failed(kind, str(error), getattr(error, "translations", {})))
     return None
 
 
-def serve(begin: Begin, model: Model, inbox: Inbox, peer: Peer[ToInstance]) -> None:
-    """Serve as that instance until it is ended.
+def serve(begin: Begin, model: ModelCache, inbox: Inbox, peer: Peer[ToInstance]) -> None:
+    """Serve the instance until `End`.
 
     Raises:
         PeerGoneError: the cluster is gone.
     """
-    worker = begun(begin, model, inbox.bell, SharedMemoryExchange(Path(begin.folder)), peer.send)
+    worker = build_worker(begin, model, inbox.notifier, SharedMemoryExchange(Path(begin.folder)), peer.send)
     if worker is None:
         while not isinstance(inbox.next(), End):
             pass
@@ -241,14 +243,14 @@ def serve(begin: Begin, model: Model, inbox: Inbox, peer: Peer[ToInstance]) -> N
 def main() -> None:
     peer = Peer[ToInstance](socket.socket(fileno=int(sys.argv[1])), ToInstance)
     begin: Begin | None = None
-    inbox, model = Inbox(peer, lambda: _leave(begin)), Model()
+    inbox, model = Inbox(peer, lambda: _leave(begin)), ModelCache()
     with contextlib.suppress(PeerGoneError):
         while True:
             message = inbox.next()
             if isinstance(message, Begin):
                 begin = message
                 serve(begin, model, inbox, peer)
-                gc.collect()  # the pool
+                gc.collect()  # free the pool
                 peer.send(Ended())
     _leave(begin)
 

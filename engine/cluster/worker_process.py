@@ -16,12 +16,12 @@ from engine.connector.peer import Peer
 from engine.options.refusal import sentence
 from engine.system.host import child_environment
 
-END_SECONDS = 5.0  # for a process to end by itself
+END_SECONDS = 5.0  # after which an ending process is killed
 MAX_SPARE = 4
 
 
-class Line(Protocol):
-    """The connection to a worker (`engine.connector.peer.Peer`)."""
+class Connection(Protocol):
+    """Connection to a worker: `engine.connector.peer.Peer`, or `ray_worker.RayPeer`."""
 
     def fileno(self) -> int: ...
     def send(self, message: ToInstance, timeout: float | None = None) -> None: ...
@@ -34,7 +34,7 @@ class AnyWorker(Protocol):
     """Worker of an instance: `WorkerProcess`, or `ray_worker.RayWorker`."""
 
     @property
-    def peer(self) -> Line: ...
+    def peer(self) -> Connection: ...
     @property
     def pid(self) -> int: ...
     @property
@@ -48,7 +48,7 @@ class AnyWorker(Protocol):
 
 
 class WorkerProcess:
-    """Process of `engine.cluster.worker`, with the connection to it. Used on one thread at a time."""
+    """Process of `engine.cluster.worker` and the connection to it. Not thread-safe."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -84,7 +84,7 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the process. Idempotent."""
-        self.peer.close()  # the process sees the connection end
+        self.peer.close()  # the process ends when its connection is closed
         self.wait()
         self.peer.release()
 
@@ -102,9 +102,7 @@ class Workers:
     def __init__(
         self, source: ModelSource, most: int | None = None, start: Callable[[], AnyWorker] | None = None
     ) -> None:
-        """Create the pool. `most`: maximum number of processes; None: no limit. `start`: starts a worker, by default a
-        process of this machine.
-        """
+        """Create the pool. `most`: maximum number of processes, None: unlimited; `start`: default `WorkerProcess`."""
         self.source, self._most, self._start = source, most, start or WorkerProcess
         self._taken: list[AnyWorker] = []
         self._lock = threading.Lock()
@@ -117,10 +115,10 @@ class Workers:
             self.give_back(self._start())
 
     def take(self) -> AnyWorker:
-        """Return a spare worker, or a new one, which loads its weights first.
+        """Return a spare worker, or start one.
 
         Raises:
-            AllInUseError: the maximum is running.
+            AllInUseError: the maximum number is running.
         """
         with self._lock:
             self._taken = [worker for worker in self._taken if worker.is_alive]
@@ -147,7 +145,7 @@ class Workers:
         worker.close()
 
     def close(self) -> None:
-        """End the spare workers; others end when they are given back. Idempotent."""
+        """End the spare workers. Those in use end when they are given back. Idempotent."""
         with self._lock:
             self._is_closed, spare, self._spare = True, self._spare, []
         _close_all(spare)

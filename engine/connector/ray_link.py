@@ -47,7 +47,7 @@ class RayLink:
     name = "ray object store"
 
     def __init__(self, actors: Mapping[str, Any]) -> None:
-        """`actors`: by engine id; they have the methods of `ray_worker.Body`."""
+        """`actors`: by engine id; they have the methods of `ray_worker.InstanceActor`."""
         self._actors = actors
 
     def to(self, engine_id: str) -> Sender:

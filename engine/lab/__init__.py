@@ -1,4 +1,4 @@
-"""Experiments on an engine: rerun from a log, rerun with a change, injected faults, comparison with vLLM.
+"""Experiments on an engine: reruns of a log, forks with a change, injected faults, comparison with vLLM.
 
-This package accesses the engine's private parts; the engine does not import it.
+This package accesses private members of the engine. The engine does not import it.
 """

@@ -1,8 +1,8 @@
-"""Run of the same requests with equal settings in this engine and in vLLM, with a trace of each.
+"""Runs the same requests with equal settings in this engine and in vLLM, with a trace of each run.
 
-Requests arrive before given steps, independent of clocks, and decoding is greedy. vLLM runs in its own environment
-(`engine.observe.vllm_recorder.offline`) with a recorded scheduler, this engine in this process. `trace.compare`
-compares the traces.
+The step before which a request arrives is given, so runs do not depend on clocks; decoding is greedy. vLLM runs in its
+own environment (`engine.observe.vllm_recorder.offline`), this engine in this process. `trace.compare` compares the
+traces.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from engine.model.loaded import LoadedModel
 from engine.model.shipped import shipped_model
 from engine.system.host import child_environment
 
-SAME = ("max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching", "enable_chunked_prefill",
+EQUAL = ("max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching", "enable_chunked_prefill",
         "scheduler_reserve_full_isl", "scheduling_policy", "seed")  # fmt: skip
-ONLY = {"strategy": "paged", "preemption_mode": "recompute", "kv_cache_dtype": "auto"}
-CPU_CACHE_GIB = "1"  # vLLM's own default on a CPU
+REQUIRED = {"strategy": "paged", "preemption_mode": "recompute", "kv_cache_dtype": "auto"}
+CPU_CACHE_GIB = "1"  # VLLM_CPU_KVCACHE_SPACE
 
 
 class BesideError(ValueError):
-    """The runs are impossible; the message is one sentence."""
+    """The runs are not possible. The message gives the reason in one sentence."""
 
 
 class BesideRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Request for both engines. Text is tokenized once, so that both get the same tokens."""
+    """Request for both engines. A text is tokenized once, so that both get the same tokens."""
 
     prompt: str | list[int]
     max_tokens: int = 64
     priority: int = 0
     ignore_eos: bool = False
-    at_step: int = 0  # arrival before that step, or earlier if the engine is idle
+    at_step: int = 0  # arrives before this step, or earlier if the engine is idle
     request_id: str | None = None
 
 
@@ -48,7 +48,7 @@ class Answer(Struct, frozen=True):
 
     vllm: str
     seconds: float
-    ended: str | None  # why its log ended before the run
+    ended: str | None  # why its log ended before the run did, or None
     outputs: dict[str, list[int]]
 
 
@@ -72,20 +72,20 @@ def requests_in(path: Path) -> list[BesideRequest]:
     return sorted(found, key=lambda one: one.at_step)
 
 
-def settled(config: EngineConfig, model: LoadedModel) -> EngineConfig:
-    """Return explicit settings for both engines. Raises BesideError: vLLM has no equivalent."""
-    for name, value in ONLY.items():
+def explicit_config(config: EngineConfig, model: LoadedModel) -> EngineConfig:
+    """Return explicit settings for both engines. Raises BesideError: vLLM does not support a setting."""
+    for name, value in REQUIRED.items():
         if getattr(config, name) != value:
-            raise BesideError(f"vLLM has no {name} {getattr(config, name)}: leave it at {value}")
+            raise BesideError(f"vLLM does not support {name} {getattr(config, name)}: use {value}")
     if config.num_instances or config.attention_window is not None:
-        raise BesideError("several instances or an added attention window cannot be compared: leave these options out")
+        raise BesideError("several instances or an added attention window cannot be compared: remove these options")
     if config.num_blocks is None:
         raise BesideError("give --num-blocks, so that both pools have the same size")
     length = config.max_model_len or min(model.facts.max_position, config.num_blocks * config.block_size)
     return msgspec.structs.replace(config, max_model_len=length, enforce_eager=True)
 
 
-def ours(model: LoadedModel, config: EngineConfig, requests: list[BesideRequest], trace: Path) -> None:
+def serve_here(model: LoadedModel, config: EngineConfig, requests: list[BesideRequest], trace: Path) -> None:
     """Serve the requests with this engine. Raises BesideError: a request does not fit."""
     todo, num_steps = list(enumerate(requests)), 0
     with Engine(model, config, log_path=trace) as engine:
@@ -101,7 +101,7 @@ def ours(model: LoadedModel, config: EngineConfig, requests: list[BesideRequest]
             num_steps += 1
 
 
-def theirs(
+def serve_vllm(
     python: Path,
     model: LoadedModel,
     config: EngineConfig,
@@ -109,7 +109,7 @@ def theirs(
     trace: Path,
     gpu_memory_utilization: float,
 ) -> Answer:
-    """Serve the requests with the vLLM of that interpreter. Raises BesideError: it did not run."""
+    """Serve the requests with the vLLM of that Python interpreter. Raises BesideError: it failed."""
     job = {
         "engine": {
             "model": _folder(model),
@@ -119,7 +119,7 @@ def theirs(
             "max_model_len": config.max_model_len,
             "enforce_eager": True,
             "gpu_memory_utilization": gpu_memory_utilization,
-            **{name: getattr(config, name) for name in SAME},
+            **{name: getattr(config, name) for name in EQUAL},
         },
         "requests": [
             {
@@ -150,7 +150,7 @@ def theirs(
 
 
 def name_of(number: int, one: BesideRequest) -> str:
-    """Return the request id in both traces."""
+    """Return the id of a request in both traces."""
     return one.request_id or f"request-{number}"
 
 
@@ -167,12 +167,12 @@ def _folder(model: LoadedModel) -> str:
     name = model.opened.name if model.opened else model.facts.name
     shipped: Any = shipped_model(name)
     if shipped is not None and shipped.folder != shipped.tokenizer_folder:
-        raise BesideError(f"{name} shares another model's tokenizer, which vLLM cannot find: choose bundled")
+        raise BesideError(f"{name} shares another model's tokenizer, which vLLM cannot find: use the model bundled")
     return str(shipped.folder if shipped is not None else name)
 
 
 def _last_line(text: str) -> str:
-    """Return the last line of an error that is not empty."""
+    """Return the last line with an error, or else the last line that is not empty."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    wrong = [line for line in lines if "Error" in line]
-    return (wrong or lines or ["it said nothing"])[-1][:300]
+    errors = [line for line in lines if "Error" in line]
+    return (errors or lines or ["it printed nothing"])[-1][:300]

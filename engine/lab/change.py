@@ -1,4 +1,4 @@
-"""The change of a forked run."""
+"""Changes with which a run can be forked."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from engine.config import EngineConfig, SamplingParams
 
 
 class TokenChange(Struct, frozen=True, kw_only=True):
-    """Force the next token of a sequence, whatever is sampled."""
+    """Force the next token of a sequence."""
 
     seq_id: int
     token_id: int
 
 
 class KeepChange(Struct, frozen=True, kw_only=True):
-    """Pin a token of a sequence: no head forgets it from now on."""
+    """Pin a token of a sequence, so that no head evicts its key from now on."""
 
     seq_id: int
     position: int
 
 
 class AblateChange(Struct, frozen=True, kw_only=True):
-    """Ablate a query head of a layer, or a whole layer (None), from now on."""
+    """Ablate a query head of a layer, or the layer (head None), from now on."""
 
     layer: int
     head: int | None = None
 
 
 class RequestChange(Struct, frozen=True, kw_only=True):
-    """Additional request."""
+    """Submit another request."""
 
     prompt: str | list[int]
     sampling: SamplingParams = SamplingParams()
-    request_id: str | None = None  # None: a new id
+    request_id: str | None = None  # None: generated
     priority: int = 0
     cache_salt: str | None = None
 
 
 class AbortChange(Struct, frozen=True, kw_only=True):
-    """Abort of a request."""
+    """Abort a request."""
 
     request_id: str
 
 
 class SamplingChange(Struct, frozen=True, kw_only=True):
-    """New sampling parameters of an unfinished request; `sampling` has those that change."""
+    """Change sampling parameters of an unfinished request. `sampling`: the parameters that change."""
 
     request_id: str
     sampling: dict[str, Any]
 
 
 class ConfigChange(Struct, frozen=True, kw_only=True):
-    """Change of the settings for the whole run, from its first step on."""
+    """Change the engine's settings from the first step on."""
 
     config: EngineConfig
 
@@ -65,9 +65,9 @@ Change = TokenChange | KeepChange | AblateChange | RequestChange | AbortChange |
 
 
 def config_of_fork(config: EngineConfig, at: int, change: Change | None) -> EngineConfig:
-    """Return the settings of an engine for forking a run of `config` after `at` records.
+    """Return the engine settings that fork a run of `config` after `at` records.
 
-    Ablations that begin after the fork are left out.
+    Ablations that begin after the fork are removed.
     """
     if change is None or isinstance(change, ConfigChange):
         return config if change is None else change.config

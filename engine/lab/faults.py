@@ -1,13 +1,12 @@
-"""Fault injection: bugs that real engines have shipped, each injected into a running engine.
+"""Fault injection: bugs that real engines have shipped, injected into a running engine.
 
-A fault replaces methods of the parts of one engine object (KV store, cache managers, scheduler, model runner), or the
-connector between several; it reaches into their private fields to do so. The engine's own code contains no fault. It
-reads `EngineConfig.fault` in two places: such a run never uses the compiled forward pass, and it accepts no chosen
-tokens (`Engine.choose`).
+A fault replaces methods of an engine's private members (KV store, cache managers, scheduler, model runner), or the
+connector between engines. The engine's code has no faults. It reads `EngineConfig.fault` in two places: a run with a
+fault never uses the compiled forward pass, and `Engine.choose` refuses.
 
-A healthy engine raises when a guard or the integrity check finds an inconsistent state. A faulty one records the
-finding in the log (`StepRecord.integrity`) and continues, so that its effect can be observed. Compared with a healthy
-run of the same requests and settings under `enforce_eager`, the first difference is due to the fault.
+A healthy engine raises if a guard or the integrity check finds an inconsistent state. A faulty engine records the
+finding in the log (`StepRecord.integrity`) and continues, so that the effect can be observed. The first difference from
+a healthy run of the same requests and settings under `enforce_eager` is due to the fault.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def make_engine(
     connector: KVConnector | None = None,
     keep_log: bool = True,
 ) -> Engine:
-    """Return an engine with the fault `config.fault`, or a healthy one for None. Arguments and errors as `Engine`."""
+    """Return an engine with the fault `config.fault`, or a healthy one if it is None. For the rest see `Engine`."""
     kind = Engine if config.fault is None else FaultyEngine
     return kind(model, config, log_path=log_path, capture=capture, connector=connector, keep_log=keep_log)
 
@@ -72,7 +71,7 @@ class FaultyEngine(Engine):
 
 
 def slot_off_by_one(engine: Engine, report: Report) -> None:
-    """Write keys and values one slot after the one that is read."""
+    """Write keys and values one slot after the slot that is read."""
     store = engine._runner.kv_store
     write = store.write
 
@@ -92,10 +91,10 @@ def no_copy_at_shared_write(engine: Engine, report: Report) -> None:
             write(seq_id, start, num_tokens)
         except ValueError as error:
             report(objection_of(error))
-            with _Excused(cache, seq_id, start, num_tokens):
+            with _AllowWrites(cache, seq_id, start, num_tokens):
                 write(seq_id, start, num_tokens)
 
-    def cache_if_it_may(*args: Any) -> None:
+    def cache_if_allowed(*args: Any) -> None:
         try:
             cache_blocks(*args)
         except ValueError as error:
@@ -104,47 +103,47 @@ def no_copy_at_shared_write(engine: Engine, report: Report) -> None:
     for group in cache.groups:
         _override(group, "shared_before_write", _no_shared_blocks)
     _override(cache, "write", write_in_place)
-    _override(cache, "cache_blocks", cache_if_it_may)
+    _override(cache, "cache_blocks", cache_if_allowed)
 
 
 def stale_hash_after_reallocation(engine: Engine, report: Report) -> None:
-    """Leave a reallocated block in the index under its old hash, so old prompts find new content."""
+    """Leave a reallocated block in the index under its old hash, so that old prompts hit new content."""
     prefixes = engine._cache.prefixes
     check_hits = prefixes.check_hits
     for group in engine._cache.groups:
-        _override(group.pool, "allocate", _never_forgetting(group.pool))
+        _override(group.pool, "allocate", _keeping_evicted_hashes(group.pool))
 
-    def trust_the_index(*args: Any) -> None:
+    def ignore_check(*args: Any) -> None:
         try:
             check_hits(*args)
         except ValueError as error:
             report(objection_of(error))
 
-    _override(prefixes, "check_hits", trust_the_index)
+    _override(prefixes, "check_hits", ignore_check)
 
 
-def _never_forgetting(pool: BlockPool) -> Callable[[], tuple[Block, Eviction | None]]:
-    """Wrap the pool's `allocate` to leave the evicted hash in the index."""
+def _keeping_evicted_hashes(pool: BlockPool) -> Callable[[], tuple[Block, Eviction | None]]:
+    """Wrap the pool's `allocate` so that evicted hashes remain in the index."""
     allocate = pool.allocate
 
-    def allocate_and_forget_nothing() -> tuple[Block, Eviction | None]:
+    def allocate_and_restore_hash() -> tuple[Block, Eviction | None]:
         block, evicted = allocate()
         if evicted is not None:
             pool._enter_index(block.block_id, evicted.block_hash)
         return block, evicted
 
-    return allocate_and_forget_nothing
+    return allocate_and_restore_hash
 
 
 def output_lost_at_preemption(engine: Engine, report: Report) -> None:
-    """Resume a preempted sequence with its prompt and last token only; earlier output tokens are not recomputed."""
+    """Resume a preempted sequence with only its prompt and last token, without its other output tokens."""
     preemption = engine._scheduler._preemption
     preempt = preemption.preempt
 
     def preempt_and_lose(victim: Sequence, *args: Any) -> None:
         preempt(victim, *args)
         lost = victim.num_tokens - victim.num_prompt_tokens
-        # The last token remains as the next input; it now directly follows the prompt.
+        # the last token, which is the next input, now directly follows the prompt
         if lost > 1:
             del victim.token_ids[victim.num_prompt_tokens : -1]
 
@@ -152,13 +151,13 @@ def output_lost_at_preemption(engine: Engine, report: Report) -> None:
 
 
 def missing_causal_mask(engine: Engine, report: Report) -> None:
-    """Let prompt tokens see later ones. Decoding is not affected: there is no token after the last."""
+    """Let prompt tokens attend to later tokens. Decoding is not affected, because no token follows the last."""
     runner = engine._runner
     runner.backend = _Unmasked(runner.backend)
 
 
 def rope_restarted_at_chunk(engine: Engine, report: Report) -> None:
-    """Restart positions at 0 in every chunk of a prompt, so that its keys are rotated as if it came first."""
+    """Restart positions at 0 in every chunk of a prompt, so that its keys get the wrong rotation."""
     runner = engine._runner
     forward = runner.forward
 
@@ -172,27 +171,27 @@ def rope_restarted_at_chunk(engine: Engine, report: Report) -> None:
     _override(runner, "forward", forward_from_zero)
 
 
-class FreesTooEarly(TransferConnector):
-    """Connector that frees held blocks too early, and then returns their current content."""
+class EarlyFreeConnector(TransferConnector):
+    """Connector that frees held blocks too early, and then sends their current contents."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "lease": 0.0})
 
     def read(self, transfer: str, wanted: Items[tuple[int, int]]) -> list[bytes]:
-        """Return the current content of these blocks, of whichever sequence."""
+        """Return the current contents of the blocks, which may be of another sequence."""
         return [bytes(self._kv_caches[group].take([block_id])[0]) for group, block_id in wanted]
 
     def received(self, transfer: str, wanted: Items[tuple[int, int]], num_bytes: int) -> None:
-        """No-op: the blocks are already freed."""
+        """No-op, because the blocks are already freed."""
 
 
-OF_SEVERAL: dict[FaultName, type[TransferConnector]] = {"read_after_release": FreesTooEarly}
+OF_SEVERAL: dict[FaultName, type[TransferConnector]] = {"read_after_release": EarlyFreeConnector}
 
 
 def make_cluster(
     model: LoadedModel, config: EngineConfig, *, log_path: Path | None = None, capture: CaptureRequest | None = None
 ) -> Cluster:
-    """Return instances in one thread with the fault `config.fault`, or healthy ones for None.
+    """Return instances in one thread, with the fault `config.fault` unless it is None.
 
     Raises:
         ConfigError: as `local_cluster`.
@@ -213,7 +212,7 @@ assert set(FAULTS) | set(OF_SEVERAL) == set(get_args(FaultName)) and set(OF_SEVE
 
 
 class _Unmasked(AttentionBackend):
-    """Attention backend without a causal mask in prefills."""
+    """Attention backend without the causal mask in prefills."""
 
     def __init__(self, healthy: AttentionBackend) -> None:
         self._healthy = healthy
@@ -224,26 +223,26 @@ class _Unmasked(AttentionBackend):
         for span in batch.prefills:
             reach = batch.reach(call.layer, call.sliding_window)
             keys = batch.prefill_keys(span, reach)
-            seen = keys._replace(mask=keys.mask.new_zeros(keys.mask.shape))
-            batch._prefill_keys[span.slice_index, reach] = seen
+            unmasked = keys._replace(mask=keys.mask.new_zeros(keys.mask.shape))
+            batch._prefill_keys[span.slice_index, reach] = unmasked
         return self._healthy.forward(call, q, store, batch, needs_weights)
 
 
-class _Excused:
-    """Step context in which blocks of some positions count as writable by the sequence, so that its write passes."""
+class _AllowWrites:
+    """Context manager in which a sequence may write to shared blocks of these positions."""
 
     def __init__(self, cache: KVCacheManager, seq_id: int, start: int, num_tokens: int) -> None:
         size = cache.block_size
         tables = cache.block_tables(seq_id)
         ids = [i for table in tables for i in table[start // size : -(-(start + num_tokens) // size)]]
         self._promised = cache.promised
-        self._excused = {block_id: seq_id for block_id in ids if block_id not in self._promised}
+        self._allowed = {block_id: seq_id for block_id in ids if block_id not in self._promised}
 
     def __enter__(self) -> None:
-        self._promised.update(self._excused)
+        self._promised.update(self._allowed)
 
     def __exit__(self, *error: object) -> None:
-        for block_id in self._excused:
+        for block_id in self._allowed:
             self._promised.pop(block_id, None)
 
 

@@ -1,19 +1,19 @@
-"""Rerun of a log: exactly up to a chosen record, then with one change, then onwards.
+"""Reruns a log: identically up to a chosen record, then with one change, then with the later inputs.
 
     log         record 0 ... at-1 | at ...................... end
                                   |
     rerun       the same records  | the change, then the later inputs, each at its step
-                each one checked  | not checked: a different future
+                checked           | not checked, because the run differs
 
-Inputs (submit, abort, adjust) are read from the log and repeated. The steps between them follow, because the engine is
-deterministic. Every record of the first part must equal the logged one, apart from clock readings and captures; log
-probabilities and scores may differ by trace.compare.TOLERANCE, since processors add in different orders. The first
+Inputs (submit, abort, adjust) are read from the log and repeated. The engine is deterministic, so the steps between
+them are the same. Each record of the first part must equal the logged one except for times and captures. Log
+probabilities and scores may differ by trace.compare.TOLERANCE, because processors add in different orders. The first
 record that differs ends the rerun with a RerunMismatch.
 
-An ablation is an engine setting that includes its first step, so the first part is unchanged.
+The setting of an ablation includes the step from which it applies, so the first part is unchanged.
 
-A change of the engine's settings applies from the first step, so there is no first part: an engine with other settings
-gets the same inputs, each at its logged step.
+A change of the engine's settings applies from the first step, so there is no first part: an engine with the changed
+settings gets the same inputs at their logged steps.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from engine.trace.log import TraceReader
 from engine.trace.operations import Adjust, Choose, Finish, Fork, Keep, Load, LookupExternal, Op, Setting, Store, Submit
 from engine.trace.records import Header, StepRecord
 
-# Versions that sample, schedule and round identically, including this one: each can rerun the others' logs.
+# versions that sample, schedule and round like this one, so that it can rerun their logs
 SAME_RUNS = frozenset(f"kvtheater {version}" for version in ("0.3.0", __version__))
 FACTS = (
     "name", "architecture", "num_params", "num_layers", "hidden_size", "intermediate_size", "num_heads", "num_kv_heads",
@@ -55,43 +55,43 @@ FACTS = (
 
 
 class RerunError(Refused):
-    """The run cannot be rerun here, or not with that change; one sentence."""
+    """The run cannot be rerun by this engine, or not with that change."""
 
 
 class RerunMismatch(RerunError):
-    """The rerun differs from the log. `op`: index of the operation; None if another part of the record differs."""
+    """The rerun differs from the log. `op`: index of the operation, None if another part of the record differs."""
 
     def __init__(self, record: int, op: int | None, part: str, logged: Any, found: Any) -> None:
-        where = f"record {record}" + (f", operation {op}" if op is not None else f", {part}")
+        location = f"record {record}" + (f", operation {op}" if op is not None else f", {part}")
         super().__init__(
-            f"the re-run does not match the log at {where}: the log has {_short(logged)}, the re-run {_short(found)}"
+            f"the re-run does not match the log at {location}: the log has {_short(logged)}, the re-run {_short(found)}"
         )
         self.record, self.op, self.part, self.logged, self.found = record, op, part, logged, found
 
 
 class Rerun:
-    """Replays a log on a new engine, one record at a time.
+    """Reruns a log on a new engine, one record at a time.
 
     Args:
-        engine: without records, under the log's settings (`change.config_of_fork`).
-        source: the log; records appended meanwhile are ignored.
-        at: number of unchanged records; 0 under a ConfigChange.
-        change: replaces record `at`; None: no change (a rerun, checked up to `at`).
-        follow: continue after the change with the later inputs, up to the number of steps in the log; if the log ends
+        engine: new engine with the settings of `change.config_of_fork`.
+        source: the log. Records appended later are ignored.
+        at: number of unchanged records; 0 for a ConfigChange.
+        change: replaces record `at`. None: no change; the rerun is checked up to `at`.
+        follow: whether to repeat the later inputs after the change, up to the log's number of steps or, if the log ends
             idle, until the engine is idle.
 
     Raises:
-        RerunError: the log is of another model, version or configuration, or has no record `at`.
+        RerunError: the log has another model, version or configuration, or fewer than `at` records.
     """
 
     def __init__(self, engine: Engine, source: TraceReader, at: int, change: Change | None, follow: bool) -> None:
         self.engine = engine
-        self.is_checked = False  # the records before `at` were rerun and equal the log's
-        self.is_forked = False  # the change is applied
-        self.left_out: list[str] = []  # later inputs that no longer apply, a sentence each
+        self.is_checked = False  # whether the first `at` records were rerun and equal the log's
+        self.is_forked = False  # whether the change is applied
+        self.left_out: list[str] = []  # later inputs that no longer apply, one sentence each
         self._source, self._at, self._change, self._follow = source, at, change, follow
         self._end = len(source)
-        self._settled = (-1, -1)  # sequence and position of the token that the change forces
+        self._forced = (-1, -1)  # sequence and position of the token that the change forces
         if not 0 <= at <= self._end:
             raise RerunError(sentence("rerun.records", end=self._end, at=at))
         if at and isinstance(change, ConfigChange):
@@ -101,35 +101,35 @@ class Rerun:
         if change is not None:  # `config_of_fork` drops later ablations
             logged = replace(logged, engine={**logged.engine, "ablate": engine.log.header.engine.get("ablate")})
         check_origin(logged, engine.log.header, same_settings=not isinstance(change, ConfigChange))
-        engine.disconnect()  # the external store's content may have changed since
-        self._players = _Players()
-        self._progress = self._play()
+        engine.disconnect()  # the contents of the external store may have changed
+        self._sequence_map = _SequenceMap()
+        self._progress = self._run()
 
     @property
     def num_done(self) -> int:
-        """Records so far."""
+        """Number of records so far."""
         return len(self.engine.log) if self.engine.log is not None else 0
 
     @property
     def num_expected(self) -> int:
-        """Estimated final number of records; after a change there may be fewer or more."""
+        """Estimated final number of records."""
         return max(self.num_done, (self._end if self._follow else self._at) + (self._change is not None))
 
     def advance(self) -> bool:
-        """Replay the next record; return False at the end.
+        """Rerun the next record. Returns False at the end.
 
         Raises:
-            RerunError: see the module; the engine's log has the records so far, including the one that differs.
-            ConfigError, RequestError: the change, or a later input after it, is refused.
+            RerunError: the rerun differs or is not possible. The engine's log includes the record that differs.
+            ConfigError, RequestError: the change or a later input is refused.
         """
         return next(self._progress, False)
 
     def finish(self) -> None:
-        """Replay all remaining records."""
+        """Rerun all remaining records."""
         while self.advance():
             pass
 
-    def _play(self) -> Iterator[bool]:
+    def _run(self) -> Iterator[bool]:
         for index in range(self._at):
             logged = self._source.record(index)
             compare(logged, self._repeat(logged))
@@ -138,13 +138,13 @@ class Rerun:
         if self._change is not None and not isinstance(self._change, ConfigChange | AblateChange):
             if isinstance(self._change, TokenChange):
                 sequence = self._source.state_at(self._at - 1).sequences.get(self._change.seq_id)
-                self._settled = (self._change.seq_id, len(sequence.token_ids) if sequence else 0)
+                self._forced = (self._change.seq_id, len(sequence.token_ids) if sequence else 0)
             make_change(self.engine, self._change, self._source, self._at)
             self.is_forked = True
             yield True
         self.is_forked = True
         if self._follow:
-            for _ in self._go_on():
+            for _ in self._follow_log():
                 yield True
 
     def _repeat(self, logged: StepRecord) -> StepRecord:
@@ -153,7 +153,7 @@ class Rerun:
         assert log is not None
         before = len(log)
         try:
-            self._players.note(logged)
+            self._sequence_map.note(logged)
             if any(isinstance(op, Load) for op in logged.ops):
                 raise RerunError(sentence("rerun.outside", index=logged.index))
             if failure := _failure(logged):
@@ -170,30 +170,30 @@ class Rerun:
                 elif isinstance(op, Keep):
                     self.engine.keep(op.seq_id, op.position)
             if logged.kind == "abort":
-                self.engine.abort(self._players.aborted(logged))
+                self.engine.abort(self._sequence_map.aborted(logged))
         except RerunError:
             raise
-        except Exception as error:  # the engine accepted this input before, so a refusal is a difference
+        except Exception as error:  # the engine accepted this input in the logged run, so a refusal is a difference
             raise RerunMismatch(logged.index, None, "kind", logged.kind, f"an error: {error}") from error
         if len(log) == before:
             raise RerunMismatch(logged.index, None, "kind", logged.kind, "nothing")
         return log.record(before)
 
     def _submit(self, logged: StepRecord) -> None:
-        """Submit again under the forward pass of the log; compiled and eager logits differ in their last bits."""
+        """Submit with the forward pass of the log, because compiled and eager logits differ in their last bits."""
         steps = (self._source.record(index) for index in range(logged.index + 1, self._end))
         step = next((record for record in steps if record.kind == "step"), None)
         self.engine.add_requests(_specs(logged), eager=step is not None and not step.timing.compiled)
 
-    # the other future
+    # after the change
 
-    def _go_on(self) -> Iterator[None]:
-        """Repeat later inputs, each at its step, and the steps between."""
+    def _follow_log(self) -> Iterator[None]:
+        """Repeat the later inputs at their steps, and run the steps between them."""
         engine, last_step = self.engine, 0
         for index in range(self._at, self._end):
             logged = self._source.record(index)
             last_step = logged.step
-            self._players.note(logged)
+            self._sequence_map.note(logged)
             if logged.kind == "step" and not _failure(logged):
                 continue
             while engine.num_steps < logged.step and engine.has_unfinished():
@@ -201,9 +201,9 @@ class Rerun:
                 yield
             if self._repeat_input(logged):
                 yield
-        at_the_end = self._source.state_at(self._end - 1)
-        to_the_end = not at_the_end.running and not at_the_end.waiting
-        while engine.has_unfinished() and (to_the_end or engine.num_steps < last_step):
+        last_state = self._source.state_at(self._end - 1)
+        until_idle = not last_state.running and not last_state.waiting
+        while engine.has_unfinished() and (until_idle or engine.num_steps < last_step):
             engine.step()
             yield
 
@@ -216,41 +216,41 @@ class Rerun:
             self.left_out.append(f"record {logged.index} of the original is left out: there {failure}")
             return False
         if logged.kind == "abort":
-            return self.engine.abort(self._players.aborted(logged))
+            return self.engine.abort(self._sequence_map.aborted(logged))
         done = False
         for op in logged.ops:
             try:
                 if isinstance(op, Adjust):
                     self.engine.adjust(op.request_id, sampling_of(op.sampling))
                     done = True
-                elif isinstance(op, Choose) and (op.seq_id, op.position) != self._settled:
-                    self.engine.choose(self._seq_id_now(op.seq_id), op.token_id, op.position)
+                elif isinstance(op, Choose) and (op.seq_id, op.position) != self._forced:
+                    self.engine.choose(self._rerun_seq_id(op.seq_id), op.token_id, op.position)
                     done = True
                 elif isinstance(op, Keep):
-                    self.engine.keep(self._seq_id_now(op.seq_id), op.position)
+                    self.engine.keep(self._rerun_seq_id(op.seq_id), op.position)
                     done = True
             except RequestError as error:
                 self.left_out.append(f"record {logged.index} of the original is left out: {error}")
         return done
 
-    def _seq_id_now(self, seq_id: int) -> int:
-        """Return the id in the rerun of a sequence of the log."""
-        request_id, place = self._players.place(seq_id)
+    def _rerun_seq_id(self, seq_id: int) -> int:
+        """Return the rerun's id of a sequence of the log."""
+        request_id, place = self._sequence_map.place(seq_id)
         request = self.engine.request(request_id)
         if request is None or place >= len(request.completions):
             raise RequestError(sentence("request.no_sequence", request_id=request_id, place=place))
         return request.completions[place].sequence.seq_id
 
 
-class _Players:
-    """Maps a seq_id of the log to its request and index, since ids differ after a change."""
+class _SequenceMap:
+    """Maps a seq_id of the log to its request and index, because ids may differ after a change."""
 
     def __init__(self) -> None:
         self._request_ids: dict[int, str] = {}
-        self._members: dict[str, list[int]] = defaultdict(list)  # of the latest request of that id
+        self._members: dict[str, list[int]] = defaultdict(list)  # request id -> sequences of its latest request
 
     def note(self, record: StepRecord) -> None:
-        """Record the sequences of a record."""
+        """Add the sequences of a record."""
         for op in record.ops:
             if isinstance(op, Submit):
                 self._members[op.request_id] = [op.seq_id]
@@ -260,12 +260,12 @@ class _Players:
                 self._request_ids[op.seq_id] = op.request_id
 
     def place(self, seq_id: int) -> tuple[str, int]:
-        """Return the request of a sequence, and the index of the sequence within it."""
+        """Return the request of a sequence and the sequence's index in it."""
         request_id = self._request_ids[seq_id]
         return request_id, self._members[request_id].index(seq_id)
 
     def aborted(self, record: StepRecord) -> str:
-        """Return the request that an abort ended."""
+        """Return the request id of an abort record."""
         return next(self._request_ids[op.seq_id] for op in record.ops if isinstance(op, Finish))
 
 
@@ -273,7 +273,7 @@ def check_origin(logged: Header, here: Header, same_settings: bool) -> None:
     """Check that a log can be rerun by the engine whose header is `here`.
 
     Raises:
-        RerunError: another model, version or configuration.
+        RerunError: the model, version or configuration differs.
     """
     if logged.engine.get("private"):
         raise RerunError(sentence("rerun.private"))
@@ -298,7 +298,7 @@ def make_change(engine: Engine, change: Change, source: TraceReader, at: int) ->
     """Apply a change to the engine.
 
     Raises:
-        RerunError, RequestError, ConfigError: the change is impossible; nothing has changed.
+        RerunError, RequestError, ConfigError: the change is not possible; the engine is unchanged.
     """
     if isinstance(change, TokenChange):
         engine.choose(change.seq_id, change.token_id)
@@ -313,28 +313,30 @@ def make_change(engine: Engine, change: Change, source: TraceReader, at: int) ->
             raise RerunError(sentence("rerun.request", at=at, request_id=change.request_id))
         engine.adjust(change.request_id, sampling_of({**request.sampling.as_map(), **change.sampling}))
     elif isinstance(change, RequestChange):
-        name = change.request_id or _new_name(source)
+        name = change.request_id or _new_request_id(source)
         engine.add_request(change.prompt, change.sampling, name, change.priority, change.cache_salt)
 
 
 def sampling_of(fields: dict[str, Setting]) -> SamplingParams:
-    """Convert sampling parameters of a trace.
+    """Convert the sampling parameters of a trace.
 
     Raises:
         RerunError: invalid parameters.
     """
     try:
-        return msgspec.convert(fields, SamplingParams, str_keys=True)  # logit_bias has token ids as strings there
+        return msgspec.convert(fields, SamplingParams, str_keys=True)  # token ids of logit_bias are strings in a trace
     except msgspec.ValidationError as error:
         raise RerunError(sentence("rerun.sampling", error=error)) from error
 
 
 def compare(logged: StepRecord, found: StepRecord) -> None:
-    """Compare two records, ignoring clock readings, captures, operations of the external store, and the bytes of
-    weights, which depend on the processor's storage format.
+    """Compare two records.
+
+    Ignores times, captures, operations of the external store, and the bytes of weights, which depend on the processor's
+    storage format.
 
     Raises:
-        RerunMismatch: they differ; names the first difference.
+        RerunMismatch: the records differ. Describes the first difference.
     """
     if logged.kind != found.kind:
         raise RerunMismatch(logged.index, None, "kind", logged.kind, found.kind)
@@ -370,12 +372,12 @@ def _specs(record: StepRecord) -> list[RequestSpec]:
 
 
 def _failure(record: StepRecord) -> str:
-    """Return why the step that this record ends failed; empty if it did not."""
+    """Return the reason if the step of this record failed, otherwise ""."""
     details = (op.detail for op in record.ops if isinstance(op, Finish))
     return next((detail for detail in details if detail.startswith("the step failed")), "")
 
 
-def _new_name(source: TraceReader) -> str:
+def _new_request_id(source: TraceReader) -> str:
     taken = {s.request_id for s in source.state_at(len(source) - 1).sequences.values()}
     return next(name for i in range(len(taken) + 1) if (name := f"fork-{i}") not in taken)
 

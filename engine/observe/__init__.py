@@ -1,1 +1,1 @@
-"""Logs of other programs: a server's events, vLLM's scheduler, transformers' `generate`."""
+"""Recorders of other programs: a server's events, vLLM's scheduler, transformers' `generate`."""

@@ -1,4 +1,4 @@
-"""Answers of a server, found in later requests: the server's cache also has their tokens."""
+"""Finds a server's answers in later requests, because the server's cache also has their tokens."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from engine.prompts.readers import PromptRequest
 from engine.prompts.segments import Segment
 
-MAX_MARKUP = 16  # tokens of an answer, and of each tool call, that may be missing in later requests: tags, stop strings
+MAX_MARKUP = 16  # max tokens per answer and tool call (tags, stop strings) that later requests may lack
 
 
 def with_answers(requests: Sequence[PromptRequest]) -> list[PromptRequest]:
-    """Return requests with their answers: the assistant's next message in the first later request that continues it."""
+    """Return the requests with their answers: the next assistant message in the first request that continues them."""
     answers: dict[int, tuple[list[Segment], int]] = {}
     waiting: dict[int, int] = {}  # last request that ended with a prefix, by the prefix's hash
     for index, request in enumerate(requests):
@@ -32,11 +32,11 @@ def with_answers(requests: Sequence[PromptRequest]) -> list[PromptRequest]:
 
 
 def num_computed(request: PromptRequest, num_tokens: int) -> int:
-    """Return how many tokens of the answer a cache has after the prompt. `num_tokens`: of the answer in the later
-    request.
+    """Return how many tokens of the answer are cached after the prompt.
 
-    The last generated token is never computed; without reported usage it is taken for the end token. Reasoning that is
-    missing in the later request precedes the answer in the cache, so the answer does not hit.
+    `num_tokens`: tokens of the answer in the later request. The last generated token is never computed; without
+    reported usage it is assumed to be the end token. Reasoning that is missing in the later request precedes the answer
+    in the cache, so the answer does not hit.
     """
     if request.reported_output is None:
         return num_tokens

@@ -1,6 +1,6 @@
-"""Cause of a prompt's divergence from an earlier one: rules over the two prompts.
+"""Determines why a prompt diverges from an earlier one, by rules over the two prompts.
 
-The first matching rule gives the cause. If none matches, the cause is unknown.
+The first matching rule gives the cause. If no rule matches, the cause is "not_known".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Cause = Literal[
     "other_adapter", "other_cache_salt", "other_instance", "not_known", "another_question", "new_conversation",
 ]  # fmt: skip
 NO_BREAK = ("another_question", "new_conversation")  # causes that waste no cached tokens
-Found = tuple[Cause, str] | None
+RuleResult = tuple[Cause, str] | None
 DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
@@ -46,28 +46,28 @@ VOLATILE = {  # patterns of values that change between requests, most specific f
     "path": re.compile(r"(?:[A-Za-z]:\\|~?/)[\w.@+~-]+(?:[\\/][\w.@+~-]+)*"),
     "number": re.compile(r"\d+(?:[.,]\d+)*"),
 }
-ANYWHERE = ("date", "identifier")  # of `VOLATILE`, also in messages, where paths and numbers usually change by edits
-SUMMARY = re.compile(  # texts of agents before a summary of the history
+ANYWHERE = ("date", "identifier")  # kinds that are volatile in messages too, where paths and numbers change by edits
+SUMMARY = re.compile(  # texts with which agents introduce a summary of the history
     r"\b(?:summary|summari[sz]ed|compacted|condensed|continued from)\b.{0,80}"
     r"\b(?:conversation|history|context|session|messages|turns|so far)\b"
     r"|(?:摘要|总结|概括|压缩).{0,30}(?:对话|历史|上下文|会话)"
     r"|(?:对话|历史|上下文|会话).{0,30}(?:摘要|总结|概括|压缩)",
     re.IGNORECASE | re.DOTALL,
 )
-SUMMARY_WITHIN = 400  # characters from the beginning of a text
-HASHED = '{"hash":"'  # prefix of a hashed text, which can only be compared for equality
-LEAST_ALIKE = 0.5  # minimum share of the shorter text that a trimmed or edited one has in common at its ends
+SUMMARY_WITHIN = 400  # number of leading characters that are searched
+HASHED = '{"hash":"'  # prefix of hashed texts, which can only be compared for equality
+MIN_SIMILARITY = 0.5  # minimum of `_similarity` for a trimmed or edited text
 
 
 @dataclass(frozen=True)
-class Parting:
-    """Two prompts and the index of the first segment that differs; either may end there."""
+class Divergence:
+    """Two prompts and the index of the first segment that differs. Either prompt may end there."""
 
     earlier: Sequence[Segment]
     later: Sequence[Segment]
     at: int
     same_session: bool = False
-    by_template: bool = False  # the requests are equal up to here, but rendered differently
+    by_template: bool = False  # whether the requests are equal up to here but are rendered differently
 
     @cached_property
     def old(self) -> Segment | None:
@@ -79,23 +79,23 @@ class Parting:
 
     @cached_property
     def rest(self) -> list[Content]:
-        """Contents of the earlier prompt from the index on."""
+        """Contents of the earlier prompt, from the index on."""
         return [segment.content for segment in self.earlier[self.at :]]
 
     @cached_property
     def after(self) -> list[Content]:
-        """Contents of the later prompt from the index on."""
+        """Contents of the later prompt, from the index on."""
         return [segment.content for segment in self.later[self.at :]]
 
     @cached_property
-    def kept_later(self) -> int:
-        """Number of segments of the earlier prompt after the index that the later one also has after it."""
+    def num_common_later(self) -> int:
+        """Number of segments after the index of the earlier prompt that are also after it in the later prompt."""
         after = set(self.after)
         return sum(content in after for content in self.rest[1:])
 
     @cached_property
     def is_moved(self) -> bool:
-        """Whether the segment at the index of one prompt is elsewhere in the other."""
+        """Whether the segment at the index of one prompt occurs later in the other."""
         return bool(self.rest and self.after and (self.rest[0] in self.after or self.after[0] in self.rest))
 
     @cached_property
@@ -104,39 +104,39 @@ class Parting:
         return all(segment.message is None or segment.kind == "system" for segment in self.later[: self.at])
 
     def is_last_message(self, segments: Sequence[Segment]) -> bool:
-        """Whether the index is in a prompt's last message."""
+        """Return whether the index is in the last message of a prompt."""
         return self.at < len(segments) and segments[self.at].message == segments[-1].message is not None
 
 
-def cause_of(parting: Parting) -> tuple[Cause, str]:
-    """Return the cause of a divergence, and a detail: names, a number, or kinds of `VOLATILE`; "" = none."""
+def cause_of(divergence: Divergence) -> tuple[Cause, str]:
+    """Return the cause of a divergence and a detail: names, a number, kinds of `VOLATILE`, or ""."""
     for rule in RULES:
-        if found := rule(parting):
+        if found := rule(divergence):
             return found
     return "not_known", ""
 
 
-def _template(parting: Parting) -> Found:
-    return ("template_differs", "") if parting.by_template else None
+def _template(divergence: Divergence) -> RuleResult:
+    return ("template_differs", "") if divergence.by_template else None
 
 
-def _tools(parting: Parting) -> Found:
-    old, new = (one if one and one.kind == "tool" else None for one in (parting.old, parting.new))
+def _tools(divergence: Divergence) -> RuleResult:
+    old, new = (one if one and one.kind == "tool" else None for one in (divergence.old, divergence.new))
     if old is None and new is None:
         return None
     if old and new and _name(old) == _name(new):
-        before = {_name(one): one for one in parting.earlier if one.kind == "tool"}
+        before = {_name(one): one for one in divergence.earlier if one.kind == "tool"}
         is_sorted = _sorted(old.text) == _sorted(new.text)
         changed = [
             _name(one)
-            for one in parting.later
+            for one in divergence.later
             if one.kind == "tool"
             and (other := before.get(_name(one)))
             and one.text != other.text
             and (_sorted(one.text) == _sorted(other.text)) == is_sorted
         ]
         return ("schema_keys_reordered" if is_sorted else "tool_changed"), ", ".join(changed[:5])
-    names = [[_name(one) for one in side if one.kind == "tool"] for side in (parting.earlier, parting.later)]
+    names = [[_name(one) for one in side if one.kind == "tool"] for side in (divergence.earlier, divergence.later)]
     added, removed = (list(Counter(a) - Counter(b)) for a, b in (names[::-1], names))
     if not (old is None or _name(old) in removed or new is None or _name(new) in added):
         return "tools_reordered", ", ".join(names[1][:5])
@@ -144,18 +144,18 @@ def _tools(parting: Parting) -> Found:
     return cause, ", ".join([*(f"+{n}" for n in added[:5]), *(f"-{n}" for n in removed[:5])])
 
 
-def _volatile(parting: Parting) -> Found:
-    old, new = parting.old, parting.new
+def _volatile(divergence: Divergence) -> RuleResult:
+    old, new = divergence.old, divergence.new
     if old is None or new is None or (old.kind, old.role) != (new.kind, new.role) or old.kind in ("tool", "image"):
         return None
-    what = volatile_part(old.text, new.text)
-    if old.kind != "system" and not set(what.split(",")) <= {*ANYWHERE, ""}:
+    kinds = volatile_part(old.text, new.text)
+    if old.kind != "system" and not set(kinds.split(",")) <= {*ANYWHERE, ""}:
         return None
-    return ("volatile_text", what) if what else None
+    return ("volatile_text", kinds) if kinds else None
 
 
 def volatile_part(old: str, new: str) -> str:
-    """Return the kinds of `VOLATILE` in which alone two texts differ, or ""."""
+    """Return the kinds of `VOLATILE` if two texts differ only in such values, otherwise ""."""
     if HASHED in (old[: len(HASHED)], new[: len(HASHED)]):
         return ""
     masked = [old, new]
@@ -163,76 +163,80 @@ def volatile_part(old: str, new: str) -> str:
     for name, pattern in VOLATILE.items():
         before = masked
         masked = [pattern.sub("\0", text) for text in before]
-        if _spans(pattern, before):
+        if _matches_differ(pattern, before):
             found.append(name)
         if masked[0] == masked[1]:
             return ",".join(found)
     return ""
 
 
-def _spans(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:
+def _matches_differ(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:
     """Return whether the matches of a pattern differ between two texts."""
     one, other = ([found.group() for found in pattern.finditer(text)] for text in texts)
     return one != other
 
 
-def _system(parting: Parting) -> Found:
-    old, new = parting.old, parting.new
-    if "system" not in {segment.kind for segment in (old, new) if segment} or not parting.is_before_messages:
+def _system(divergence: Divergence) -> RuleResult:
+    old, new = divergence.old, divergence.new
+    if "system" not in {segment.kind for segment in (old, new) if segment} or not divergence.is_before_messages:
         return None
     return None if old and new and old.text == new.text else ("system_changed", "")
 
 
-def _reasoning(parting: Parting) -> Found:
-    old, new = parting.old, parting.new
+def _reasoning(divergence: Divergence) -> RuleResult:
+    old, new = divergence.old, divergence.new
     if old is None or old.kind != "reasoning" or new is None or new.kind == "reasoning":
         return None
-    rest = next((one for one in parting.earlier[parting.at :] if one.kind != "reasoning"), None)
+    rest = next((one for one in divergence.earlier[divergence.at :] if one.kind != "reasoning"), None)
     return ("reasoning_dropped", "") if rest is None or rest.content == new.content else None
 
 
-def _image(parting: Parting) -> Found:
-    old, new = parting.old, parting.new
+def _image(divergence: Divergence) -> RuleResult:
+    old, new = divergence.old, divergence.new
     if old is None or new is None or not old.kind == new.kind == "image":
         return None
     are_images = all("image" in one.text.partition(" ")[0] for one in (old, new))
     return ("image_changed", "") if are_images else None
 
 
-def _another_question(parting: Parting) -> Found:
-    """Match a different last message of the later prompt: nothing after it was cached."""
-    new = parting.new
-    if new is None or new.kind == "system" or parting.kept_later or parting.is_moved:
+def _another_question(divergence: Divergence) -> RuleResult:
+    """Match if only the last message of the later prompt differs, so that nothing after it was cached."""
+    new = divergence.new
+    if new is None or new.kind == "system" or divergence.num_common_later or divergence.is_moved:
         return None
-    return ("another_question", "") if parting.is_last_message(parting.later) else None
+    return ("another_question", "") if divergence.is_last_message(divergence.later) else None
 
 
-def _last_turn_marker(parting: Parting) -> Found:
-    """Match a part of the last message that is absent once it is no longer the last."""
-    old, new = parting.old, parting.new
-    if old is None or new is None or not parting.is_last_message(parting.earlier):
+def _last_turn_marker(divergence: Divergence) -> RuleResult:
+    """Match a part of the last message that is absent once the message is no longer the last."""
+    old, new = divergence.old, divergence.new
+    if old is None or new is None or not divergence.is_last_message(divergence.earlier):
         return None
-    if old.message != new.message:  # a block without a replacement
-        return ("last_turn_marker", "") if parting.at and parting.later[parting.at - 1].message == old.message else None
+    if old.message != new.message:  # a block was removed
+        return (
+            ("last_turn_marker", "")
+            if divergence.at and divergence.later[divergence.at - 1].message == old.message
+            else None
+        )
     text = new.text.strip()
     is_part = text and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", old.text)
     return ("last_turn_marker", "") if old.role == new.role and is_part else None
 
 
-def _dropped(parting: Parting) -> Found:
-    gone = _num_before(parting.after, parting.rest)
-    return ("messages_dropped", str(gone)) if gone else None
+def _dropped(divergence: Divergence) -> RuleResult:
+    num_dropped = _num_before(divergence.after, divergence.rest)
+    return ("messages_dropped", str(num_dropped)) if num_dropped else None
 
 
-def _inserted(parting: Parting) -> Found:
-    come = _num_before(parting.rest, parting.after)
-    return ("messages_inserted", str(come)) if come else None
+def _inserted(divergence: Divergence) -> RuleResult:
+    num_new = _num_before(divergence.rest, divergence.after)
+    return ("messages_inserted", str(num_new)) if num_new else None
 
 
 def _num_before(short: Sequence[Content], long: Sequence[Content]) -> int:
     """Return how many elements precede `short` in `long`, if `long` continues like `short`.
 
-    0: it does not, or only for one element, or `short` has one of the preceding elements elsewhere.
+    Returns 0 if it does not, if only one element matches, or if `short` has one of the preceding elements elsewhere.
     """
     if not short or short[0] not in long:
         return 0
@@ -244,63 +248,74 @@ def _num_before(short: Sequence[Content], long: Sequence[Content]) -> int:
     return 0 if any(others[content] > behind[content] for content in long[:count]) else count
 
 
-def _new_conversation(parting: Parting) -> Found:
-    """Match prompts that share only the part before all messages."""
-    old, new = parting.old, parting.new
-    if old is None or new is None or parting.kept_later or parting.is_moved or not parting.is_before_messages:
+def _new_conversation(divergence: Divergence) -> RuleResult:
+    """Match prompts that share only tools and system prompts."""
+    old, new = divergence.old, divergence.new
+    if (
+        old is None
+        or new is None
+        or divergence.num_common_later
+        or divergence.is_moved
+        or not divergence.is_before_messages
+    ):
         return None
-    if parting.same_session and old.message is not None and old.kind != "system":
+    if divergence.same_session and old.message is not None and old.kind != "system":
         return None  # the history may have been summarized
     if old.message is None and HASHED in (old.text[: len(HASHED)], new.text[: len(HASHED)]):
-        return None  # the texts may be similar
+        return None  # the similarity of hashed texts is unknown
     same_tool = old.kind == new.kind == "tool" and _name(old) == _name(new)
-    is_alike = same_tool if "tool" in (old.kind, new.kind) else _alike(old.text, new.text) >= LEAST_ALIKE
-    return None if is_alike else ("new_conversation", "")
+    is_similar = same_tool if "tool" in (old.kind, new.kind) else _similarity(old.text, new.text) >= MIN_SIMILARITY
+    return None if is_similar else ("new_conversation", "")
 
 
-def _trimmed(parting: Parting) -> Found:
-    old, new = parting.old, parting.new
-    if old is None or new is None or (old.kind, old.role) != (new.kind, new.role) or not parting.kept_later:
+def _trimmed(divergence: Divergence) -> RuleResult:
+    old, new = divergence.old, divergence.new
+    if old is None or new is None or (old.kind, old.role) != (new.kind, new.role) or not divergence.num_common_later:
         return None
-    if parting.is_moved or new.text.startswith(HASHED) or len(new.text) >= len(old.text):
+    if divergence.is_moved or new.text.startswith(HASHED) or len(new.text) >= len(old.text):
         return None
-    least = LEAST_ALIKE if 2 * len(new.text) <= len(old.text) else 0.9
-    if old.kind == "result" and least == LEAST_ALIKE:  # clients replace a result by "[cleared]"
-        least = 0.0
+    minimum = MIN_SIMILARITY if 2 * len(new.text) <= len(old.text) else 0.9
+    if old.kind == "result" and minimum == MIN_SIMILARITY:  # clients replace a result by "[cleared]"
+        minimum = 0.0
     return (
-        ("message_trimmed", f"{len(old.text):,} → {len(new.text):,}") if _alike(old.text, new.text) >= least else None
+        ("message_trimmed", f"{len(old.text):,} → {len(new.text):,}")
+        if _similarity(old.text, new.text) >= minimum
+        else None
     )
 
 
-def _summarised(parting: Parting) -> Found:
-    """Match several messages replaced by a shorter one: marked as a summary, or followed by unchanged messages."""
-    old, new = parting.old, parting.new
-    if old is None or new is None or old.message is None or new.message is None or parting.is_moved:
+def _summarised(divergence: Divergence) -> RuleResult:
+    """Match several messages replaced by fewer: marked as a summary, or followed by unchanged messages."""
+    old, new = divergence.old, divergence.new
+    if old is None or new is None or old.message is None or new.message is None or divergence.is_moved:
         return None
-    after, rest = set(parting.after), set(parting.rest)
-    gone = next((i for i, content in enumerate(parting.rest) if content in after), len(parting.rest))
-    come = next((i for i, content in enumerate(parting.after) if content in rest), len(parting.after))
-    if gone < 2 or come >= gone:
+    after, rest = set(divergence.after), set(divergence.rest)
+    num_dropped = next((i for i, content in enumerate(divergence.rest) if content in after), len(divergence.rest))
+    num_new = next((i for i, content in enumerate(divergence.after) if content in rest), len(divergence.after))
+    if num_dropped < 2 or num_new >= num_dropped:
         return None
-    lengths = [sum(len(text) for _, _, text, _ in some) for some in (parting.rest[:gone], parting.after[:come])]
+    lengths = [
+        sum(len(text) for _, _, text, _ in contents)
+        for contents in (divergence.rest[:num_dropped], divergence.after[:num_new])
+    ]
     has_words = SUMMARY.search(new.text[:SUMMARY_WITHIN]) is not None
-    is_shown = parting.kept_later and gone >= 4 and 2 * lengths[1] <= lengths[0]
-    return ("history_summarised", str(gone)) if has_words or is_shown else None
+    is_shown = divergence.num_common_later and num_dropped >= 4 and 2 * lengths[1] <= lengths[0]
+    return ("history_summarised", str(num_dropped)) if has_words or is_shown else None
 
 
-def _edited(parting: Parting) -> Found:
-    old, new = parting.old, parting.new
+def _edited(divergence: Divergence) -> RuleResult:
+    old, new = divergence.old, divergence.new
     if old is None or new is None or (old.kind, old.role) != (new.kind, new.role) or old.message != new.message:
         return None
-    if parting.is_moved:
+    if divergence.is_moved:
         return None
-    is_last_message = parting.at == len(parting.earlier) - 1 and not parting.is_before_messages
-    if parting.kept_later or (is_last_message and _alike(old.text, new.text) >= LEAST_ALIKE):
+    is_last_message = divergence.at == len(divergence.earlier) - 1 and not divergence.is_before_messages
+    if divergence.num_common_later or (is_last_message and _similarity(old.text, new.text) >= MIN_SIMILARITY):
         return "message_edited", ""
     return None
 
 
-RULES: tuple[Callable[[Parting], Found], ...] = (
+RULES: tuple[Callable[[Divergence], RuleResult], ...] = (
     _template, _new_conversation, _another_question, _tools, _reasoning, _image, _volatile, _system, _dropped,
     _inserted, _last_turn_marker, _summarised, _trimmed, _edited,
 )  # fmt: skip
@@ -342,11 +357,11 @@ def _sorted(text: str) -> bytes:
     return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
 
 
-def _alike(old: str, new: str) -> float:
-    """Return the share of the shorter text that both have in common at beginning and end."""
+def _similarity(old: str, new: str) -> float:
+    """Return the share of the shorter text that equals the beginning and the end of the other."""
     if HASHED in (old[: len(HASHED)], new[: len(HASHED)]):
         return 0.0
-    least = min(len(old), len(new))
+    minimum = min(len(old), len(new))
     begin = common_prefix(old, new)
-    end = min(common_prefix(old[::-1], new[::-1]), least - begin)
-    return (begin + end) / least if least else 0.0
+    end = min(common_prefix(old[::-1], new[::-1]), minimum - begin)
+    return (begin + end) / minimum if minimum else 0.0

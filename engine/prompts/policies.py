@@ -1,4 +1,4 @@
-"""Policies of prefix caches, and the hits under each."""
+"""Policies of prefix caches, and the hits of a prompt under each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.prompts.readers import PromptRequest
 from engine.prompts.segments import Segment
 
 DAY = 86_400.0
-Tokens = Sequence[Sequence[int]]  # of each segment of a prompt
+Tokens = Sequence[Sequence[int]]  # token ids of each segment of a prompt
 Prompt = tuple[Sequence[Segment], Tokens]
 Scope = Literal["instance", "slot", "organization", "workspace", "user"]
 Limit = Literal[
@@ -28,7 +28,7 @@ Limit = Literal[
 
 
 class Policy(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Policy of a cache; `policies.toml` explains the fields."""
+    """Policy of a cache. `policies.toml` describes the fields."""
 
     unit: int
     minimum: int = 0
@@ -45,27 +45,27 @@ class Policy(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
     not_for: tuple[str, ...] = ()
 
     def minimum_of(self, model: str) -> int:
-        """Return the shortest prefix that is cached for a model, in tokens."""
+        """Return the minimum number of tokens of a cached prefix for a model."""
         name = _plain(model)
         return next((count for word, count in self.minimums.items() if word in name), self.minimum)
 
     def is_for(self, model: str) -> bool:
-        """Whether the policy applies to a model."""
+        """Return whether the policy applies to a model."""
         return not any(word in _plain(model) for word in self.not_for)
 
 
 def _plain(model: str) -> str:
-    """Return a model's name as in `policies.toml`: gateways write 4.6 for 4-6."""
+    """Normalize a model name to that of `policies.toml`. Gateways write 4.6 for 4-6."""
     return model.lower().replace(".", "-")
 
 
 class Hit(Struct, frozen=True):
-    """Tokens of a prompt that hit; `limit`: why they are fewer than those shared with an earlier prompt."""
+    """Number of tokens that hit. `limit`: why they are fewer than the tokens shared with an earlier prompt."""
 
     num_tokens: int
     limit: Limit | None = None
     detail: str = ""
-    maybe: bool = False  # the entry may have been evicted already
+    maybe: bool = False  # whether the entry may have been evicted already
 
 
 class _File(Struct, forbid_unknown_fields=True):
@@ -88,41 +88,41 @@ class PolicyCache:
         self._slots: list[Prompt] = []  # contents of the slots, latest last
 
     def lookup(self, request: PromptRequest, tokens: Tokens, match: Match, now: float) -> Hit:
-        """Return the hit of a prompt. `tokens`: of each of its segments."""
+        """Return the hit of a prompt. `tokens`: token ids of each segment."""
         policy = self.policy
         if not policy.is_for(request.model):
             return Hit(0, "other_rules")
         if policy.breakpoints:
             return self._at_breakpoint(request, match, now)
-        most = min(match.num_tokens, sum(map(len, tokens)) - policy.last_token)
+        limit = min(match.num_tokens, sum(map(len, tokens)) - policy.last_token)
         if policy.slots:
-            held = max((_shared(slot, (request.segments, tokens)) for slot in self._slots), default=0)
-            return Hit(min(held, most), "other_slot" if held < match.num_tokens else None)
+            num_held = max((_shared(slot, (request.segments, tokens)) for slot in self._slots), default=0)
+            return Hit(min(num_held, limit), "other_slot" if num_held < match.num_tokens else None)
         seconds = DAY if policy.seconds and request.retention == "24h" else policy.seconds
-        alive = most
+        alive = limit
         if seconds:
-            alive = min(most, _end_of(match, lambda node: now - node.touched <= seconds))
+            alive = min(limit, _end_of(match, lambda node: now - node.touched <= seconds))
         found = alive - alive % policy.unit
-        if alive < most:
+        if alive < limit:
             return Hit(found if found >= policy.minimum else 0, "expired")
         if found < policy.minimum:
-            return Hit(0, "too_short" if most else None, str(policy.minimum))
+            return Hit(0, "too_short" if limit else None, str(policy.minimum))
         maybe = bool(found and policy.maybe_seconds and seconds != DAY)
         maybe &= _end_of(match, lambda node: now - node.touched <= policy.maybe_seconds) < found
         return Hit(found, "rounded" if found < match.num_tokens else None, "", maybe)
 
-    def insert(self, request: PromptRequest, mine: Prompt, path: Sequence[Node], now: float) -> None:
-        """Cache `mine`: a prompt after its lookup, or the prompt and its answer. `path`: its nodes in the tree."""
+    def insert(self, request: PromptRequest, prompt: Prompt, path: Sequence[Node], now: float) -> None:
+        """Cache `prompt` after its lookup, with or without its answer. `path`: the prompt's nodes in the tree."""
         policy = self.policy
         if policy.slots:
             if len(self._slots) == policy.slots:
-                self._slots.remove(max(self._slots, key=lambda slot: _shared(slot, mine)))
-            self._slots.append(mine)
+                self._slots.remove(max(self._slots, key=lambda slot: _shared(slot, prompt)))
+            self._slots.append(prompt)
         if not policy.breakpoints:
             return
-        least = policy.minimum_of(request.model)
+        minimum = policy.minimum_of(request.model)
         for at in self._breakpoints(request):
-            if path[at].end >= least:
+            if path[at].end >= minimum:
                 node, ttl = path[at], request.segments[at].ttl or 0.0
                 node.ttl = max(ttl, node.ttl if node.until >= now else 0.0)
                 node.until = max(node.until, now + ttl)
@@ -131,7 +131,7 @@ class PolicyCache:
         return [i for i, one in enumerate(request.segments) if one.ttl is not None][-self.policy.most_breakpoints :]
 
     def _at_breakpoint(self, request: PromptRequest, match: Match, now: float) -> Hit:
-        """Look back from each breakpoint for an entry written by an earlier breakpoint."""
+        """Return the hit of the longest entry within the lookback of a breakpoint."""
         marks = self._breakpoints(request)
         if not marks:
             return Hit(0, "no_breakpoint" if match.num_tokens else None)
@@ -141,7 +141,7 @@ class PolicyCache:
         reached = [at for at in alive if any(0 <= mark - at < self.policy.lookback for mark in marks)]
         if reached:
             node = shared[reached[-1]]
-            for earlier in reached:  # each use restarts the time to live
+            for earlier in reached:  # each use renews the time to live
                 shared[earlier].until = max(shared[earlier].until, now + shared[earlier].ttl)
             found = node.end
         else:
@@ -152,21 +152,21 @@ class PolicyCache:
             return Hit(found, "breakpoint_out_of_reach")
         if len(written) > len(alive):
             return Hit(found, "expired")
-        least = self.policy.minimum_of(request.model)
-        if match.num_tokens < least:
-            return Hit(found, "too_short", str(least))
+        minimum = self.policy.minimum_of(request.model)
+        if match.num_tokens < minimum:
+            return Hit(found, "too_short", str(minimum))
         return Hit(found, "rounded")
 
 
 def _shared(one: Prompt, other: Prompt) -> int:
-    """Return the number of leading tokens that two prompts share, even if segmented differently."""
+    """Return the number of leading tokens that two prompts share. Their segments may differ."""
     pairs = enumerate(zip(one[0], other[0], strict=False))
     at = next((i for i, (left, right) in pairs if left.content != right.content), min(len(one[0]), len(other[0])))
     return sum(map(len, one[1][:at])) + common_prefix_of_parts(one[1][at:], other[1][at:])
 
 
 def _end_of(match: Match, is_alive: Callable[[Node], bool]) -> int:
-    """Return the token up to which the shared prefix has not expired."""
+    """Return the number of leading tokens of the shared prefix that have not expired."""
     end = 0
     for node in match.path[1:]:
         if not is_alive(node):

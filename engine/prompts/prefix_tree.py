@@ -1,7 +1,7 @@
 """Tree of earlier prompts by segment, to find the longest shared prefix of a new prompt.
 
-A path from the root is a prompt. Segments with the same content have the same tokens, so prompts are compared segment
-by segment, and token by token only at the divergence.
+A path from the root is a prompt. Segments with equal content have equal tokens, so prompts are compared by segment, and
+by token only at the divergence.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from engine.prompts.segments import Content, Segment
 
 
 class Node:
-    """Segment after those above it. `end`: tokens up to its end."""
+    """Segment of prompts that share all segments above it. `end`: number of tokens up to its end."""
 
     __slots__ = ("children", "end", "ends", "last", "tokens", "touched", "ttl", "until", "uses")
 
     def __init__(self, tokens: Sequence[int], start: int) -> None:
         self.tokens, self.end = tokens, start + len(tokens)
         self.children: dict[Content, Node] = {}
-        self.last = -1  # last request whose prompt passes this node
-        self.uses = 0  # number of requests whose prompts pass it
-        self.ends = -1  # last request that ended here; -1: none
-        self.touched = 0.0  # time of that request
-        self.until = -1.0  # expiry of an entry at a breakpoint here, and its time to live in seconds
-        self.ttl = 0.0
+        self.last = -1  # last request whose prompt contains this node
+        self.uses = 0  # number of requests whose prompts contain it
+        self.ends = -1  # last request whose prompt ends here; -1: none
+        self.touched = 0.0  # time of the last request
+        self.until = -1.0  # expiry of the entry at a breakpoint here; -1: no entry
+        self.ttl = 0.0  # its time to live in seconds
 
 
 class Match(NamedTuple):
     """Longest prefix that a prompt shares with an earlier one.
 
-    `path`: fully shared nodes from the root. `parted`: the node that is shared in part or differs; None: the prompt, or
-    the earlier one, ends with `path`. `num_tokens`: shared tokens.
+    `path`: completely shared nodes from the root. `parted`: next node of the earlier prompt, which differs at least in
+    part; None if one of the prompts ends with `path`. `num_tokens`: number of shared tokens.
     """
 
     path: list[Node]
@@ -43,20 +43,20 @@ class Match(NamedTuple):
 
     @property
     def closest(self) -> int:
-        """The earlier request, or -1."""
+        """Index of the earlier request, or -1."""
         end = self.path[-1]
         return self.parted.last if self.parted else end.ends if end.ends >= 0 else end.last
 
     @property
-    def goes_on(self) -> bool:
-        """Whether an earlier prompt ended where `path` does."""
+    def continues_prompt(self) -> bool:
+        """Whether an earlier prompt ended with `path`, so that this one continues it."""
         return self.path[-1].ends >= 0
 
 
 def _best_child(node: Node, rest: Sequence[int]) -> tuple[Node | None, int]:
-    """Return the child below which most leading tokens of `rest` match, and their number; of equal ones the last used.
+    """Return the child below which most leading tokens of `rest` match, and their number. Ties go to the last used.
 
-    The segments below a child may be cut differently than those of the prompt.
+    The tokens below a child may be divided into other segments than those of the prompt.
     """
     best, longest = None, -1
     for child in node.children.values():
@@ -86,7 +86,7 @@ class PrefixTree:
         self.root = Node((), 0)
 
     def match(self, segments: Sequence[Segment], tokens: Sequence[Sequence[int]]) -> Match:
-        """Find the longest prefix shared with an earlier prompt; `tokens`: of each segment."""
+        """Find the longest prefix shared with an earlier prompt. `tokens`: token ids of each segment."""
         path = [self.root]
         for segment in segments:
             child = path[-1].children.get(segment.content)
@@ -102,7 +102,7 @@ class PrefixTree:
     def insert(
         self, segments: Sequence[Segment], tokens: Sequence[Sequence[int]], request: int, now: float
     ) -> list[Node]:
-        """Insert the prompt of `request`, or mark its nodes as used. Returns them without the root."""
+        """Insert the prompt of `request`, or mark its nodes as used. Returns the nodes without the root."""
         node, path = self.root, list[Node]()
         for segment, own in zip(segments, tokens, strict=True):
             child = node.children.get(segment.content)

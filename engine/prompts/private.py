@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from engine.prompts.report import Verdict
 from engine.prompts.savings import Saving
 
-NAMING = ("tool", "schema", "other_adapter", "other_instance")  # causes whose details have the requester's names
+NAMING = ("tool", "schema", "other_adapter", "other_instance")  # prefixes of causes whose details contain user names
 
 
 def without_texts(verdicts: Sequence[Verdict], savings: Sequence[Saving]) -> tuple[list[Verdict], list[Saving]]:
@@ -29,7 +29,7 @@ def without_texts(verdicts: Sequence[Verdict], savings: Sequence[Saving]) -> tup
 
 
 def without_reasons(unread: Mapping[str, int]) -> Counter[str]:
-    """Count the entries that were not read by their shapes: the reasons may quote them."""
+    """Count the unread entries by shape, without the reasons, which may quote texts."""
     found = Counter[str]()
     for fault, count in unread.items():
         found[fault.partition(":")[0]] += count

@@ -1,7 +1,7 @@
-"""Readers of files of requests to language models, one per shape of an entry.
+"""Readers of files of requests to language models, one per shape of entry.
 
-A file is JSON or JSON lines. Each entry is read by the first matching shape in `SHAPES`. An entry without a matching
-shape is counted and reported.
+A file is JSON or JSON lines. The first matching shape in `SHAPES` reads an entry. Entries without a matching shape are
+counted and reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.prompts.segments import PROMPTS, Segment, is_hashed, segments_of
 
 MAX_LINE_BYTES = 1 << 26
 MAX_COUNT = 1 << 53  # tokens; exact in every JSON reader
-# exceptions on reading an entry that matches a shape but is malformed
+# exceptions raised by entries that match a shape but are malformed
 FAULTS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 
 
@@ -28,17 +28,17 @@ class PromptError(ValueError):
 
 
 class Sent(NamedTuple):
-    """Request of an entry."""
+    """Request of an entry, with its metadata."""
 
     body: Mapping[str, Any]
     time: float | None = None  # seconds since the epoch
     session: str = ""
     usage: Mapping[str, Any] = {}
-    instance: str = ""  # instance that answered: name, address or region
+    instance: str = ""  # name, address or region of the instance that answered
 
 
 class Keyspace(NamedTuple):
-    """Key of a cache: requests of different keyspaces share nothing. A field is "" if unknown."""
+    """Key of a cache. Requests with different keyspaces share no cached tokens. A field is "" if unknown."""
 
     model: str
     adapter: str = ""
@@ -47,9 +47,9 @@ class Keyspace(NamedTuple):
 
 
 class Rendered(Struct, frozen=True):
-    """Prompt rendered by a chat template, cut into segments, with the tokens of each.
+    """Prompt rendered by a chat template, divided into segments, with the tokens of each.
 
-    `of`: for each segment, the index of the corresponding segment of the request, or of the one after it.
+    `of`: for each segment the index of the request's segment; for template text, of the next one.
     """
 
     segments: list[Segment]
@@ -58,20 +58,20 @@ class Rendered(Struct, frozen=True):
 
 
 class PromptRequest(Struct, frozen=True):
-    """Request with its segments and reported usage. `line` counts from 1; entries if a file has no lines."""
+    """Request with its segments and reported usage. `line`: 1-based line, or entry if the file is one document."""
 
     line: int
     model: str
     segments: list[Segment]
     time: float | None = None
     session: str = ""
-    reported_tokens: int | None = None  # of the prompt
+    reported_tokens: int | None = None  # prompt tokens
     reported_cached: int | None = None  # prompt tokens read from the cache
     retention: str = ""  # `prompt_cache_retention`
     reported_output: int | None = None  # tokens of the answer, including reasoning
     reported_reasoning: int | None = None  # output tokens of reasoning
     answer: list[Segment] = []  # see `engine/prompts/answers.py`
-    followed_by: int | None = None  # the request that contains the answer
+    followed_by: int | None = None  # index of the request that contains the answer
     body: Mapping[str, Any] = {}
     rendered: Rendered | None = None  # see `engine/prompts/rendering.py`
     held: Rendered | None = None  # `rendered`, extended by the computed part of the answer
@@ -98,13 +98,13 @@ class PromptFile(NamedTuple):
 
 
 def read_prompts(path: Path, keep_bodies: bool = False) -> PromptFile:
-    """Read a file's requests, with their bodies if `keep_bodies`: a template needs them.
+    """Read the requests of a file. `keep_bodies`: keep their bodies, for a chat template.
 
     Raises:
-        PromptError: the file cannot be read, or has no request.
+        PromptError: the file cannot be read or has no requests.
     """
     found = PromptFile([], Counter(), Counter())
-    same: dict[Any, Any] = {}  # interned segments, and parts of bodies by their JSON, since requests repeat them
+    same: dict[Any, Any] = {}  # interned segments and, by their JSON, parts of bodies, because requests repeat them
     try:
         for line, entry in _entries(path, found.unread):
             _read(line, entry, found, same, keep_bodies)
@@ -158,7 +158,7 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Any, Any], keep_b
         )
         found.shapes[name] += 1
         return
-    found.unread["an entry that is no request"] += 1
+    found.unread["an entry that is not a request"] += 1
 
 
 def _key(value: Any) -> str:
@@ -174,8 +174,8 @@ def _shared(body: Mapping[str, Any], same: dict[Any, Any]) -> dict[str, Any]:
 
 
 def reported(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return the reported tokens of a prompt and those read from the cache; None: not reported."""
-    if "cache_read_input_tokens" in usage:  # Anthropic: `input_tokens` counts those after the last breakpoint
+    """Return the reported numbers of prompt tokens and of cached ones; None if not reported."""
+    if "cache_read_input_tokens" in usage:  # Anthropic: `input_tokens` counts only tokens after the last breakpoint
         counts = [_count(usage.get(f"{name}input_tokens")) or 0 for name in ("", "cache_creation_", "cache_read_")]
         return sum(counts), counts[-1]
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
@@ -184,7 +184,7 @@ def reported(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def reported_answer(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return the reported tokens of an answer and of its reasoning; None: not reported."""
+    """Return the reported numbers of output tokens and of reasoning tokens; None if not reported."""
     details = usage.get("completion_tokens_details") or usage.get("output_tokens_details") or {}
     output = _count(usage.get("completion_tokens", usage.get("output_tokens")))
     return output, _count(details.get("reasoning_tokens"))
@@ -192,26 +192,26 @@ def reported_answer(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 def _entries(path: Path, unread: Counter[str]) -> Iterator[tuple[int, Any]]:
     with path.open("rb") as file:
-        if (whole := _whole(file)) is not None:
+        if (document := _single_document(file)) is not None:
             try:
-                yield from enumerate(_inside(whole), 1)
+                yield from enumerate(_entries_of(document), 1)
             except FAULTS:
-                unread["a document that has no list of entries"] += 1
+                unread["a document without a list of entries"] += 1
             return
         file.seek(0)
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):
             if not line.strip():
                 continue
             try:
-                entries = _inside(msgspec.json.decode(line))
+                entries = _entries_of(msgspec.json.decode(line))
             except FAULTS:
-                unread["a line that is not JSON, or has no list of entries"] += 1
+                unread["a line that is not JSON or has no list of entries"] += 1
                 continue
             yield from ((number, entry) for entry in entries)
 
 
-def _whole(file: IO[bytes]) -> Any:
-    """Return the document of a file with a single one; None for JSON lines."""
+def _single_document(file: IO[bytes]) -> Any:
+    """Return the document if the file is a single JSON document, or None for JSON lines."""
     first = file.readline(MAX_LINE_BYTES)
     if first.lstrip()[:1] not in (b"{", b"["):
         return None
@@ -225,8 +225,8 @@ def _whole(file: IO[bytes]) -> Any:
     return None
 
 
-def _inside(document: Any) -> list[Any]:
-    """Return the entries of a document: of a list, a HAR, OTLP spans, or itself."""
+def _entries_of(document: Any) -> list[Any]:
+    """Return the entries of a document: a list, a HAR or OTLP spans; otherwise the document itself."""
     if isinstance(document, list):
         return document
     if not isinstance(document, dict):
@@ -291,14 +291,14 @@ def _litellm(entry: dict[str, Any]) -> Sent | None:
 
 
 def _span(entry: dict[str, Any]) -> Sent | None:
-    given = entry.get("attributes")
-    if isinstance(given, list):  # OTLP: {"key": …, "value": {"stringValue": …}}
-        given = {one["key"]: next(iter(one["value"].values()), None) for one in given}
-    if not isinstance(given, dict) or "gen_ai.input.messages" not in given:
+    attributes = entry.get("attributes")
+    if isinstance(attributes, list):  # OTLP: {"key": …, "value": {"stringValue": …}}
+        attributes = {one["key"]: next(iter(one["value"].values()), None) for one in attributes}
+    if not isinstance(attributes, dict) or "gen_ai.input.messages" not in attributes:
         return None
-    parts = {name: _json(given[f"gen_ai.{name}"]) for name in SPAN_PARTS if f"gen_ai.{name}" in given}
+    parts = {name: _json(attributes[f"gen_ai.{name}"]) for name in SPAN_PARTS if f"gen_ai.{name}" in attributes}
     body: dict[str, Any] = {
-        "model": given.get("gen_ai.request.model"),
+        "model": attributes.get("gen_ai.request.model"),
         "tools": parts.get("tool.definitions", []),
         "system": [_part(one) for one in parts.get("system_instructions", [])],
         "messages": [
@@ -306,21 +306,21 @@ def _span(entry: dict[str, Any]) -> Sent | None:
             for message in parts["input.messages"]
         ],
     }
-    usage = {name: _count(given.get(f"gen_ai.usage.{name}")) for name in ("input_tokens", "output_tokens")}
-    if (cached := given.get("gen_ai.usage.cache_read.input_tokens")) is not None:
+    usage = {name: _count(attributes.get(f"gen_ai.usage.{name}")) for name in ("input_tokens", "output_tokens")}
+    if (cached := attributes.get("gen_ai.usage.cache_read.input_tokens")) is not None:
         usage["input_tokens_details"] = {"cached_tokens": _count(cached)}  # type: ignore[assignment]
     when = entry.get("startTimeUnixNano")
     time = int(when) / 1e9 if when is not None else _seconds(entry.get("start_time"))
-    server = [str(given[name]) for name in ("server.address", "server.port") if given.get(name)]
-    return Sent(body, time, str(given.get("gen_ai.conversation.id") or ""), usage, ":".join(server))
+    server = [str(attributes[name]) for name in ("server.address", "server.port") if attributes.get(name)]
+    return Sent(body, time, str(attributes.get("gen_ai.conversation.id") or ""), usage, ":".join(server))
 
 
 def _body(entry: dict[str, Any]) -> Sent | None:
     return Sent(entry) if any(name in entry for name in PROMPTS) else None
 
 
-ADAPTERS = ("lora_path", "adapter_id", "lora")  # of SGLang, LoRAX, llama.cpp; vLLM's adapters have their own `model`
-INSTANCE_HEADERS = ("x-ms-region", "x-litellm-model-id")  # of Azure, LiteLLM
+ADAPTERS = ("lora_path", "adapter_id", "lora")  # SGLang, LoRAX, llama.cpp; in vLLM an adapter is a `model`
+INSTANCE_HEADERS = ("x-ms-region", "x-litellm-model-id")  # Azure, LiteLLM
 NO_PLACE = ("global", "not_available")  # values of Anthropic's `inference_geo` that name no region
 SPAN_PARTS = ("input.messages", "system_instructions", "tool.definitions")
 PRIVATE = "kvtheater proxy --private"
@@ -350,7 +350,7 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _usage_in(answer: Any) -> dict[str, Any]:
-    """Return the usage of a response: an object, its text, or the text or list of a stream's events."""
+    """Return the usage of a response, which is an object, its text, or the text or list of a stream's events."""
     if isinstance(answer, str):
         if not answer.lstrip().startswith("{"):
             data = [line[5:].strip() for line in answer.splitlines() if line.startswith("data:")]
@@ -365,7 +365,7 @@ def _usage_in(answer: Any) -> dict[str, Any]:
 
 
 def usage_of(answer: Any) -> dict[str, Any] | None:
-    """Return the usage in a response, or in an event of a stream: Anthropic's first, the last of Responses."""
+    """Return the usage of a response or of a stream's event, or None. Anthropic's first event has it nested."""
     inner = (answer, *map(answer.get, ("message", "response", "data"))) if isinstance(answer, dict) else ()
     found = (one.get("usage") for one in inner if isinstance(one, dict))
     usage = next((one for one in found if isinstance(one, dict)), None)
@@ -377,7 +377,7 @@ def _decoded(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise ValueError("the body is not an object")
     if not body.keys() & set(PROMPTS):
-        raise ValueError("a request that is not for a language model")
+        raise ValueError("the request is not for a language model")
     return body
 
 
@@ -399,7 +399,7 @@ def _count(value: Any) -> int | None:
 
 
 def _seconds(when: Any) -> float | None:
-    """Return seconds since the epoch from a number, or from an ISO 8601 time, by default UTC."""
+    """Convert a number or an ISO 8601 time (default: UTC) to seconds since the epoch."""
     if isinstance(when, str):
         read = datetime.fromisoformat(when)
         return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()

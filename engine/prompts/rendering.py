@@ -1,7 +1,7 @@
-"""Prompts rendered by a model's chat template: the tokens that a server computes, cut at the requests' segments.
+"""Renders prompts by a model's chat template, and divides the tokens that a server computes into segments.
 
-Template text before a segment is a segment of kind `template`. Cuts are at tokens: a token belongs to the segment in
-which it begins.
+Template text before a segment of the request is a segment of kind `template`. A token belongs to the segment in which
+it begins.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from engine.model.text_cuts import Tokens
 
 GENERATION = "generation prompt"  # path of the template text after the last message
-MAX_OPEN = 32  # conversations whose last prompt is cached, since the next one mostly repeats it
+MAX_OPEN = 32  # number of conversations whose last prompt is cached, because the next prompt mostly repeats it
 
 
 class Conversation(NamedTuple):
-    """Input of a chat template; `settings`: its variables, with the tools."""
+    """Input of a chat template. `settings`: its variables, including the tools."""
 
     messages: list[dict[str, Any]]
     settings: Mapping[str, Any]
 
 
 class CannotRender(ValueError):
-    """A request, or its answer, cannot be rendered; one sentence. `reason`: may quote the request."""
+    """A request or its answer cannot be rendered. `reason` may quote the request."""
 
     def __init__(self, number: int, is_answer: bool, reason: object) -> None:
         subject = f"the answer of request {number}" if is_answer else f"request {number}"
@@ -50,7 +50,7 @@ def template_of(name: str) -> ChatTemplate | None:
     """Return the chat template of a folder's tokenizer or of a hub name, or None.
 
     Raises:
-        ValueError: it cannot be read; one sentence.
+        ValueError: the template cannot be read.
     """
     from engine.model.template_check import NoChatTemplateError, open_template
 
@@ -58,13 +58,13 @@ def template_of(name: str) -> ChatTemplate | None:
         return open_template(name)
     except NoChatTemplateError:
         return None
-    except Exception as error:  # transformers raises nothing narrower
+    except Exception as error:  # transformers raises no narrower type
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"cannot read the chat template of {name}: {reason}") from error
 
 
 class _Read(NamedTuple):
-    """Input of a template: the request body, and the same with a mark instead of each text of `leaves`."""
+    """Input of a template for a request. `marked`: the same with a mark instead of each text of `leaves`."""
 
     conversation: Conversation
     marked: Conversation
@@ -72,10 +72,10 @@ class _Read(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """Rendered text, cut into segments.
+    """Rendered text divided into segments.
 
-    `renderings`: of the prompt, without and with marks. `ends`: for each segment position the end of the cut text, and
-    the number of `parts` up to it.
+    `renderings`: renderings of the prompt, without and with marks. `ends`: for each place, the end of its text and the
+    number of `parts` up to it.
     """
 
     text: str
@@ -93,7 +93,7 @@ def rendered(
     template: ChatTemplate,
     conversation_of: Callable[[Mapping[str, Any]], Conversation],
 ) -> Iterator[PromptRequest]:
-    """Yield requests with rendered prompts and with the computed part of their answers.
+    """Yield the requests with rendered prompts and with the cached part of their answers.
 
     Raises:
         CannotRender: the server or the template rejects a request.
@@ -105,22 +105,22 @@ def rendered(
         marked, leaves = with_marks(request.body, request.segments)
         return _Read(conversation_of(request.body), conversation_of(marked), leaves)
 
-    cutter, earlier = _Cutter(), dict[int, tuple[_Cut, _Cut]]()  # by continuing request: a prompt, and its answer
+    cutter, earlier = _Cutter(), dict[int, tuple[_Cut, _Cut]]()  # continuing request -> prompt, and prompt with answer
     for index, request in enumerate(requests):
         try:
             prompt = _prompt(read(index), template, request, cutter, earlier.pop(index, None))
-        except (ValueError, NotImplementedError) as error:  # a slow tokenizer has no token offsets
+        except (ValueError, NotImplementedError) as error:  # slow tokenizers have no token offsets
             raise CannotRender(index + 1, False, error) from error
         held = prompt.parts
         if request.followed_by is not None:
             try:
-                whole = _with_answer(read(index), read(request.followed_by), template, request, cutter, prompt)
+                with_answer = _with_answer(read(index), read(request.followed_by), template, request, cutter, prompt)
             except ValueError as error:
                 raise CannotRender(index + 1, True, error) from error
-            count = num_computed(request, len(whole.tokens.ids) - len(prompt.tokens.ids))
+            count = num_computed(request, len(with_answer.tokens.ids) - len(prompt.tokens.ids))
             if count:
-                held = _first(whole.parts, len(prompt.tokens.ids) + count)
-            earlier[request.followed_by] = prompt, whole
+                held = _first(with_answer.parts, len(prompt.tokens.ids) + count)
+            earlier[request.followed_by] = prompt, with_answer
             if len(earlier) > MAX_OPEN:
                 del earlier[next(iter(earlier))]
         yield replace(request, rendered=prompt.parts, held=held)
@@ -133,7 +133,7 @@ def _prompt(
     cutter: _Cutter,
     earlier: tuple[_Cut, _Cut] | None,
 ) -> _Cut:
-    prompt, whole = earlier or (None, None)
+    prompt, with_answer = earlier or (None, None)
     before = prompt.renderings if prompt else (None, None)
     renderings = (
         template.rendering(read.conversation.messages, _template_inputs(read.conversation), before[0]),
@@ -141,7 +141,7 @@ def _prompt(
     )
     text, marked = (one.text for one in renderings)
     tokens = _tokenized(text, template, prompt)
-    return cutter.cut(text, renderings, tokens, skeleton_of(marked, read.leaves), request.segments, whole)
+    return cutter.cut(text, renderings, tokens, skeleton_of(marked, read.leaves), request.segments, with_answer)
 
 
 def _template_inputs(conversation: Conversation) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _template_inputs(conversation: Conversation) -> dict[str, Any]:
 
 
 def _tokenized(text: str, template: ChatTemplate, earlier: _Cut | None) -> Tokens:
-    """Return the tokens of a text; those of `earlier` up to a cut are reused."""
+    """Tokenize a text, reusing the tokens of `earlier` up to a safe cut."""
     if earlier is None:
         return template.tokenize(text)
     count = template.cuts.num_alike(earlier.text, earlier.tokens, common_prefix(earlier.text, text))
@@ -160,7 +160,7 @@ def _tokenized(text: str, template: ChatTemplate, earlier: _Cut | None) -> Token
 def _with_answer(
     read: _Read, after: _Read, template: ChatTemplate, request: PromptRequest, cutter: _Cutter, prompt: _Cut
 ) -> _Cut:
-    """Return a prompt with its answer, the next message of a later request, or the prompt alone."""
+    """Return the prompt with its answer (the next message of a later request), or only the prompt if there is none."""
     number, messages = len(read.conversation.messages), after.conversation.messages
     if len(messages) <= number or messages[number]["role"] != "assistant":
         return prompt
@@ -171,7 +171,7 @@ def _with_answer(
             (read.marked, after.marked, prompt.renderings[1]),
         )
     )
-    if written != messages[number]["content"]:  # template text, up to the token that ends the answer
+    if written != messages[number]["content"]:  # the template adds text, up to the end token
         written = written.rstrip().removesuffix(template.special_tokens.get("eos_token") or "\0")
     return cutter.cut(
         prompt.text + written,
@@ -190,14 +190,14 @@ def _first(parts: Rendered, count: int) -> Rendered:
 
 
 class _Cutter:
-    """Cuts rendered texts into segments; `cut` of a segment distinguishes its tokenizations.
+    """Divides rendered texts into segments. The field `cut` distinguishes tokenizations of the same text.
 
-    Segments and tokens are interned, since prompts repeat them.
+    Segments and tokens are interned, because prompts repeat them.
     """
 
     def __init__(self) -> None:
-        self._met: dict[Content, list[Sequence[int]]] = {}
-        self._same: dict[Segment, Segment] = {}
+        self._tokenizations: dict[Content, list[Sequence[int]]] = {}
+        self._interned: dict[Segment, Segment] = {}
 
     def cut(
         self,
@@ -208,7 +208,7 @@ class _Cutter:
         segments: Sequence[Segment],
         earlier: _Cut | None = None,
     ) -> _Cut:
-        """Cut a text and its tokens, reusing the common part of `earlier`."""
+        """Divide a text and its tokens, reusing the common part of `earlier`."""
         places = places_of(text, skeleton, segments)
         cut = _Cut(text, renderings, tokens, skeleton, places, segments, Rendered([], [], array("I")), [])
         at = 0
@@ -228,25 +228,25 @@ class _Cutter:
         return cut
 
     def _add(self, cut: _Cut, segment: Segment, index: int, at: int, upto: int) -> int:
-        """Cut off the tokens that begin in text[at:upto]; return the index at which the next token begins."""
+        """Add a segment of the tokens that begin in text[at:upto]. Returns the index where the next token begins."""
         ids, starts, _ = cut.tokens
         first, last = bisect_left(starts, at), bisect_left(starts, upto)
         if first >= last:
             return at
         stop = starts[last] if last < len(starts) else len(cut.text)
         text, own = cut.text[at:stop], ids[first:last]
-        met = self._met.setdefault((segment.kind, segment.role, text, 0), [])
-        if own not in met:
-            met.append(own)
-        segment = replace(segment, text=text, cut=met.index(own))
-        cut.parts.segments.append(self._same.setdefault(segment, segment))
-        cut.parts.tokens.append(met[segment.cut])
+        tokenizations = self._tokenizations.setdefault((segment.kind, segment.role, text, 0), [])
+        if own not in tokenizations:
+            tokenizations.append(own)
+        segment = replace(segment, text=text, cut=tokenizations.index(own))
+        cut.parts.segments.append(self._interned.setdefault(segment, segment))
+        cut.parts.tokens.append(tokenizations[segment.cut])
         cut.parts.of.append(index)
         return stop
 
 
 def _num_same(earlier: _Cut, cut: _Cut) -> int:
-    """Return the number of equal positions, with equal tokens up to their ends and the one after."""
+    """Return the number of leading places that are equal, including the tokens up to one after their ends."""
     tokens = min(map(common_prefix, earlier.tokens[:2], cut.tokens[:2])) - 1
     same = common_prefix(earlier.segments, cut.segments)
     count = common_prefix(earlier.places, cut.places)

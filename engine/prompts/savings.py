@@ -1,6 +1,6 @@
-"""Proposals that would save tokens: the same requests with one change, run through the same caches.
+"""Proposals that would save tokens. Each changes the requests and runs them through the same caches.
 
-Each has the tokens that it saves and an example of a changed request.
+A proposal has the number of saved tokens and an example of a changed request.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from msgspec.structs import replace
 from engine.cache.prefix_memory import common_prefix
 from engine.prompts.causes import VOLATILE
 from engine.prompts.readers import PromptRequest
-from engine.prompts.report import Player, Settings, Verdict
+from engine.prompts.report import CacheReplay, Settings, Verdict
 from engine.prompts.segments import TTL_SECONDS, Segment
 
 if TYPE_CHECKING:
     from engine.prompts.tokens import Encode
 
 WIDTH = 80  # characters of a text in an example
-Kinds = tuple[str, ...]  # of `VOLATILE`: kinds that caused breaks
+Kinds = tuple[str, ...]  # kinds of `VOLATILE` that caused breaks
 
 
 class Saving(Struct, frozen=True):
-    """Proposal. `num_tokens`: tokens saved over all requests; `example`: change of a request."""
+    """Proposal. `num_tokens`: tokens saved over all requests; `example`: change of one request."""
 
     proposal: str
     num_tokens: int
@@ -40,23 +40,25 @@ class Saving(Struct, frozen=True):
 def savings(
     requests: Sequence[PromptRequest], verdicts: Sequence[Verdict], encode: Encode, settings: Settings
 ) -> list[Saving]:
-    """Try every proposal suggested by the breaks; return those that save tokens, best first."""
+    """Try the proposals that the breaks suggest. Returns those that save tokens, best first."""
     details = " ".join(v.parted.detail for v in verdicts if v.parted and v.parted.cause == "volatile_text")
     kinds = tuple(kind for kind in VOLATILE if kind in details)
-    called_for = {verdict.parted.cause for verdict in verdicts if verdict.parted}
-    called_for |= {str(verdict.hits[settings.policy].limit) for verdict in verdicts}
+    reasons = {verdict.parted.cause for verdict in verdicts if verdict.parted}
+    reasons |= {str(verdict.hits[settings.policy].limit) for verdict in verdicts}
     requests = [replace(one, session=verdict.session) for one, verdict in zip(requests, verdicts, strict=True)]
     before, found = _computed(verdicts, settings), list[Saving]()
-    for proposal, (by, change) in PROPOSALS.items():
-        if not by & called_for:
+    for proposal, (suggested_by, change) in PROPOSALS.items():
+        if not suggested_by & reasons:
             continue
         changed = [replace(a, segments=b) for a, b in zip(requests, change(requests, kinds), strict=True)]
-        player = Player(encode, settings)
-        after = _computed([player.play(request) for request in changed], settings)
-        those = [i for i, (a, b) in enumerate(zip(requests, changed, strict=True)) if a.segments != b.segments]
-        if after < before and those:
-            example = _diff(requests[those[0]].segments, changed[those[0]].segments)
-            found.append(Saving(proposal, before - after, len(those), those[0], example))
+        replay = CacheReplay(encode, settings)
+        after = _computed([replay.run(request) for request in changed], settings)
+        changed_requests = [
+            i for i, (a, b) in enumerate(zip(requests, changed, strict=True)) if a.segments != b.segments
+        ]
+        if after < before and changed_requests:
+            example = _diff(requests[changed_requests[0]].segments, changed[changed_requests[0]].segments)
+            found.append(Saving(proposal, before - after, len(changed_requests), changed_requests[0], example))
     return sorted(found, key=lambda saving: -saving.num_tokens)
 
 
@@ -65,14 +67,14 @@ def _computed(verdicts: Sequence[Verdict], settings: Settings) -> int:
 
 
 def _sort_tools(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list[Segment]]:
-    canonical = cache(_canonical)  # every request repeats the tools
+    canonical = cache(_canonical)  # requests repeat the tools
     return [
         [*sorted(map(canonical, _tools(one)), key=lambda tool: tool.text), *_others(one)] for one in requests
     ]  # fmt: skip
 
 
 def _all_tools(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list[Segment]]:
-    """Declare every tool of a session and model from its first request on."""
+    """Declare all tools of a session and model from the first request on."""
     declared: dict[tuple[str, str], dict[str, Segment]] = {}
     for one in requests:
         declared.setdefault((one.session, one.model), {}).update((tool.text, tool) for tool in _tools(one))
@@ -95,16 +97,16 @@ def _volatile_last(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list
 def _with_volatile_last(segments: Sequence[Segment], kinds: Kinds) -> list[Segment]:
     rest, moved = list[Segment](), list[Segment]()
     for segment in segments:
-        kept, removed = _split(segment.text, kinds) if segment.kind == "system" else (segment.text, "")
-        rest.append(replace(segment, text=kept) if removed else segment)
+        remaining, removed = _split(segment.text, kinds) if segment.kind == "system" else (segment.text, "")
+        rest.append(replace(segment, text=remaining) if removed else segment)
         if removed:
             moved.append(Segment(f"{segment.path} (moved)", "message", "user", removed))
     return [*rest, *moved]
 
 
-@lru_cache(maxsize=64)  # every request repeats the system prompt
+@lru_cache(maxsize=64)  # requests repeat the system prompt
 def _split(text: str, kinds: Kinds) -> tuple[str, str]:
-    """Return a text without its volatile parts, and these parts."""
+    """Return a text without its volatile parts, and the parts."""
     removed = list[str]()
 
     def remove(found: re.Match[str]) -> str:
@@ -117,15 +119,15 @@ def _split(text: str, kinds: Kinds) -> tuple[str, str]:
 
 
 def _breakpoint_last(requests: Sequence[PromptRequest], kinds: Kinds) -> list[list[Segment]]:
-    lasts = [one.segments[-1] for one in requests]
+    last_segments = [one.segments[-1] for one in requests]
     return [
         [*one.segments[:-1], replace(last, ttl=last.ttl or TTL_SECONDS["5m"])]
-        for one, last in zip(requests, lasts, strict=True)
+        for one, last in zip(requests, last_segments, strict=True)
     ]
 
 
 Change = Callable[[Sequence[PromptRequest], Kinds], list[list[Segment]]]  # returns the segments of each request
-PROPOSALS: dict[str, tuple[set[str], Change]] = {  # with the causes and limits that suggest it
+PROPOSALS: dict[str, tuple[set[str], Change]] = {  # proposal -> causes and limits that suggest it, change
     "sort_tools": ({"tools_reordered", "schema_keys_reordered"}, _sort_tools),
     "all_tools": ({"tools_added", "tools_removed", "tools_replaced"}, _all_tools),
     "volatile_last": ({"volatile_text"}, _volatile_last),
@@ -139,7 +141,7 @@ def _canonical(segment: Segment) -> Segment:
 
 
 def _around(text: str, other: str) -> str:
-    """Return at most WIDTH characters of a text, from shortly before it differs from the other one."""
+    """Return at most WIDTH characters of a text, from shortly before it differs from `other`."""
     if text == other:
         return text[:WIDTH]
     begin = max(0, min(common_prefix(text, other), len(text)) - WIDTH // 2)
@@ -147,13 +149,13 @@ def _around(text: str, other: str) -> str:
 
 
 def _diff(old: Sequence[Segment], new: Sequence[Segment]) -> list[str]:
-    """Return the segments that differ as diff lines, each with the context of the difference."""
-    mine, others = {one.content for one in old}, {one.content for one in new}
+    """Return the segments that differ as lines of a diff, with context."""
+    old_contents, new_contents = {one.content for one in old}, {one.content for one in new}
     marked = {one.path for one in old if one.ttl is not None}
-    gone = {one.path: one.text for one in old if one.content not in others}
-    come = {one.path: one.text for one in new if one.content not in mine}
-    lines = [f"- {path}: {_around(text, come.get(path, text))}" for path, text in gone.items()]
-    lines += [f"+ {path}: {_around(text, gone.get(path, text))}" for path, text in come.items()]
+    removed = {one.path: one.text for one in old if one.content not in new_contents}
+    added = {one.path: one.text for one in new if one.content not in old_contents}
+    lines = [f"- {path}: {_around(text, added.get(path, text))}" for path, text in removed.items()]
+    lines += [f"+ {path}: {_around(text, removed.get(path, text))}" for path, text in added.items()]
     lines += [f"+ cache_control on {one.path}" for one in new if one.ttl and one.path not in marked]
     if not lines:
         lines = [f"- order: {', '.join(one.path for one in old[:6])}", "+ order: sorted"]

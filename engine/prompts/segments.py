@@ -1,6 +1,6 @@
-"""Segments of a prompt in the order of its rendering: tools, system prompt, messages.
+"""Divides a request into segments in rendering order: tools, system prompt, messages.
 
-Supports the bodies of OpenAI's chat completions, completions and Responses and of Anthropic's Messages. Texts that a
+Supports the bodies of OpenAI's chat completions, completions and Responses, and of Anthropic's Messages. Texts that a
 chat template adds between segments are not included.
 """
 
@@ -16,17 +16,17 @@ from msgspec import Struct
 
 Kind = Literal["tool", "system", "message", "reasoning", "call", "result", "image", "template"]
 Content = tuple[str, str, str, int]
-PROMPTS = ("messages", "input", "prompt")  # fields of a body, one of which has the prompt
+PROMPTS = ("messages", "input", "prompt")  # possible fields of the prompt in a body
 SYSTEM_ROLES = ("system", "developer")
-TTL_SECONDS = {"5m": 300.0, "1h": 3600.0}  # time to live by the `ttl` of a cache_control
+TTL_SECONDS = {"5m": 300.0, "1h": 3600.0}  # `ttl` of a cache_control -> time to live in seconds
 _MESSAGE = re.compile(r"^(?:messages|input)\[(\d+)\]")
 
 
 class Segment(Struct, frozen=True):
     """Part of a prompt, with its path in the request's JSON.
 
-    `ttl`: time to live in seconds requested by a `cache_control` on it; None: it has none. `cut`: differs if equal
-    texts have different tokens: truncated, or tokenized in another context.
+    `ttl`: time to live in seconds, requested by a `cache_control`; None without one. `cut`: distinguishes equal texts
+    with different tokens, which were truncated or tokenized in another context.
     """
 
     path: str
@@ -38,7 +38,7 @@ class Segment(Struct, frozen=True):
 
     @property
     def message(self) -> int | None:
-        """Index of its message; None for a tool or a system prompt outside the messages."""
+        """Index of the message, or None for a tool or a system prompt outside the messages."""
         found = _MESSAGE.match(self.path)
         return int(found[1]) if found else None
 
@@ -49,24 +49,24 @@ class Segment(Struct, frozen=True):
 
 
 def segments_of(body: Mapping[str, Any]) -> list[Segment]:
-    """Cut a request body into its segments.
+    """Divide a request body into segments.
 
     Raises:
-        ValueError: a part has an unknown shape; one sentence.
+        ValueError: a part has an unknown shape.
     """
     found = [*_tools(body), *_system(body), *_messages(body)]
-    if found and (ttl := _ttl(body)) is not None:  # on the body: applies to the last block that can be cached
+    if found and (ttl := _ttl(body)) is not None:  # a cache_control on the body applies to the last cacheable block
         found[-1] = msgspec.structs.replace(found[-1], ttl=ttl)
     return found
 
 
 def as_text(value: Any) -> str:
-    """Format JSON with keys in their order and no spaces."""
+    """Encode a value as JSON, with the keys in order and without spaces."""
     return msgspec.json.encode(value).decode()
 
 
 def is_hashed(value: Any) -> bool:
-    """Whether a hash and a length replace a text, as in private lines of `kvtheater proxy`."""
+    """Return whether a value is a text's hash and length, as in private lines of `kvtheater proxy`."""
     return isinstance(value, Mapping) and value.keys() == {"hash", "length"}
 
 
@@ -84,9 +84,9 @@ def _system(body: Mapping[str, Any]) -> Iterator[Segment]:
 
 def _messages(body: Mapping[str, Any]) -> Iterator[Segment]:
     name = next((one for one in PROMPTS if one in body), "messages")
-    given = body.get(name)
-    if isinstance(given, str) or is_hashed(given):
-        yield Segment(name, "message", "user", given if isinstance(given, str) else as_text(given))
+    prompt = body.get(name)
+    if isinstance(prompt, str) or is_hashed(prompt):
+        yield Segment(name, "message", "user", prompt if isinstance(prompt, str) else as_text(prompt))
         return
     for index, message in enumerate(_listed(body, name)):
         path = f"{name}[{index}]"
@@ -117,7 +117,7 @@ def _message(message: Mapping[str, Any], path: str) -> Iterator[Segment]:
 
 
 def _content(content: Any, path: str, kind: Kind, role: str) -> Iterator[Segment]:
-    """Yield the segments of a text, or of a list of blocks."""
+    """Yield the segments of a text or a list of blocks."""
     if content is None:
         return
     if isinstance(content, str) or is_hashed(content):
@@ -126,11 +126,11 @@ def _content(content: Any, path: str, kind: Kind, role: str) -> Iterator[Segment
     if not isinstance(content, list):
         raise ValueError(f"{path} is neither a text nor a list of blocks")
     for index, block in enumerate(content):
-        where = f"{path}[{index}]"
+        block_path = f"{path}[{index}]"
         if isinstance(block, str):
-            yield Segment(where, kind, role, block)
+            yield Segment(block_path, kind, role, block)
         else:
-            yield _block(_mapping(block, where), where, kind, role)
+            yield _block(_mapping(block, block_path), block_path, kind, role)
 
 
 def _block(block: Mapping[str, Any], path: str, kind: Kind, role: str) -> Segment:
@@ -147,7 +147,7 @@ def _block(block: Mapping[str, Any], path: str, kind: Kind, role: str) -> Segmen
         return Segment(f"{path}.text", kind, role, text if isinstance(text, str) else as_text(text), ttl)
     plain = as_text({key: value for key, value in block.items() if key != "cache_control"})
     digest = hashlib.sha256(plain.encode()).hexdigest()
-    return Segment(path, "image", role, f"{block.get('type', '')} {digest}", ttl)  # or another medium
+    return Segment(path, "image", role, f"{block.get('type', '')} {digest}", ttl)  # or another kind of media
 
 
 def _ttl(part: Mapping[str, Any]) -> float | None:

@@ -1,8 +1,8 @@
-"""Positions of the texts of a request in its rendered prompt.
+"""Finds the texts of a request in its rendered prompt.
 
-The template renders the conversation a second time with marks instead of texts. The text between marks is the
-template's, and a text is searched after the template text that precedes it, so a short text such as "user" is not found
-in `<|im_start|>user`.
+The template renders the conversation a second time with marks instead of texts. Text between marks is template text,
+and a text is searched after the template text that precedes it, so that a short text such as "user" is not found in
+`<|im_start|>user`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from engine.prompts.segments import Segment
 
 MARK = re.compile("\ue000([0-9]{1,9})\ue001")  # private-use characters, which do not occur in texts
 STEP = re.compile(r"\[(\d+)\]|(\w+)")
-TEXTS = ("text", "thinking", "data", "content", "summary", "output")  # keys of a block's text
-AS_JSON = ("tool", "call")  # kinds that a template renders as JSON
+TEXTS = ("text", "thinking", "data", "content", "summary", "output")  # keys of texts in a block
+AS_JSON = ("tool", "call")  # kinds that templates render as JSON
 
 
 class Leaf(NamedTuple):
-    """Text of a request: a segment's text, or one of several. `segment`: index of the segment."""
+    """A text of a request. `segment`: index of its segment, which may have several texts."""
 
     segment: int
     text: str
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 class Skeleton(NamedTuple):
-    """Template texts around those of a request: `gaps[i]` before `leaves[i]`, the last gap after the last leaf."""
+    """Texts of a request and the template texts between them: `gaps[i]` precedes `leaves[i]`, and the last gap ends."""
 
     gaps: list[str]
     leaves: list[Leaf]
@@ -53,9 +53,9 @@ class Skeleton(NamedTuple):
 
 
 def with_marks(body: Mapping[str, Any], segments: Sequence[Segment]) -> tuple[dict[str, Any], list[Leaf]]:
-    """Return a request body with a mark instead of each text, and the texts in the order of the marks' numbers.
+    """Return the request body with a numbered mark instead of each text, and the texts by number.
 
-    Whitespace-only texts are not marked: a template may treat them as empty.
+    Whitespace-only texts are not marked, because a template may treat them as empty.
     """
     marked, leaves, copied = dict(body), list[Leaf](), set[int]()
     for index, segment in enumerate(segments):
@@ -77,7 +77,7 @@ def skeleton_of(rendered: str, leaves: Sequence[Leaf]) -> Skeleton:
     """Return the skeleton of a text that was rendered with marks."""
     found, at = Skeleton([], []), 0
     for mark in MARK.finditer(rendered):
-        if int(mark[1]) < len(leaves):  # otherwise a tool quotes a mark
+        if int(mark[1]) < len(leaves):  # otherwise a tool contains the characters of a mark
             found.gaps.append(rendered[at : mark.start()])
             found.leaves.append(leaves[int(mark[1])])
             at = mark.end()
@@ -115,7 +115,7 @@ def _spaces(text: str) -> tuple[str, str]:
 
 
 def _texts(text: str, skeleton: Skeleton) -> list[Place]:
-    found, met = list[Place](), set[int]()
+    found, found_leaves = list[Place](), set[int]()
     at, is_exact = 0, True  # whether the previous text ends at `at`
     for number, leaf in enumerate(skeleton.leaves):
         place = _next(text, at, is_exact, skeleton.gaps[number], leaf.text, skeleton.gaps[number + 1])
@@ -123,9 +123,9 @@ def _texts(text: str, skeleton: Skeleton) -> list[Place]:
         if place is None:
             continue
         begin, at = place
-        if id(leaf) in met:  # the template writes it twice
+        if id(leaf) in found_leaves:  # the template renders it twice
             continue
-        met.add(id(leaf))
+        found_leaves.add(id(leaf))
         if found and found[-1].segment == leaf.segment:
             found[-1] = found[-1]._replace(end=at)
         else:
@@ -134,10 +134,10 @@ def _texts(text: str, skeleton: Skeleton) -> list[Place]:
 
 
 def _next(text: str, at: int, is_exact: bool, gap: str, leaf: str, after: str) -> tuple[int, int] | None:
-    """Return begin and end of a text in a rendered one from `at` on, or None.
+    """Return begin and end of `leaf` in the rendered text from `at` on, or None.
 
-    `gap` and `after` are the template texts before and after it in the rendering with marks. If the one before it
-    differs without marks, the text is found by the one after it.
+    `gap`, `after`: template texts before and after it in the rendering with marks. If `gap` differs without marks, the
+    leaf is found by `after`.
     """
     begin = at + len(gap)
     starts_here = is_exact and text.startswith(gap, at)
@@ -155,11 +155,13 @@ def _next(text: str, at: int, is_exact: bool, gap: str, leaf: str, after: str) -
         start = at + common_prefix(gap, text[at : at + len(gap)])
         hits = [(text.find(form + after, start), 0, form) for form in forms]
     places = [(hit + skip, hit + skip + len(form)) for hit, skip, form in hits if hit >= 0]
-    return min(places, key=lambda place: (place[0], -place[1]), default=None)  # including rendered whitespace
+    return min(
+        places, key=lambda place: (place[0], -place[1]), default=None
+    )  # the earliest, with as much whitespace as possible
 
 
 def _num_rendered(text: str, end: int, trail: str, after: str) -> int:
-    """Return how many characters of a text's trailing whitespace are rendered before `after`."""
+    """Return how many characters of the trailing whitespace `trail` are rendered before `after`."""
     for count in range(len(trail), -1, -1):
         if text.startswith(trail[:count] + after, end):
             return count
@@ -167,7 +169,7 @@ def _num_rendered(text: str, end: int, trail: str, after: str) -> int:
 
 
 def _json(text: str, segments: Sequence[Segment], texts: Sequence[Place]) -> Iterator[Place]:
-    """Yield the positions of tools, and of the calls of a message, between those of the texts."""
+    """Yield the positions of tools and calls, which are between the positions of texts."""
     begins, numbers = [place.begin for place in texts], [place.segment for place in texts]
     ends = [0, *(place.end for place in texts)]
     between = "\0".join(text[end:begin] for end, begin in zip(ends, [*begins, len(text)], strict=True))
@@ -177,7 +179,7 @@ def _json(text: str, segments: Sequence[Segment], texts: Sequence[Place]) -> Ite
             continue
         if segment.kind == "tool":
             start, limit = tools_at, len(text)
-        else:  # before or after the texts of its message
+        else:  # the call is before or after the texts of its message
             first = last = bisect_right(numbers, index)
             while first and segments[numbers[first - 1]].message == segment.message:
                 first -= 1
@@ -185,7 +187,7 @@ def _json(text: str, segments: Sequence[Segment], texts: Sequence[Place]) -> Ite
                 last += 1
             start, limit = max(at, ends[first]), texts[last].begin if last < len(texts) else len(text)
         for form in _forms(segment.text):
-            if segment.kind == "tool" and form not in between:  # a call is only searched in its message
+            if segment.kind == "tool" and form not in between:  # calls are searched only in their message
                 continue
             begin = _find_between(text, form, start, limit, texts, begins)
             if begin >= 0:
@@ -195,7 +197,7 @@ def _json(text: str, segments: Sequence[Segment], texts: Sequence[Place]) -> Ite
 
 
 def _find_between(text: str, form: str, start: int, limit: int, texts: Sequence[Place], begins: Sequence[int]) -> int:
-    """Return the first index of `form` in text[start:limit] outside the positions `texts`, or -1."""
+    """Return the first index of `form` in text[start:limit] that is outside the places `texts`, or -1."""
     while (begin := text.find(form, start, limit)) >= 0:
         number = bisect_right(begins, begin)
         if number and texts[number - 1].end > begin:
@@ -209,13 +211,13 @@ def _find_between(text: str, form: str, start: int, limit: int, texts: Sequence[
 
 @lru_cache(maxsize=1 << 12)
 def _forms(text: str) -> tuple[str, ...]:
-    """Return the forms in which a template may render a tool or a call."""
+    """Return the JSON forms in which a template may render a tool or a call."""
     try:
         value = msgspec.json.decode(text)
         if isinstance(value, list) and len(value) == 2:
             value = {"name": value[0], "arguments": value[1]}
-        if isinstance(value, dict) and isinstance(given := value.get("arguments"), str):
-            value = {**value, "arguments": msgspec.json.decode(given) if given else {}}
+        if isinstance(value, dict) and isinstance(arguments := value.get("arguments"), str):
+            value = {**value, "arguments": msgspec.json.decode(arguments) if arguments else {}}
     except (msgspec.DecodeError, RecursionError):
         return (text,)
     return text, *(json.dumps(value, ensure_ascii=False, indent=indent) for indent in (None, 2, 4))

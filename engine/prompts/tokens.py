@@ -1,6 +1,6 @@
-"""Tokenizer for counting prompts.
+"""Tokenizer for counting the tokens of prompts.
 
-Imports neither torch nor transformers, which takes seconds, except for a GGUF file.
+Does not import torch or transformers, which takes seconds, except for a GGUF file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def open_encoder(name: str | None = None) -> Encode:
     """Return the encoder of a folder's tokenizer.json, a GGUF file or a hub name; None: the bundled model's.
 
     Raises:
-        ValueError: there is no tokenizer; one sentence.
+        ValueError: the tokenizer cannot be read.
     """
     folder = SHIPPED["bundled"].folder if name is None else Path(name)
     if is_gguf(str(name)):
@@ -35,7 +35,7 @@ def open_encoder(name: str | None = None) -> Encode:
             tokenizer = _of_gguf(folder)
         else:
             tokenizer = Tokenizer.from_pretrained(str(name))
-    except Exception as error:  # the library raises nothing narrower
+    except Exception as error:  # the library raises no narrower type
         raise ValueError(f"cannot read the tokenizer of {name}: {' '.join(str(error).split())[:200]}") from error
     tokenizer.no_truncation()
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids  # type: ignore[no-any-return]
@@ -49,7 +49,7 @@ def _of_gguf(path: Path) -> Tokenizer:
 
 
 def characters_of(text: str) -> range:
-    """Return a number per character of a hashed text, different for each hash."""
+    """Return one token id per character of a text or a hashed text. Different texts have different ids."""
     found = _LENGTH.findall(text)
     start = (hash(text) & 0x3FFFFFFF) << 32
     return range(start, start + (sum(int(length) for _, length in found) if found else len(text)))

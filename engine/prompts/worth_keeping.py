@@ -1,6 +1,6 @@
-"""Prefixes worth caching: those that save most tokens in later requests.
+"""Finds the prefixes whose caching saves most tokens in later requests.
 
-A prefix consists of whole segments. Its savings exclude those of shorter ones: a request counts for its longest prefix.
+A prefix consists of complete segments. A request counts only for its longest found prefix.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ MAX_PREFIXES = 5
 
 
 class Prefix(Struct, frozen=True):
-    """Prefix of prompts, in whole units of the cache. `num_later`: later requests whose longest found prefix it is.
-    `num_saved`: tokens that these save beyond shorter found prefixes.
+    """Prefix of prompts, rounded down to units of the cache.
+
+    `num_later`: number of later requests whose longest found prefix this is. `num_saved`: tokens that these requests
+    save in addition to shorter found prefixes.
     """
 
     num_saved: int
@@ -27,11 +29,11 @@ class Prefix(Struct, frozen=True):
     num_later: int
     model: str
     request: int  # last request that begins with it
-    paths: list[str]  # of its segments, in the request
+    paths: list[str]  # paths of its segments in the request
 
 
 def worth_keeping(trees: Mapping[Keyspace, PrefixTree], verdicts: Sequence[Verdict], policy: Policy) -> list[Prefix]:
-    """Return the prefixes that would save most tokens, best first."""
+    """Return the prefixes that save most tokens, best first."""
     nodes, found = _nodes(trees, policy), list[Prefix]()
     while len(found) < MAX_PREFIXES:
         best = max(nodes, key=_saved_by, default=None)
@@ -53,8 +55,9 @@ def worth_keeping(trees: Mapping[Keyspace, PrefixTree], verdicts: Sequence[Verdi
 
 
 class _Candidate:
-    """Prefix that ends with a node. `num_before`: tokens of its longest found prefix. `num_served`: later requests
-    that have a longer found prefix.
+    """Prefix that ends with a node.
+
+    `num_before`: tokens of its longest found prefix. `num_served`: number of later requests with a longer found prefix.
     """
 
     __slots__ = ("above", "is_found", "model", "node", "num_before", "num_later", "num_served", "num_tokens")
@@ -62,8 +65,8 @@ class _Candidate:
     def __init__(self, node: Node, above: _Candidate | None, model: str, policy: Policy) -> None:
         self.node, self.above, self.model = node, above, model
         self.num_later = node.uses - 1
-        whole = node.end - node.end % policy.unit
-        self.num_tokens = whole if whole >= policy.minimum_of(model) else 0
+        rounded = node.end - node.end % policy.unit
+        self.num_tokens = rounded if rounded >= policy.minimum_of(model) else 0
         self.num_before = self.num_served = 0
         self.is_found = False
 
@@ -73,7 +76,7 @@ def _saved_by(one: _Candidate) -> int:
 
 
 def _nodes(trees: Mapping[Keyspace, PrefixTree], policy: Policy) -> list[_Candidate]:
-    """Return the prefixes shared by several requests, shorter ones first."""
+    """Return the prefixes that several requests share, parents before children."""
     found = list[_Candidate]()
     waiting: list[tuple[Node, _Candidate | None, str]] = [
         (tree.root, None, space.model) for space, tree in trees.items()
@@ -88,7 +91,7 @@ def _nodes(trees: Mapping[Keyspace, PrefixTree], policy: Policy) -> list[_Candid
 
 
 def _paths(spans: Sequence[Span], num_tokens: int) -> list[str]:
-    """Return the paths of the segments with the first `num_tokens` tokens of a prompt."""
+    """Return the paths of the segments that contain the first `num_tokens` tokens of a prompt."""
     found, start = dict[str, None](), 0
     for span in spans:
         if start >= num_tokens:

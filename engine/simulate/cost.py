@@ -1,4 +1,4 @@
-"""Cost models of a simulated step: seconds by the shape of its batch."""
+"""Cost models of a simulated step: seconds as a function of the batch's shape."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from engine.accounting.shape import ModelShape, kv_shapes
 from engine.accounting.work import attended_keys, read_keys
 from engine.cache.attention_span import WindowPolicy, reaches_of
 
-Windows = Mapping[int | None, float]  # share of the cached numbers in layers that see so many keys; None: all keys
+# attention window in keys (None: unlimited) -> share of the KV cache in layers with that window
+Windows = Mapping[int | None, float]
 FULL: Windows = {None: 1.0}
 
 
 class StepShape(NamedTuple):
-    """Features of a batch that determine its time. Keys and pairs are means over the layers."""
+    """Features of a batch that determine its step time. Keys and pairs are means over the layers."""
 
-    num_tokens: int  # computed
+    num_tokens: int  # computed tokens
     num_seqs: int
     num_keys: float  # distinct visible keys, over all sequences
-    num_pairs: float  # of query and visible key, over sequences that compute several tokens
-    after_idle: bool = False  # the machine was idle before it, so processor caches are cold
+    num_pairs: float  # pairs of query and visible key, over sequences that compute several tokens
+    after_idle: bool = False  # whether the machine was idle before the step, so that processor caches are cold
 
 
 def windows_of(facts: ModelShape, policy: WindowPolicy | None = None) -> Windows:
-    """Return the windows of a model's layers under a policy."""
+    """Return the windows of a model's layers, reduced by a window policy."""
     reaches = reaches_of(facts.sliding_windows or [None] * facts.num_layers, policy)
     sizes = [heads * (keys + values) for heads, keys, values in kv_shapes(facts)]
     if not sum(sizes):
-        sizes = [1] * len(reaches)  # latent vectors: the same in each layer
+        sizes = [1] * len(reaches)  # latent vectors have the same size in each layer
     found = Counter[int | None]()
     for reach, size in zip(reaches, sizes, strict=True):
         found[reach.num_keys] += size
@@ -49,7 +50,7 @@ def shape_of(spans: Sequence[tuple[int, int]], windows: Windows = FULL, after_id
 
 
 class StepCost(Protocol):
-    """Seconds of a step, from its schedule to its last token. `source`: origin of its numbers, in a few words."""
+    """Time of a step, from its schedule to its last token. `source`: origin of the numbers, in a few words."""
 
     @property
     def source(self) -> str: ...
@@ -67,10 +68,12 @@ class Fixed(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """Step time that is linear in each feature; DistServe's simulator has the same terms for decode, and for prefill
-    with the square of the tokens (github.com/LLMServe/DistServe, simdistserve).
+    """Step time that is linear in each feature.
 
-        token_knots, token_seconds    time by the number of tokens: linear between knots, last slope beyond
+    DistServe's simulator has the same terms for decode, and the square of the number of tokens for prefill
+    (github.com/LLMServe/DistServe, simdistserve).
+
+        token_knots, token_seconds    time by number of tokens: piecewise linear, extrapolated with the last slope
         seq_seconds                   per sequence
         key_seconds                   per key read
         pair_seconds                  per query and key of a prefill
@@ -95,7 +98,7 @@ class Linear(NamedTuple):
         )
 
     def of_tokens(self, num_tokens: int) -> float:
-        """Return the part of the time that depends on the number of tokens alone."""
+        """Return the part of the time that depends only on the number of tokens."""
         knots, values = self.token_knots, self.token_seconds
         if len(knots) == 1:
             return values[0]
@@ -104,13 +107,13 @@ class Linear(NamedTuple):
         return values[index] + share * (values[index + 1] - values[index])
 
 
-def knots_up_to(most: int) -> list[int]:
-    """Return 1, 2, 4, ... up to the first power of two >= `most`."""
-    return [1 << power for power in range(max(1, math.ceil(math.log2(max(2, most)))) + 1)]
+def knots_up_to(num_tokens: int) -> list[int]:
+    """Return 1, 2, 4, ... up to the first power of two >= `num_tokens`."""
+    return [1 << power for power in range(max(1, math.ceil(math.log2(max(2, num_tokens)))) + 1)]
 
 
 class Jittered:
-    """Cost with jitter: each step takes the seconds of `cost` times a random element of `ratios`."""
+    """Cost with jitter: the time of each step is that of `cost` times a random element of `ratios`."""
 
     def __init__(self, cost: StepCost, ratios: Sequence[float], seed: int = 0) -> None:
         self._cost, self._ratios = cost, list(ratios)

@@ -1,7 +1,7 @@
-"""Decode rates over the number of GPUs: tensor (intra-op) or pipeline (inter-op) parallelism, DistServe, section 3.2.
+"""Decode rates by number of GPUs with tensor (intra-op) or pipeline (inter-op) parallelism; DistServe, section 3.2.
 
-A decode step of a batch reads the weights once and is memory-bound. Split over n GPUs each reads its part, so the step
-gets shorter, with diminishing returns; in n stages a token takes as long as before, and n batches are in flight.
+A decode step reads all weights once and is memory-bound. With tensor parallelism each of n GPUs reads its part, so the
+step gets shorter, with diminishing returns. With n pipeline stages the latency is unchanged, and n batches run at once.
 
     intra    latency T / K(n)    throughput b · K(n) / T
     inter    latency T           throughput n · b / T
@@ -35,7 +35,7 @@ def decode_over_degrees(step_seconds: float, batch: int, degrees: list[int], spe
     """Return the decode rates for each number of GPUs, from the step time of `batch` sequences on one.
 
     Raises:
-        ValueError: no time, no batch, no GPU, or a speed-up outside of 1 < K ≤ 2.
+        ValueError: the step time, the batch or a number of GPUs is not positive, or not 1 < K ≤ 2.
     """
     if not (step_seconds > 0 and math.isfinite(step_seconds)):
         raise ValueError("a decode step must take longer than 0 s")
@@ -65,20 +65,20 @@ def _degree(step_seconds: float, batch: int, gpus: int, speedup_of_two: float) -
 
 
 def request_rate(tokens_per_second: float, output_tokens: float) -> float:
-    """Return requests per second with `output_tokens` tokens each, the first of which is prefill's.
+    """Return requests per second with `output_tokens` tokens each, the first of which prefill samples.
 
     Raises:
         ValueError: fewer than 2 output tokens.
     """
     if not output_tokens > 1:
-        raise ValueError("the first token is prefill's: a request that decodes has at least 2 tokens")
+        raise ValueError("output_tokens must be at least 2, because prefill samples the first token")
     return tokens_per_second / (output_tokens - 1)
 
 
 def goodput_per_gpu(prefill_rate: float, prefill_gpus: int, decode_rate: float, decode_gpus: int) -> float:
-    """Return requests per second per GPU with separate prefill and decode GPUs: the slower side limits.
+    """Return requests per second per GPU with separate prefill and decode GPUs, limited by the slower side.
 
-    A rate is that of all GPUs of a side, the highest at which the share of requests meets its objective (DistServe,
-    figure 1: two GPUs for prefill with 5.6 each and one for decode with 10 give 10 / 3).
+    `prefill_rate`, `decode_rate`: highest rate of all GPUs of the side at which the share of requests meets its
+    objective. Example (DistServe, figure 1): two prefill GPUs with 5.6 each and one decode GPU with 10 give 10 / 3.
     """
     return min(prefill_rate, decode_rate) / (prefill_gpus + decode_gpus)

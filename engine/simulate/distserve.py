@@ -1,13 +1,13 @@
-"""Figures 1, 3, 4 and 5 of DistServe (arXiv 2401.09670 v3) computed from public inputs, with the paper's numbers.
+"""Figures 1, 3, 4 and 5 of DistServe (arXiv 2401.09670 v3), computed from public inputs, beside the paper's numbers.
 
-The paper ran OPT on its own engine and A100s. Here a step is the sum of measured layer times of nearly the same
-matrices (`layer_times.toml`) and attention by the roofline, without host time. So steps are shorter than the paper's
-and rates higher; comparable are the shape of a curve, an order, a ratio.
+The paper ran OPT on its own engine and A100s. Here the time of a step is the sum of measured times of layers with
+nearly the same matrices (`layer_times.toml`) and of attention by the roofline, without host time. So steps are shorter
+than in the paper and rates are higher. Shapes of curves, orders and ratios can be compared.
 
-    1    one GPU, 512 tokens in and 64 out, Poisson: prefill alone, decode alone, and both on the same GPU
-    3    tokens a second of one step over its batch, of prefill and of decode
-    4    mean TTFT of two GPUs over the rate: in two stages, or split with a speed-up K
-    5    a decode step of 128 sequences and its tokens a second over the number of GPUs
+    1    one GPU, 512 input and 64 output tokens, Poisson arrivals: only prefill, only decode, or both on the GPU
+    3    tokens per second of one step by batch size, for prefill and for decode
+    4    mean TTFT of two GPUs by rate: two pipeline stages, or tensor parallelism with a speed-up K
+    5    time of a decode step of 128 sequences, and its tokens per second, by number of GPUs
 """
 
 from __future__ import annotations
@@ -33,20 +33,22 @@ from engine.simulate.simulation import Simulation
 
 SOURCE = "DistServe, arXiv 2401.09670 v3"
 SMALL, LARGE, GPU = "opt-13b", "opt-66b", "a100-80gb"
-DEMAND = Demand(rate=1.0, prompt_tokens=512, output_tokens=64, ttft=0.4, tpot=0.04)  # figure 1; of 90 %
+DEMAND = Demand(
+    rate=1.0, prompt_tokens=512, output_tokens=64, ttft=0.4, tpot=0.04
+)  # figure 1, for 90 % of the requests
 REQUESTS, SEED = 200, 0
-RATES = [0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]  # requests per second, of the GPU that does both
-STEP_TOKENS, MAX_SEQUENCES = 2048, 256  # of one step there: complete prompts and decodes
+RATES = [0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]  # requests per second on the GPU that prefills and decodes
+STEP_TOKENS, MAX_SEQUENCES = 2048, 256  # limits of a step on that GPU, with complete prompts
 LENGTHS, PROMPTS = [128, 256, 512, 1024], [1, 2, 4, 8, 16]  # figure 3, prefill: tokens, prompts per step
-CONTEXT, SEQUENCES = 512, [1, 2, 4, 8, 16, 32, 64, 96]  # decode
+CONTEXT, SEQUENCES = 512, [1, 2, 4, 8, 16, 32, 64, 96]  # figure 3, decode: tokens per sequence, sequences
 SPEEDUPS = [1.3, 1.5, 1.7]  # figure 4
-FULL = 0.9  # share of the highest throughput at which a step saturates the GPU
+FULL = 0.9  # share of the highest throughput above which a step counts as saturating the GPU
 BATCH, PROMPT = 128, 256  # figure 5
 PREFILLS, DECODES = 2, 1  # GPUs of the paper's example under figure 1
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """Curve. `value`: parameter that distinguishes it from others of its kind, tokens or a speed-up; None: no other."""
+    """Curve. `value`: its parameter, a number of tokens or a speed-up; None if it is the only curve of its kind."""
 
     kind: str
     value: float | None = None
@@ -54,7 +56,7 @@ class Line(Struct, frozen=True, kw_only=True):
 
 
 class Panel(Struct, frozen=True, kw_only=True):
-    """Plot, with the page's names of its axes. `bound`: the objective, drawn as a line."""
+    """Plot. The page defines its axes by `id`. `bound`: objective, drawn as a line."""
 
     id: str
     lines: list[Line]
@@ -62,7 +64,7 @@ class Panel(Struct, frozen=True, kw_only=True):
 
 
 class Compared(Struct, frozen=True, kw_only=True):
-    """Number computed here. `printed`: the paper's number; None: the paper only shows a trend."""
+    """Number computed here. `printed`: number in the paper; None if the paper only shows a trend."""
 
     id: str
     printed: float | None
@@ -70,7 +72,7 @@ class Compared(Struct, frozen=True, kw_only=True):
 
 
 class PaperFigure(Struct, frozen=True, kw_only=True):
-    """Figure of the paper, reproduced."""
+    """Reproduced figure of the paper."""
 
     number: int
     panels: list[Panel]
@@ -78,7 +80,7 @@ class PaperFigure(Struct, frozen=True, kw_only=True):
 
 
 class Paper(Struct, frozen=True, kw_only=True):
-    """All figures, and the sources of their inputs."""
+    """All figures and the sources of their inputs."""
 
     figures: list[PaperFigure]
     source: str
@@ -87,7 +89,7 @@ class Paper(Struct, frozen=True, kw_only=True):
 
 @functools.cache
 def paper() -> Paper:
-    """Return the four figures; takes some seconds of one core, once."""
+    """Compute the four figures once, which takes some seconds of one core."""
     small, large = card_of(SMALL, GPU), card_of(LARGE, GPU)
     return Paper(
         figures=[_figure_1(small), _figure_3(small), _figure_4(large), _figure_5(small)],
@@ -96,23 +98,23 @@ def paper() -> Paper:
     )
 
 
-# 1: what interferes
+# figure 1: interference of prefill and decode
 
 
 def _figure_1(card: Card) -> PaperFigure:
     cost = card.cost()
     seconds = prompt_seconds(cost, DEMAND.prompt_tokens)
-    both = [(rate, *both_at(card, rate)) for rate in RATES]
+    both = [(rate, *percentiles_of_both(card, rate)) for rate in RATES]
     most = card.room_tokens(max_num_batched_tokens=STEP_TOKENS) // (DEMAND.prompt_tokens + DEMAND.output_tokens)
     steps = [(batch, step_seconds(cost, batch, DEMAND, 0)) for batch in range(1, most + 1)]
     alone = [(decode_rate(batch, took, DEMAND), took) for batch, took in steps]
     prefill = waiting.highest_rate(seconds, DEMAND.ttft - seconds, DEMAND.share)
     decode = max((rate for rate, took in alone if took <= DEMAND.tpot), default=0.0)
-    together = min(
-        _reaches([(rate, ttft) for rate, ttft, _ in both], DEMAND.ttft),
-        _reaches([(rate, tpot) for rate, _, tpot in both], DEMAND.tpot),
+    colocated = min(
+        _crossing_of([(rate, ttft) for rate, ttft, _ in both], DEMAND.ttft),
+        _crossing_of([(rate, tpot) for rate, _, tpot in both], DEMAND.tpot),
     )
-    apart = min(PREFILLS * prefill, DECODES * decode) / (PREFILLS + DECODES)
+    disaggregated = min(PREFILLS * prefill, DECODES * decode) / (PREFILLS + DECODES)
     fastest = 0.95 / seconds
     curve = [
         (rate, seconds + waiting.within(rate, seconds, DEMAND.share))
@@ -135,16 +137,16 @@ def _figure_1(card: Card) -> PaperFigure:
         bound=DEMAND.tpot,
     )
     compared = [
-        Compared(id="rate_both", printed=1.6, here=together),
+        Compared(id="rate_both", printed=1.6, here=colocated),
         Compared(id="rate_prefill", printed=5.6, here=prefill),
         Compared(id="rate_decode", printed=10.0, here=decode),
-        Compared(id="rate_apart", printed=3.3, here=apart),
-        Compared(id="times_apart", printed=2.1, here=apart / together),
+        Compared(id="rate_apart", printed=3.3, here=disaggregated),
+        Compared(id="times_apart", printed=2.1, here=disaggregated / colocated),
     ]
     return PaperFigure(number=1, panels=[ttft, tpot], compared=compared)
 
 
-def both_at(card: Card, rate: float, num_requests: int = REQUESTS) -> tuple[float, float]:
+def percentiles_of_both(card: Card, rate: float, num_requests: int = REQUESTS) -> tuple[float, float]:
     """Return simulated 90th percentiles of TTFT and TPOT on one GPU that prefills complete prompts and decodes."""
     config = EngineConfig(
         block_size=BLOCK_SIZE,
@@ -173,15 +175,15 @@ def _p90(values: Iterable[float]) -> float:
     return quantiles(values, n=10, method="inclusive")[-1]
 
 
-def _reaches(points: list[tuple[float, float]], bound: float) -> float:
-    """Return where a rising curve reaches its bound, by linear interpolation; its end if it stays below."""
+def _crossing_of(points: list[tuple[float, float]], bound: float) -> float:
+    """Return the x where an increasing curve reaches `bound` (linear interpolation), or its last x if it never does."""
     for (x0, y0), (x1, y1) in pairwise(points):
         if y1 > bound:
             return x0 + (x1 - x0) * max(0.0, bound - y0) / (y1 - y0)
     return points[-1][0]
 
 
-# 3: what fills a step
+# figure 3: batch size that saturates the GPU
 
 
 def _figure_3(card: Card) -> PaperFigure:
@@ -219,14 +221,14 @@ def _line(kind: str, value: int, over: list[int], of: Callable[[int, int], float
     return Line(kind=kind, value=float(value), points=[(number, of(number, value)) for number in over])
 
 
-# 4: stages or splitting, for prefill
+# figure 4: pipeline stages or tensor parallelism for prefill
 
 
 def _figure_4(card: Card) -> PaperFigure:
     service, split = (prompt_seconds(card.cost(gpus), DEMAND.prompt_tokens) for gpus in (1, 2))
     measured = Prefill(service=service, gpus=2, speedup=service / split)
     meets = crossing(measured)
-    given = [Prefill(service=service, gpus=2, speedup=speedup) for speedup in SPEEDUPS]
+    variants = [Prefill(service=service, gpus=2, speedup=speedup) for speedup in SPEEDUPS]
     return PaperFigure(
         number=4,
         panels=[
@@ -241,7 +243,7 @@ def _figure_4(card: Card) -> PaperFigure:
                 id="ttft_speedup",
                 lines=[
                     Line(kind="stages", points=_queue(measured, "inter")),
-                    *(Line(kind="split", value=one.speedup, points=_queue(one, "intra")) for one in given),
+                    *(Line(kind="split", value=one.speedup, points=_queue(one, "intra")) for one in variants),
                 ],
             ),
         ],
@@ -250,18 +252,18 @@ def _figure_4(card: Card) -> PaperFigure:
             Compared(id="crossing", printed=None, here=0.0 if meets is None else meets / service),
             *(
                 Compared(id=f"crossing_{one.speedup:g}", printed=None, here=(crossing(one) or 0.0) / service)
-                for one in given
+                for one in variants
             ),
         ],
     )
 
 
 def _queue(prefill: Prefill, arrangement: Arrangement) -> list[tuple[float, float]]:
-    rates = [0.96 * prefill.most(arrangement) / prefill.service * part / 60 for part in range(61)]
+    rates = [0.96 * prefill.max_load(arrangement) / prefill.service * part / 60 for part in range(61)]
     return [(rate, mean_ttft(prefill, arrangement, rate).value) for rate in rates]
 
 
-# 5: stages or splitting, for decode
+# figure 5: pipeline stages or tensor parallelism for decode
 
 
 def _figure_5(card: Card) -> PaperFigure:

@@ -1,4 +1,4 @@
-"""Sampled tokens without a model: a function of request and position only."""
+"""Pseudorandom tokens in place of a model's, a function of request and position only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Tokens(Protocol):
         """Return the token id at that position."""
 
 
-class DrawnTokens:
+class RandomTokens:
     """Pseudorandom tokens of a run. Two requests get the same continuation only by chance."""
 
     def __init__(self, vocab_size: int, seed: int) -> None:
@@ -25,4 +25,4 @@ class DrawnTokens:
         if first is None:
             digest = blake2b(f"{self._seed}/{request_id}".encode(), digest_size=8).digest()
             first = self._first[request_id] = int.from_bytes(digest, "little")
-        return (first + position * 7919) % self._vocab_size  # a prime, so that consecutive ids are not ascending
+        return (first + position * 7919) % self._vocab_size  # a prime step, so that consecutive ids are not ascending

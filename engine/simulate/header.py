@@ -13,7 +13,7 @@ from engine.trace.records import FINISHED_KEPT, BlockGroup, Header, Machine, Mod
 def simulated_header(
     facts: ModelFacts, resolved: Resolved, block_groups: Sequence[BlockGroup], simulated: Simulated
 ) -> Header:
-    """Return the header. `block_groups`: of the log's only or first instance."""
+    """Return the header. `block_groups`: block groups of the only or first instance."""
     return Header(
         generator=f"kvtheater {__version__}",
         created=datetime.now(UTC).isoformat(timespec="seconds"),

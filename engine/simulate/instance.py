@@ -1,7 +1,7 @@
 """Simulated instance: an engine's scheduler and cache without a model, on a simulated clock.
 
-Tokens are pseudorandom, and step times come from a `StepCost`. All decisions (which sequence runs, waits or is
-preempted, which blocks hit or are evicted) are made by the engine's code.
+Tokens are pseudorandom, and step times come from a `StepCost`. The engine's code makes all decisions: which sequence
+runs, waits or is preempted, and which blocks hit or are evicted.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ Records = Callable[[StepRecord], None]
 
 
 class SimulatedInstance:
-    """Scheduler of a simulated instance, with its pool.
+    """Scheduler and pool of a simulated instance.
 
     Args:
-        facts: of the simulated model.
-        resolved: settings, for that model.
-        cost: seconds of a step.
+        facts: facts of the simulated model.
+        resolved: settings, resolved for the model.
+        cost: time of a step.
         tokens: source of sampled tokens.
-        records: receives every record; None: no records, which is faster.
+        records: called with every record; None: no records are made, which is faster.
     """
 
     def __init__(
@@ -82,14 +82,14 @@ class SimulatedInstance:
         self.scheduler = build_scheduler(self.config, self.cache, self._ops.append, connector)
         if connector is not None:
             connector.register(self.cache, bytes_of_groups)
-        seen = replace(facts, sliding_windows=[reach.num_keys for reach in resolved.reaches])
+        visible = replace(facts, sliding_windows=[reach.num_keys for reach in resolved.reaches])
         self._windows = windows_of(facts, self.config.policy)
-        self._work = StepWork(seen, kv_bytes_per_token=sum(bytes_of_groups))
+        self._work = StepWork(visible, kv_bytes_per_token=sum(bytes_of_groups))
         self._next_seq_id, self._stride = place.first_seq_id, place.seq_id_stride
         self._num_records = self._num_steps = self._num_unfinished = 0
         self.num_preemptions = 0
-        self.num_queried_tokens = self.num_hit_tokens = 0  # of the first prefix-cache lookup of each prompt
-        self._looked_up: set[int] = set()  # sequences whose lookup is counted, here or on their prefill instance
+        self.num_queried_tokens = self.num_hit_tokens = 0  # in the first prefix-cache lookup of each prompt
+        self._looked_up: set[int] = set()  # sequences whose lookup was counted here or on their prefill instance
         self._scheduled: list[ScheduledSequence] = []
         self._batch: list[BatchEntry] = []
 
@@ -110,26 +110,26 @@ class SimulatedInstance:
         return self._num_steps
 
     def submit(self, specs: Sequence[RequestSpec], at: float) -> list[Running]:
-        """Queue requests with token ids as prompts, in one record.
+        """Queue requests, whose prompts are token ids, in one record.
 
         Raises:
             ValueError: a request does not fit the instance.
         """
-        sequences = [self._accepted(spec) for spec in specs]
+        sequences = [self._sequence_of(spec) for spec in specs]
         for sequence in sequences:
             self.scheduler.add(sequence, [b""] * sequence.num_prompt_tokens, {"max_tokens": sequence.max_tokens})
             self._num_unfinished += 1
         self._append("submit", at)
         return sequences
 
-    def _accepted(self, spec: RequestSpec) -> Running:
+    def _sequence_of(self, spec: RequestSpec) -> Running:
         max_tokens = spec.sampling.max_tokens
         assert not isinstance(spec.prompt, str) and spec.request_id is not None and max_tokens is not None
         seq_id = self._next_seq_id
         length = len(spec.prompt)
         if length + max_tokens > self._resolved.max_model_len:
             raise ValueError(
-                f"{spec.request_id} has {length} tokens and wants {max_tokens} more; max_model_len is "
+                f"{spec.request_id} has {length} prompt tokens and max_tokens {max_tokens}; max_model_len is "
                 f"{self._resolved.max_model_len}"
             )
         self._next_seq_id += self._stride
@@ -149,29 +149,29 @@ class SimulatedInstance:
         )
 
     def begin_step(self, after_idle: bool = False) -> float:
-        """Schedule a step and return its duration in seconds. Call `end_step` when it is over.
+        """Schedule a step and return its duration in seconds. The caller calls `end_step` after that time.
 
-        `after_idle`: the instance was idle before the step.
+        `after_idle`: whether the instance was idle before the step.
         """
         self._scheduled = self.scheduler.schedule()
         if self._records is not None:
             self._batch = [_entry(*item) for item in self._scheduled]
-        self.cache.take_moves()  # dropped: there are no tensors
+        self.cache.take_moves()  # discarded, because there are no tensors
         return self._cost.seconds(
             shape_of([(start, count) for _, start, count in self._scheduled], self._windows, after_idle)
         )
 
-    def end_step(self, at: float, took: float = 0.0) -> list[Running]:
-        """End the step and return the sequences that got a token. `took`: its seconds, for the record."""
+    def end_step(self, at: float, seconds: float = 0.0) -> list[Running]:
+        """End the step and return the sequences that sampled a token. `seconds`: duration, for the record."""
         scheduler, scheduled = self.scheduler, self._scheduled
         scheduler.commit(scheduled)
-        got, outputs = list[Running](), list[Output]()
+        sampled, outputs = list[Running](), list[Output]()
         for sequence, _, _ in scheduled:
             if sequence.num_computed_tokens != len(sequence.token_ids):
                 continue
             token_id = self._tokens.at(plain_id(sequence.request_id), len(sequence.token_ids))
             scheduler.append_token(sequence, token_id)
-            got.append(sequence)
+            sampled.append(sequence)
             if self._records is not None:
                 outputs.append(
                     Output(seq_id=sequence.seq_id, token_id=token_id, token_bytes=b"", text="", logprob=0.0, top=[])
@@ -183,8 +183,8 @@ class SimulatedInstance:
             scheduler.discard([s for s in scheduler.running if s.num_computed_tokens])
         self._num_steps += 1
         work = self._work.of(self._batch) if self._records is not None else None
-        self._append("step", at, batch=self._batch, outputs=outputs, took=took, work=work)
-        return got
+        self._append("step", at, batch=self._batch, outputs=outputs, seconds=seconds, work=work)
+        return sampled
 
     def arrive(self, seq_id: int, came: Came, at: float) -> None:
         """Complete a transfer to a waiting sequence's blocks."""
@@ -203,7 +203,7 @@ class SimulatedInstance:
         *,
         batch: Sequence[BatchEntry] = (),
         outputs: Sequence[Output] = (),
-        took: float = 0.0,
+        seconds: float = 0.0,
         work: Work | None = None,
     ) -> None:
         if self._records is not None:
@@ -214,7 +214,7 @@ class SimulatedInstance:
                 batch=list(batch),
                 ops=self._ops.copy(),
                 outputs=list(outputs),
-                timing=Timing(at=at, forward=took),
+                timing=Timing(at=at, forward=seconds),
                 memory=self.cache.memory(),
                 work=work,
             )

@@ -1,10 +1,10 @@
-"""Step times of other GPUs, from measured times of their layers (`layer_times.toml`).
+"""Step times on other GPUs, from measured layer times (`layer_times.toml`).
 
     seconds of a step  =  L · (m(n) + 2 · a(n))  +  o  +  r · sequences  +  k · keys  +  q · pairs
 
-m: a layer's matrices, norms and activations at n tokens; a: one of two all-reduces between the GPUs of a layer; both
-are measured. The rest is by the roofline: o, bytes of the output projection / bandwidth; r, its operations for one row
-per sequence / peak; k, bytes of a key and a value in all layers / bandwidth; q, operations of a query and a key / peak.
+Measured: m, time of a layer's matrices, norms and activations at n tokens; a, time of one of the two all-reduces per
+layer. By the roofline: o, bytes of the output projection / bandwidth; r, operations of the output projection for one
+sequence / peak; k, bytes of a key and a value in all layers / bandwidth; q, operations of a query and a key / peak.
 Host time between steps is not included.
 """
 
@@ -23,7 +23,7 @@ ALL_REDUCES = 2  # per layer: after attention and after the MLP
 
 
 class Card(NamedTuple):
-    """Model on one kind of GPU; `layers`: all measured layers, of any model and GPU."""
+    """A model on one kind of GPU. `layers`: all measured layer times, of any model and GPU."""
 
     model: ModelPreset
     gpu: GpuPreset
@@ -48,13 +48,13 @@ class Card(NamedTuple):
         """Return the cost model of a step.
 
         Raises:
-            ValueError: there are no layer times for it.
+            ValueError: no layers were measured with that number of GPUs.
         """
         measured = self._measured
         if tensor_parallel in measured:
             return _linear(measured[tensor_parallel], self.model, self.gpu, kv_cache_dtype)
         degrees, others = ", ".join(map(str, self.degrees)), ", ".join(self.measured_on)
-        known = f"; measured were {degrees} GPUs" if degrees else f"; there are some on {others}" if others else ""
+        known = f"; measured were {degrees} GPUs" if degrees else f"; measured on {others}" if others else ""
         raise ValueError(f"no layer times of {self.model.id} on {tensor_parallel} × {self.gpu.id}{known}")
 
     def room_tokens(self, tensor_parallel: int = 1, stages: int = 1, **more: Any) -> int:
@@ -90,7 +90,7 @@ def _linear(layer: LayerTimes, model: ModelPreset, gpu: GpuPreset, kv_cache_dtyp
     measured = f"{layer.layers_of} × {layer.scaled:g} in place of {model.name}'s" if layer.layers_of else model.name
     kv_bytes = stored_bytes_per_token(model, kv_cache_dtype) / min(
         1, model.num_kv_heads / tp
-    )  # a head is on one GPU at least
+    )  # a KV head is at least on one GPU
     return Linear(
         token_knots=layer.tokens,
         token_seconds=layers,

@@ -1,7 +1,7 @@
 """Assignment of a placement's instances to nodes, and the share of keys and values that leaves a node.
 
-A tensor-parallel group is within one node, and a node has GPUs of one kind. Nodes are filled one after another, wider
-groups first; no GPU is left over if the widths divide each other and the node, as the measured ones do.
+A tensor-parallel group is within one node, and a node has GPUs of one kind. Nodes are filled in order, the widest
+groups first. No GPU is left over if the widths divide each other and the node, as all measured widths do.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ class Instances(NamedTuple):
 
 
 class Layout(Struct, frozen=True):
-    """`nodes`: per used node, the kind of each used GPU. `places`: per kind, the nodes of the stages of each replica,
-    replica by replica.
+    """Assignment of instances to nodes.
+
+    `nodes`: for each used node, the kind of each used GPU. `places`: for each kind, the node of each stage, replica by
+    replica.
     """
 
     nodes: list[list[Kind]]
@@ -34,10 +36,10 @@ class Layout(Struct, frozen=True):
 
     @property
     def busiest(self) -> float:
-        """Share of all keys and values that the busiest node sends or receives; 0: none leave a node.
+        """Share of all keys and values that the busiest node sends or receives; 0 if none leave a node.
 
-        Each decode GPU receives an equal part from each prefill GPU: a node with the share p of the prefill GPUs and d
-        of the decode GPUs sends p · (1 − d) and receives d · (1 − p).
+        Each decode GPU receives an equal part from each prefill GPU. So a node with a share p of the prefill GPUs and a
+        share d of the decode GPUs sends p · (1 − d) and receives d · (1 − p).
         """
         counts = [(node.count("prefill"), node.count("decode")) for node in self.nodes]
         first, after = (sum(count[side] for count in counts) for side in (0, 1))
@@ -48,15 +50,15 @@ class Layout(Struct, frozen=True):
 
 
 def nodes_needed(instances: Sequence[Instances], gpus_of_node: int) -> int:
-    """Return the number of used nodes, each with one kind of GPU."""
+    """Return the number of nodes needed if each has one kind of GPU."""
     by_gpu: dict[str, int] = {}
     for one in instances:
         by_gpu[one.gpu] = by_gpu.get(one.gpu, 0) + one.replicas * one.stages * one.tensor_parallel
     return sum(-(-gpus // gpus_of_node) for gpus in by_gpu.values())
 
 
-def filled(instances: Sequence[Instances], gpus_of_node: int) -> Layout:
-    """Fill one node after another; a split that does not fit into the rest of any node starts a new one."""
+def fill_nodes(instances: Sequence[Instances], gpus_of_node: int) -> Layout:
+    """Fill the nodes in order. A tensor-parallel group that fits into no used node starts a new one."""
     nodes: list[list[Kind]] = []
     gpu_of: list[str] = []
     places: dict[Kind, list[int]] = {one.kind: [] for one in instances}
@@ -77,9 +79,7 @@ def filled(instances: Sequence[Instances], gpus_of_node: int) -> Layout:
 
 
 def side_by_side(instances: Sequence[Instances], groups: int) -> Layout:
-    """Return the layout in which each group has one node per stage: a node has the same stage of all its
-    replicas.
-    """
+    """Return the layout in which each group of replicas has one node per stage, shared by prefill and decode."""
     stages = instances[0].stages
     nodes: list[list[Kind]] = [[] for _ in range(groups * stages)]
     places: dict[Kind, list[int]] = {one.kind: [] for one in instances}

@@ -9,24 +9,24 @@ from engine.trace.request_account import TokenTimes
 
 
 class Wanted(Protocol):
-    """Request to simulate, e.g. `engine.bench.workload.Ask`."""
+    """Request to simulate, for example `engine.bench.workload.Ask`."""
 
     @property
-    def prompt(self) -> list[int]: ...  # of a further turn only the new tokens, unless `is_whole`
+    def prompt(self) -> list[int]: ...  # only the new tokens of a further turn, unless `is_whole`
     @property
     def output_tokens(self) -> int: ...
     @property
     def at(self) -> float: ...  # seconds after the start
     @property
-    def after(self) -> int | None: ...  # index of the previous turn, which must be done
+    def after(self) -> int | None: ...  # index of the previous turn, which must end first
     @property
-    def think(self) -> float: ...  # seconds between its end and this request
+    def think(self) -> float: ...  # seconds from the end of the previous turn to this request
     @property
-    def is_whole(self) -> bool: ...  # the prompt includes the previous turns
+    def is_whole(self) -> bool: ...  # whether the prompt includes the previous turns
 
 
 class SimulatedRequest(NamedTuple):
-    """A `Wanted` as plain values."""
+    """Plain implementation of `Wanted`."""
 
     prompt: list[int]
     output_tokens: int
@@ -37,7 +37,7 @@ class SimulatedRequest(NamedTuple):
 
 
 class LinkSpeed(NamedTuple):
-    """Link speed between nodes; a node sends and receives one transfer at a time."""
+    """Speed of the links between nodes. A node sends one transfer at a time, and receives one at a time."""
 
     bytes_per_second: float
     latency: float = 0.0  # seconds per transfer
@@ -46,11 +46,11 @@ class LinkSpeed(NamedTuple):
 
 @dataclass(slots=True)
 class ServedRequest(TokenTimes):
-    """Outcome of a request. Times are seconds after the start; a rejected request has no tokens."""
+    """Outcome of a request. Times are seconds after the start. A rejected request has no tokens."""
 
     prefilled: float | None = None  # end of prefill on a prefill instance
     token_ids: list[int] = field(default_factory=list)
-    prompt: list[int] = field(default_factory=list)  # complete, with previous turns
+    prompt: list[int] = field(default_factory=list)  # complete prompt, including previous turns
 
 
 @dataclass(slots=True)
@@ -63,5 +63,5 @@ class Outcome:
     busy_seconds: list[float]  # by instance
     moved_bytes: int
     num_preemptions: int
-    num_queried_tokens: int  # prompt tokens queried in the prefix cache, each prompt once
+    num_queried_tokens: int  # prompt tokens looked up in the prefix cache, once per prompt
     num_hit_tokens: int

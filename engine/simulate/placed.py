@@ -26,22 +26,22 @@ BLOCK_SIZE = 16
 class Tried(Struct, frozen=True, kw_only=True):
     """Result of a simulated placement. Shares are of all requests.
 
-    In DistServe prefill samples the first token, so TTFT ends when the prompt is computed. Here, as in vLLM, the decode
-    instance samples it, after the transfer of keys and values: `streamed_ttft`.
+    In DistServe, prefill samples the first token, so TTFT ends when the prompt is computed. Here, as in vLLM, the
+    decode instance samples it after the transfer of keys and values; `streamed_ttft` refers to that token.
     """
 
     num_requests: int
-    within_ttft: float  # prompt computed within TTFT
+    within_ttft: float  # share whose prompt is computed within TTFT
     within_tpot: float
     within_both: float
-    streamed_ttft: float  # first token within TTFT
+    streamed_ttft: float  # share whose first token is streamed within TTFT
 
 
-def tried(
+def simulate_placement(
     cards: Sequence[Card], placement: Placement, demand: Demand, nodes: Nodes, num_requests: int = 300, seed: int = 0
 ) -> Tried:
-    """Simulate `num_requests` requests of the demand on a placement."""
-    outcome = simulated(cards, placement, demand, nodes, num_requests, seed)
+    """Simulate `num_requests` requests of the demand on a placement, and return the shares within the objectives."""
+    outcome = _simulate(cards, placement, demand, nodes, num_requests, seed)
     streamed = [(one.ttft or 0.0) <= demand.ttft for one in outcome.requests]
     first = [
         is_streamed if one.prefilled is None else time_to_first_token(one.arrived, one.prefilled) <= demand.ttft
@@ -57,29 +57,31 @@ def tried(
     )
 
 
-def simulated(
+def _simulate(
     cards: Sequence[Card], placement: Placement, demand: Demand, nodes: Nodes, num_requests: int, seed: int
 ) -> Outcome:
-    """Return the run. A prefill instance computes one complete prompt per step, a mixed one a chunk and its decodes.
-    Each kind has the blocks that fit into its GPUs. An instance of several stages is simulated as so many instances
-    of one pipeline.
+    """Run the simulation.
+
+    A step of a prefill instance computes one complete prompt; a step of a mixed instance computes a chunk and its
+    decodes. Each instance has the blocks that fit into its GPUs. An instance with several stages is simulated as that
+    many instances of one pipeline.
     """
-    of_gpu, model = {card.gpu.id: card for card in cards}, cards[0].model
+    card_by_gpu, model = {card.gpu.id: card for card in cards}, cards[0].model
     options: dict[Kind, Option] = {option.kind: option for option in placement.options}
     settings: dict[InstanceRole, EngineConfig] = {
-        kind: _settings(of_gpu[option.gpu], option, demand) for kind, option in options.items()
+        kind: _settings(card_by_gpu[option.gpu], option, demand) for kind, option in options.items()
     }
 
     def number(kind: Kind) -> int:
         return options[kind].replicas * options[kind].stages if kind in options else 0
 
-    of_all = settings["decode" if "decode" in settings else "mixed"]
-    config = replace(of_all, prefill=number("prefill"), decode=number("decode"), mixed=number("mixed"))
-    places = [node for role in options for node in placement.layout.places[role]]  # a batch per stage
+    base = settings["decode" if "decode" in settings else "mixed"]
+    config = replace(base, prefill=number("prefill"), decode=number("decode"), mixed=number("mixed"))
+    places = [node for role in options for node in placement.layout.places[role]]  # one simulated instance per stage
     stages: dict[InstanceRole, int] = {kind: option.stages for kind, option in options.items()}
 
     def cost(role: InstanceRole) -> StepCost:
-        return of_gpu[options[role].gpu].cost(options[role].tensor_parallel)
+        return card_by_gpu[options[role].gpu].cost(options[role].tensor_parallel)
 
     draw = random.Random(seed)
     wanted, at = [], 0.0
@@ -87,7 +89,7 @@ def simulated(
         at += draw.expovariate(demand.rate)
         prompt = [draw.randrange(model.vocab_size) for _ in range(demand.prompt_tokens)]
         wanted.append(SimulatedRequest(prompt, demand.output_tokens, at))
-    # side by side each stage transfers to the decode stage in the same node, so nothing leaves a node
+    # in a side-by-side placement each stage transfers to the decode stage in its node, so nothing leaves a node
     link = LinkSpeed(nodes.network) if placement.network_share else None
     simulation = Simulation(
         facts_of(model),
@@ -106,13 +108,12 @@ def simulated(
 
 
 def _settings(card: Card, option: Option, demand: Demand) -> EngineConfig:
-    """Return the settings of an instance. A decode instance recomputes preempted prompts."""
-    whole = demand.prompt_tokens
+    """Return the settings of an instance. A decode instance must be able to recompute preempted prompts."""
     return EngineConfig(
         block_size=BLOCK_SIZE,
         num_blocks=card.room_tokens(option.tensor_parallel, option.stages) // BLOCK_SIZE // option.stages,
         max_num_seqs=option.batch,
-        max_num_batched_tokens=option.batch + option.chunk if option.chunk else max(option.batch, whole),
+        max_num_batched_tokens=option.batch + option.chunk if option.chunk else max(option.batch, demand.prompt_tokens),
         max_model_len=demand.prompt_tokens + demand.output_tokens,
         enable_prefix_caching=False,
         routing_policy="least_loaded",

@@ -1,7 +1,7 @@
 """Numbers of a placement with their formulas: instances, GPUs, transfers, objectives.
 
-The goodput of a prefill instance has no closed form (`engine.simulate.waiting` inverts the distribution of M/D/1), so
-its utilization and the maximum wait of a prompt are shown with it.
+The goodput of a prefill instance has no closed form (`engine.simulate.waiting` inverts the M/D/1 distribution), so its
+utilization and the maximum wait of a prompt are returned as well.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from engine.accounting.derived import Derived, Factor, derive
 from engine.accounting.memory import stored_bytes_per_token
 from engine.accounting.presets import ModelPreset
-from engine.simulate.instance_options import Demand, Nodes, Option, under_way
+from engine.simulate.instance_options import Demand, Nodes, Option, mean_running
 from engine.simulate.placement import Placement
 
 
 def placement_numbers(found: Placement, model: ModelPreset, nodes: Nodes, demand: Demand) -> list[Derived]:
-    """Return the numbers in display order. `found`: for this model, these nodes and this demand."""
+    """Return the numbers in display order. `found`: placement for this model, these nodes and this demand."""
     beside = len(found.options) == 2 and found.is_side_by_side
     each = _replicas_beside(found, demand) if beside else [_replicas(one, demand) for one in found.options]
     numbers = [number for one in found.options for number in _of_one(one, demand)]
@@ -22,7 +22,7 @@ def placement_numbers(found: Placement, model: ModelPreset, nodes: Nodes, demand
 
 
 def _of_one(one: Option, demand: Demand) -> list[Derived]:
-    """Return the capacity of an instance, derived from its step."""
+    """Return the capacity of an instance, derived from its step time."""
     stages, step = Factor("s", one.stages, f"stages_{one.kind}"), Factor("T", one.seconds, "step_seconds")
     if one.kind == "prefill":
         prompt, limit = Factor("D", one.seconds, "prompt_seconds"), Factor("L", demand.ttft, "ttft")
@@ -30,7 +30,7 @@ def _of_one(one: Option, demand: Demand) -> list[Derived]:
             derive("wait_allowed", "s", "L − D", limit, prompt),
             derive("prefill_busy", "1", "g · D / s", Factor("g", one.goodput, "goodput_prefill"), prompt, stages),
         ]
-    most = Factor("m", under_way(one.batch * one.stages, demand), "mean_under_way")
+    most = Factor("m", mean_running(one.batch * one.stages, demand), "mean_under_way")
     output = Factor("O", demand.output_tokens, "output_tokens")
     decoded = derive("goodput_of_decode", "1/s", "m / ((O − 1) · T)", most, output, step)
     if one.kind == "decode":
@@ -50,7 +50,7 @@ def _replicas(one: Option, demand: Demand) -> Derived:
 
 
 def _replicas_beside(found: Placement, demand: Demand) -> list[Derived]:
-    """Return the replicas of a side-by-side placement: as many groups of nodes as the slower side needs."""
+    """Return the replicas of a side-by-side placement. The slower side determines the number of groups of nodes."""
     first, after = found.options
     groups = len(found.layout.nodes) // first.stages
     factors = (

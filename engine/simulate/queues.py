@@ -1,13 +1,14 @@
-"""TTFT of prefill as a queue, on one GPU and on several (DistServe, arXiv 2401.09670 v3, section 3.1).
+"""Mean TTFT of prefill as an M/D/1 queue, on one or several GPUs (DistServe, arXiv 2401.09670 v3, section 3.1).
 
-Requests arrive by a Poisson process of rate R, and each takes one GPU D seconds to prefill. All three arrangements are
-M/D/1 queues that differ in two numbers: the latency of a request, and the time until the next one can begin.
+Requests arrive by a Poisson process of rate R, and one GPU prefills each in D seconds. The three arrangements are M/D/1
+queues with two parameters: the latency of a request, and the time until the next request can begin.
 
     one      D and D
-    inter    D and D/n     n pipeline stages; as in the paper, equal stages and free transfers
+    inter    D and D/n     n equal pipeline stages; as in the paper, transfers take no time
     intra    D/K and D/K   tensor parallelism over n GPUs, with speed-up K
 
-The paper has n = 2 and 1 < K < 2. Its expression for stages holds for n equal stages, and K is a parameter for any n.
+The paper has n = 2 and 1 < K < 2. Its formula for stages holds for any number of equal stages, and K is defined for any
+n.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ SYMBOLS: dict[Arrangement, str] = {"one": "RD", "inter": "RDn", "intra": "RDK"}
 
 
 class Prefill(Struct, frozen=True, kw_only=True):
-    """Prefill arrangement: `service` is D in seconds, `speedup` K of `gpus` n."""
+    """Prefill on several GPUs. `service`: D in seconds; `gpus`: n; `speedup`: K."""
 
     service: float
     gpus: int = 2
     speedup: float = 1.5
 
     def checked(self) -> Prefill:
-        """Validate and return the arrangement.
+        """Validate the values and return self.
 
         Raises:
-            ValueError: a value is invalid; one sentence.
+            ValueError: a value is invalid.
         """
         if not (self.service > 0 and math.isfinite(self.service)):
             raise ValueError("a prefill must take longer than 0 s")
@@ -52,18 +53,18 @@ class Prefill(Struct, frozen=True, kw_only=True):
             raise impossible("speedup", gpus=self.gpus, speedup=self.speedup)
         return self
 
-    def under_way(self, arrangement: Arrangement) -> float:
+    def latency(self, arrangement: Arrangement) -> float:
         """Return the seconds from the beginning of a request's prefill to its first token."""
         return self.service / self.speedup if arrangement == "intra" else self.service
 
     def slot(self, arrangement: Arrangement) -> float:
-        """Return the seconds from the beginning of a request's prefill until the next can begin."""
+        """Return the seconds from the beginning of a request's prefill until the next request can begin."""
         return {"one": self.service, "inter": self.service / self.gpus, "intra": self.service / self.speedup}[
             arrangement
         ]
 
-    def most(self, arrangement: Arrangement) -> float:
-        """Return the upper bound of R · D: the throughput in units of one GPU's."""
+    def max_load(self, arrangement: Arrangement) -> float:
+        """Return the upper bound of R · D, which is the throughput in units of one GPU's throughput."""
         return {"one": 1.0, "inter": float(self.gpus), "intra": self.speedup}[arrangement]
 
     def num_gpus(self, arrangement: Arrangement) -> int:
@@ -88,47 +89,47 @@ MEANINGS = {"D": "service_time", "R": "arrival_rate", "n": "gpus", "K": "speedup
 
 
 def share_within(prefill: Prefill, arrangement: Arrangement, rate: float, ttft: float) -> float:
-    """Return the share of requests with a first token within `ttft` seconds: P(wait ≤ TTFT − latency).
+    """Return the share of requests whose first token comes within `ttft` seconds: P(wait ≤ TTFT − latency).
 
     Raises:
         ValueError: as `mean_ttft`.
     """
     prefill.checked()
     _check_load(prefill, arrangement, rate)
-    return waiting.share_within(rate, prefill.slot(arrangement), ttft - prefill.under_way(arrangement))
+    return waiting.share_within(rate, prefill.slot(arrangement), ttft - prefill.latency(arrangement))
 
 
 def highest_rate(prefill: Prefill, arrangement: Arrangement, ttft: float, share: float = 0.9) -> float:
-    """Return the highest rate at which `share` of the requests have their first token within `ttft`; 0: no rate.
+    """Return the highest rate at which `share` of the first tokens come within `ttft` seconds; 0 if there is none.
 
     Raises:
         ValueError: the prefill or the share is invalid.
     """
-    left = ttft - prefill.checked().under_way(arrangement)
+    left = ttft - prefill.checked().latency(arrangement)
     return waiting.highest_rate(prefill.slot(arrangement), left, share)
 
 
 def crossing(prefill: Prefill) -> float | None:
-    """Return R · D at which both have the same mean TTFT: below it intra is faster, above it inter.
+    """Return R · D at which intra and inter have the same mean TTFT. Below it intra is faster, above it inter.
 
-    The difference grows with the load, so the crossing is unique. None: with K = n intra is always faster.
+    The difference increases with the load, so the crossing is unique. Returns None if K = n: intra is always faster.
     """
     n, k = prefill.checked().gpus, prefill.speedup
     if k == n:
         return None
 
-    def ahead(load: float) -> float:  # advantage of intra, in units of D
+    def advantage(load: float) -> float:  # advantage of intra, in units of D
         return 1 + load / (2 * n * (n - load)) - 1 / k - load / (2 * k * (k - load))
 
     low, high = 0.0, k
     while (middle := (low + high) / 2) not in (low, high):
-        low, high = (middle, high) if ahead(middle) > 0 else (low, middle)
+        low, high = (middle, high) if advantage(middle) > 0 else (low, middle)
     return low
 
 
 def _check_load(prefill: Prefill, arrangement: Arrangement, rate: float) -> None:
     if not (rate >= 0 and math.isfinite(rate)):
         raise ValueError("a rate of requests must be 0 or more")
-    load, most = rate * prefill.service, prefill.most(arrangement)
-    if load >= most:
-        raise impossible("queue_grows", load=load, most=most)
+    load, max_load = rate * prefill.service, prefill.max_load(arrangement)
+    if load >= max_load:
+        raise impossible("queue_grows", load=load, most=max_load)

@@ -1,8 +1,8 @@
-"""Replay of a log's requests through scheduler and cache, with any number of blocks and no model.
+"""Replay of a log's requests through scheduler and cache, without a model and with any number of blocks.
 
-A request arrives after as many steps as in the log, with the logged tokens. A further turn arrives as many steps after
-the end of the previous turn as in the log (closed loop). Idle steps up to the next arrival are skipped. Tokens that the
-log lacks are pseudorandom: those of sequences that were aborted or unfinished there and get further here.
+A request arrives after the same number of steps as in the log, with the logged tokens. A further turn arrives the same
+number of steps after the end of the previous turn (closed loop). Idle steps before the next arrival are skipped. A
+sequence that was aborted or unfinished in the log may run longer in the replay; its further tokens are pseudorandom.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from engine.scheduling.capacity import slots_required
 from engine.scheduling.sequence import Sequence
 from engine.setup.build_scheduler import build_scheduler
 from engine.setup.resolve import Resolved
-from engine.simulate.drawn import DrawnTokens
+from engine.simulate.drawn import RandomTokens
 from engine.simulate.replay_inputs import (
     TOKENS,
     Arrival,
-    Decided,
+    ComputedSpan,
+    Decisions,
     Inputs,
     LoggedRequest,
     LoggedSequence,
     ReplayError,
-    Share,
 )
 from engine.simulate.without_model import resolve_without_model
 from engine.trace.operations import FinishReason, Op
@@ -38,10 +38,10 @@ from engine.trace.records import Header, ModelFacts, RecordKind
 
 
 class Replay:
-    """Replay of a log; single use. `num_blocks` None: as in the log.
+    """Replay of a log, for a single use. `num_blocks`: None for the number in the log.
 
     Raises:
-        ReplayError: unsupported settings, or an impossible pool.
+        ReplayError: the settings or the pool size are not supported.
     """
 
     def __init__(self, header: Header, inputs: Inputs, num_blocks: int | None = None) -> None:
@@ -52,21 +52,21 @@ class Replay:
         self._ops: list[Op] = []
         self._cache = _cache(header.model, resolved, self._ops)
         self._scheduler = build_scheduler(self.config, self._cache, self._ops.append, None)
-        self._drawn = DrawnTokens(max(1, header.model.vocab_size), 0)
+        self._random_tokens = RandomTokens(max(1, header.model.vocab_size), 0)
         self._live: dict[
             int, tuple[Sequence, LoggedRequest, LoggedSequence | None]
-        ] = {}  # by seq_id; None: not in the log
+        ] = {}  # by seq_id; None: the sequence is not in the log
         self._next_seq_id = self._num_records = self._num_steps = 0
-        self._skipped = 0  # idle steps of the log
+        self._skipped = 0  # number of skipped idle steps
         self._due: list[tuple[int, int]] = []  # heap of arrivals: step, index
-        self._happened: dict[tuple[int, str], int] = {}  # step in which a request, by id(), arrived or ended
-        self._waiting: dict[tuple[int, str], list[int]] = {}  # arrivals that wait for such an event
+        self._event_steps: dict[tuple[int, str], int] = {}  # (id() of a request, event) -> step
+        self._waiting: dict[tuple[int, str], list[int]] = {}  # event -> arrivals that wait for it
         self._ended: list[LoggedRequest] = []  # in the current step
 
-    def records(self) -> Iterator[Decided]:
+    def records(self) -> Iterator[Decisions]:
         """Yield the decisions record by record."""
         for index, arrival in enumerate(self._inputs.arrivals):
-            self._await(index, arrival)
+            self._schedule_arrival(index, arrival)
         while True:
             clock = self._num_steps + self._skipped
             if self._due and (not self._live or self._due[0][0] <= clock):
@@ -78,29 +78,29 @@ class Replay:
             else:
                 return
 
-    def _await(self, index: int, arrival: Arrival) -> None:
-        """Schedule an arrival relative to the event it waits for, with the delay in steps of the log."""
+    def _schedule_arrival(self, index: int, arrival: Arrival) -> None:
+        """Schedule an arrival at the same number of steps after the awaited event as in the log."""
         due = list[int]()
         for request in arrival.requests:
-            before, what = (request.after, "ended") if arrival.kind == "submit" else (request, "came")
-            if before is None:
+            awaited, event = (request.after, "ended") if arrival.kind == "submit" else (request, "submitted")
+            if awaited is None:
                 due.append(arrival.step)
                 continue
-            key = id(before), what
-            if key not in self._happened:
+            key = id(awaited), event
+            if key not in self._event_steps:
                 self._waiting.setdefault(key, []).append(index)
                 return
-            in_log = before.ended if what == "ended" else before.came
-            due.append(self._happened[key] + arrival.step - in_log)
+            in_log = awaited.ended if event == "ended" else awaited.submitted
+            due.append(self._event_steps[key] + arrival.step - in_log)
         heappush(self._due, (max(due, default=arrival.step), index))
 
-    def _happen(self, request: LoggedRequest, what: str) -> None:
-        key = (id(request), what)
-        self._happened[key] = self._num_steps + self._skipped
+    def _mark_event(self, request: LoggedRequest, event: str) -> None:
+        key = (id(request), event)
+        self._event_steps[key] = self._num_steps + self._skipped
         for index in self._waiting.pop(key, ()):
-            self._await(index, self._inputs.arrivals[index])
+            self._schedule_arrival(index, self._inputs.arrivals[index])
 
-    def _arrive(self, arrival: Arrival) -> Decided:
+    def _arrive(self, arrival: Arrival) -> Decisions:
         for request in arrival.requests:
             if arrival.kind == "submit":
                 self._submit(request)
@@ -113,7 +113,7 @@ class Replay:
         return self._record(arrival.kind, [])
 
     def _fits(self, sequence: Sequence, max_tokens: int) -> bool:
-        """Return whether the pool has room for the sequence under another limit; an engine refuses what has none."""
+        """Return whether the sequence fits into the pool with that limit; otherwise an engine refuses the new limit."""
         longest = slots_required(sequence.num_prompt_tokens, max_tokens)
         demand = self._cache.demand_at_most(longest, self.config.tokens_a_step or longest)
         return demand.needed <= demand.available
@@ -136,23 +136,23 @@ class Replay:
             self._scheduler.add(sequence, [], {})
         except ValueError:
             self.num_refused += 1
-            self._happen(request, "came")
-            self._happen(request, "ended")
+            self._mark_event(request, "submitted")
+            self._mark_event(request, "ended")
             return
         self._next_seq_id += 1
         self._live[seq_id] = (sequence, request, request.sequences[0])
-        self._happen(request, "came")
+        self._mark_event(request, "submitted")
 
-    def _step(self) -> Decided:
+    def _step(self) -> Decisions:
         scheduler = self._scheduler
         scheduled = scheduler.schedule()
-        self._cache.take_moves()  # dropped: there are no tensors
-        batch = [Share(sequence.seq_id, start, start + count) for sequence, start, count in scheduled]
+        self._cache.take_moves()  # discarded, because there are no tensors
+        batch = [ComputedSpan(sequence.seq_id, start, start + count) for sequence, start, count in scheduled]
         scheduler.commit(scheduled)
         chosen = list[Sequence]()
         for sequence, start, count in scheduled:
             if start + count >= sequence.num_prompt_tokens - 1:
-                sequence.skip_reading_prefix_cache = False  # its prompt is scored
+                sequence.skip_reading_prefix_cache = False  # the prompt's log probabilities are computed
             if sequence.num_computed_tokens == len(sequence.token_ids):
                 chosen.append(sequence)
                 chosen += [self._fork(sequence) for _ in range(sequence.num_forks)]
@@ -162,7 +162,7 @@ class Replay:
             scheduler.discard([one for one in scheduler.running if one.num_computed_tokens])
         self._num_steps += 1
         for request in self._ended:
-            self._happen(request, "ended")
+            self._mark_event(request, "ended")
         self._ended.clear()
         return self._record("step", batch)
 
@@ -180,7 +180,9 @@ class Replay:
         output = logged.token_ids if logged is not None else array(TOKENS)
         at = len(sequence.token_ids) - sequence.num_prompt_tokens
         position = len(sequence.token_ids)
-        token_id = output[at] if at < len(output) else self._drawn.at(f"{request.request_id}/{id(logged)}", position)
+        token_id = (
+            output[at] if at < len(output) else self._random_tokens.at(f"{request.request_id}/{id(logged)}", position)
+        )
         self._scheduler.append_token(sequence, token_id)
         if logged is not None and logged.reason is not None and at + 1 == len(output):
             self._finish(sequence, logged.reason, logged.detail)
@@ -193,8 +195,8 @@ class Replay:
         if reason != "abort" and not any(other is request for _, other, _ in self._live.values()):
             self._ended.append(request)
 
-    def _record(self, kind: RecordKind, batch: list[Share]) -> Decided:
-        record = Decided(self._num_records, kind, self._num_steps, self._ops.copy(), batch)
+    def _record(self, kind: RecordKind, batch: list[ComputedSpan]) -> Decisions:
+        record = Decisions(self._num_records, kind, self._num_steps, self._ops.copy(), batch)
         self._ops.clear()
         self._num_records += 1
         self._cache.tick(self._num_records, self._num_steps)

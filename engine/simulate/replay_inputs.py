@@ -1,7 +1,6 @@
-"""Inputs of a run, which determine all decisions of scheduler and cache: arrivals and tokens.
+"""Inputs of a run (arrivals and tokens), which determine all decisions of scheduler and cache.
 
-From the log only arrivals (in steps), parameters and tokens are loaded, so a log of gigabytes needs memory for its
-tokens only.
+Only arrivals, request parameters and tokens are loaded from the log, so a log of gigabytes needs memory only for these.
 """
 
 from __future__ import annotations
@@ -23,35 +22,35 @@ from engine.trace.operations import Adjust, Finish, FinishReason, Fork, Load, Op
 from engine.trace.records import Header, RecordKind
 
 TOKENS = "I"  # type code of arrays of token ids
-KEY_TOKENS = 4  # leading prompt tokens by which ended requests are indexed
+KEY_TOKENS = 4  # number of leading prompt tokens by which ended requests are indexed
 MAX_ENDED = 1024  # ended requests per index entry
 
 
 class ReplayError(ValueError):
-    """The log cannot be replayed; the message is one sentence."""
+    """The log cannot be replayed. The message gives the reason in one sentence."""
 
 
-class Share(Struct, frozen=True, gc=False):
-    """Part of a `BatchEntry` that is read: positions [start, context_len) of a sequence were computed."""
+class ComputedSpan(Struct, frozen=True, gc=False):
+    """The fields of a `BatchEntry` that are needed: positions [start, context_len) of a sequence were computed."""
 
     seq_id: Int
     start: Int
     context_len: Int
 
 
-class Decided(Struct, frozen=True, gc=False):
-    """Part of a record that is read from a log or produced by a replay."""
+class Decisions(Struct, frozen=True, gc=False):
+    """The fields of a record that are read from a log or produced by a replay."""
 
     index: Int
     kind: RecordKind
     step: Int
     ops: list[Op] = []
-    batch: list[Share] = []
+    batch: list[ComputedSpan] = []
 
 
 @dataclass(slots=True)
 class LoggedSequence:
-    """Logged sequence: its tokens and finish reason (None: unfinished or aborted)."""
+    """Sequence of the log: output tokens and finish reason (None: unfinished or aborted)."""
 
     token_ids: array[int] = field(default_factory=lambda: array(TOKENS))
     reason: FinishReason | None = None
@@ -60,7 +59,7 @@ class LoggedSequence:
 
 @dataclass(slots=True, eq=False)
 class LoggedRequest:
-    """Submitted request. `sequences`: its sequences in order of forking."""
+    """Request of the log. `sequences`: in the order of forks."""
 
     request_id: str
     prompt: array[int]
@@ -68,11 +67,11 @@ class LoggedRequest:
     priority: int
     cache_salt: str | None
     num_forks: int
-    scores_prompt: bool  # prompt log probabilities are requested, so no cached block is used
+    scores_prompt: bool  # whether prompt log probabilities are requested, so that no cached block is used
     sequences: list[LoggedSequence]
-    came: int = 0  # step of the log in which it arrived; `ended`: in which its last sequence finished
-    ended: int = 0
-    after: LoggedRequest | None = None  # the previous turn: this prompt begins with its prompt and output
+    submitted: int = 0  # step of the log
+    ended: int = 0  # step in which the last sequence finished
+    after: LoggedRequest | None = None  # previous turn, whose prompt and output are the beginning of this prompt
 
 
 class Arrival(NamedTuple):
@@ -81,7 +80,7 @@ class Arrival(NamedTuple):
     kind: RecordKind
     step: int
     requests: list[LoggedRequest]
-    max_tokens: int | None = None  # of an `adjust`: the new value
+    max_tokens: int | None = None  # new value of an `adjust`
 
 
 class Inputs(NamedTuple):
@@ -90,17 +89,17 @@ class Inputs(NamedTuple):
     arrivals: list[Arrival]
     num_records: int
     num_steps: int
-    is_complete: bool  # no unfinished request at the end
+    is_complete: bool  # whether all requests are finished at the end
 
 
-def decided(log: TraceReader, count: int) -> Iterator[Decided]:
-    """Yield the first `count` records, reduced to what decisions depend on.
+def read_decisions(log: TraceReader, count: int) -> Iterator[Decisions]:
+    """Yield the needed fields of the first `count` records.
 
     Raises:
-        TraceFormatError: a damaged record.
+        TraceFormatError: a record is damaged.
     """
     for index in range(count):
-        yield codec.decode(log.record_bytes(index), Decided)
+        yield codec.decode(log.record_bytes(index), Decisions)
 
 
 def check_replayable(header: Header) -> None:
@@ -110,75 +109,73 @@ def check_replayable(header: Header) -> None:
     if header.engine.get("private"):
         raise ReplayError("a private log does not contain the prompts, so it cannot be replayed")
     if header.instances:
-        raise ReplayError("the log is of several instances: what each of them would do depends on the others")
+        raise ReplayError("the log has several instances, whose decisions depend on each other")
     if header.engine.get("fault"):
-        raise ReplayError("the log is of a run with a fault put in on purpose, which decides otherwise")
+        raise ReplayError("the log is of a run with an injected fault, which changes decisions")
     if header.engine.get("ablate"):
-        raise ReplayError("the log is of a run with heads or layers off, whose blocks have names of their own")
+        raise ReplayError("the log is of a run with ablated heads or layers, whose block hashes differ")
 
 
-def read_inputs(log: TraceReader, count: int, each: Callable[[Decided], None]) -> Inputs:
-    """Read the first `count` records; `each` is called with each of them.
+def read_inputs(log: TraceReader, count: int, each: Callable[[Decisions], None]) -> Inputs:
+    """Read the first `count` records and call `each` with each of them.
 
     Raises:
         ReplayError: the log cannot be replayed.
-        TraceFormatError: a damaged record.
+        TraceFormatError: a record is damaged.
     """
     check_replayable(log.header)
-    found = _Reading()
+    found = _InputReader()
     num_steps = 0
-    for record in decided(log, count):
+    for record in read_decisions(log, count):
         try:
             found.read(record)
         except KeyError as error:
-            raise ReplayError(
-                f"record {record.index} is about a sequence that the log does not have: {error}"
-            ) from error
+            raise ReplayError(f"record {record.index} refers to a sequence that is not in the log: {error}") from error
         num_steps = record.step
         each(record)
     if not any(arrival.kind == "submit" for arrival in found.arrivals):
-        raise ReplayError("no request came in this log")
-    return Inputs(found.arrivals, count, num_steps, not found.of_seq)
+        raise ReplayError("the log has no requests")
+    return Inputs(found.arrivals, count, num_steps, not found.unfinished)
 
 
-class _Reading:
+class _InputReader:
     def __init__(self) -> None:
         self.arrivals: list[Arrival] = []
-        self.of_seq: dict[int, tuple[LoggedRequest, LoggedSequence]] = {}  # unfinished sequences
+        self.unfinished: dict[int, tuple[LoggedRequest, LoggedSequence]] = {}  # unfinished sequences
         self._ended: dict[bytes, deque[tuple[LoggedRequest, LoggedSequence]]] = {}  # by the first tokens of the prompt
 
-    def read(self, record: Decided) -> None:
-        requests: dict[int, LoggedRequest] = {}  # by id(): requests of the record
+    def read(self, record: Decisions) -> None:
+        requests: dict[int, LoggedRequest] = {}  # requests of the record by id()
         max_tokens = None
         for op in record.ops:
             match op:
                 case Sample():
-                    self.of_seq[op.seq_id][1].token_ids.append(op.token_id)
+                    self.unfinished[op.seq_id][1].token_ids.append(op.token_id)
                 case Submit():
                     one = _logged(op)
-                    one.came, one.after = record.step, self._before(one.prompt)
-                    self.of_seq[op.seq_id] = (one, one.sequences[0])
+                    one.submitted, one.after = record.step, self._before(one.prompt)
+                    self.unfinished[op.seq_id] = (one, one.sequences[0])
                     requests[id(one)] = one
                 case Fork():
                     if op.reason == "beam":
-                        where = f"record {record.index} forks a beam of {op.request_id!r}"
-                        raise ReplayError(f"{where}: only the model decides which continue")
-                    one, _ = self.of_seq[op.parent_seq_id]
+                        place = f"record {record.index} forks a beam of {op.request_id!r}"
+                        raise ReplayError(f"{place}; only the model decides which beams continue")
+                    one, _ = self.unfinished[op.parent_seq_id]
                     one.sequences.append(LoggedSequence())
-                    self.of_seq[op.seq_id] = (one, one.sequences[-1])
+                    self.unfinished[op.seq_id] = (one, one.sequences[-1])
                 case Finish():
-                    one, logged = self.of_seq.pop(op.seq_id)
+                    one, logged = self.unfinished.pop(op.seq_id)
                     requests[id(one)] = one
                     if op.reason != "abort":
                         logged.reason, logged.detail = op.reason, op.detail
                         self._end(one, logged, record.step)
                 case Adjust():
-                    one, _ = self.of_seq[op.seq_ids[0]]
+                    one, _ = self.unfinished[op.seq_ids[0]]
                     requests[id(one)], max_tokens = one, op.max_tokens
                 case Load():
                     raise ReplayError(
-                        f"in record {record.index} a block came from outside the pool, and the log does not say what "
-                        "else lay there"
+                        f"in record {record.index} a block was loaded from outside the pool, whose contents are not in "
+                        "the log"
                     )
                 case _:
                     pass
@@ -186,13 +183,13 @@ class _Reading:
             self.arrivals.append(Arrival(record.kind, record.step, list(requests.values()), max_tokens))
 
     def _end(self, one: LoggedRequest, logged: LoggedSequence, step: int) -> None:
-        if any(other is one for other, _ in self.of_seq.values()):
+        if any(other is one for other, _ in self.unfinished.values()):
             return
         one.ended = step
         self._ended.setdefault(_key(one.prompt), deque(maxlen=MAX_ENDED)).append((one, logged))
 
     def _before(self, prompt: array[int]) -> LoggedRequest | None:
-        """Return the previous turn of a prompt: the prompt begins with all its tokens but the last."""
+        """Return the previous turn of a prompt: the ended request whose tokens without the last begin the prompt."""
         found, longest = None, 0
         for one, logged in self._ended.get(_key(prompt), ()):
             begin = len(one.prompt)
@@ -210,7 +207,7 @@ def _key(tokens: array[int]) -> bytes:
 def _logged(op: Submit) -> LoggedRequest:
     sampling = op.sampling
     if sampling.get("use_beam_search"):
-        raise ReplayError(f"request {op.request_id!r} is a beam search: only the model decides which beams continue")
+        raise ReplayError(f"request {op.request_id!r} is a beam search; only the model decides which beams continue")
     count = sampling.get("best_of") or sampling.get("n", SamplingParams().n)
     return LoggedRequest(
         request_id=op.request_id,

@@ -13,23 +13,21 @@ from engine.trace.records import InstanceRole
 
 
 class Network:
-    """Links between nodes: each sends one transfer at a time and receives one at a time; local transfers are
-    instant.
-    """
+    """Links between nodes. A node sends and receives one transfer at a time each; local transfers are instant."""
 
     def __init__(self, env: simpy.Environment, link: LinkSpeed | None, nodes: Sequence[int]) -> None:
-        """`link`: None = transfers are instant. `nodes`: the node of each instance."""
+        """`link`: speed, None: all transfers are instant. `nodes`: node of each instance."""
         self._env, self._link, self._nodes = env, link, nodes
-        self._sends, self._takes_in = ({node: simpy.Resource(env) for node in nodes} for _ in range(2))
+        self._sends, self._receives = ({node: simpy.Resource(env) for node in nodes} for _ in range(2))
         self.moved_bytes = 0
 
     def move(self, receiver: int, pull: Pull) -> Generator[simpy.Event, object, Came]:
         """Transfer the pulled blocks to an instance."""
         env, link = self._env, self._link
-        sender, taker = self._nodes[pull.offered.instance], self._nodes[receiver]
+        sender, destination = self._nodes[pull.offered.instance], self._nodes[receiver]
         began = env.now
-        if link is not None and sender != taker:
-            with self._sends[sender].request() as out, self._takes_in[taker].request() as into:
+        if link is not None and sender != destination:
+            with self._sends[sender].request() as out, self._receives[destination].request() as into:
                 yield out & into
                 began = env.now
                 yield env.timeout(link.latency + pull.num_bytes / link.bytes_per_second)
@@ -42,9 +40,9 @@ class Network:
 def pipelines(
     env: simpy.Environment, roles: Sequence[InstanceRole], stages: Mapping[InstanceRole, int]
 ) -> list[list[simpy.Resource]]:
-    """Return the pipeline resources of each instance, shared within a pipeline; empty for an instance without one.
+    """Return the resources of each instance's pipeline stages, shared within a pipeline; empty without a pipeline.
 
-    `stages`: as `Simulation` takes them.
+    `stages`: see `Simulation`.
 
     Raises:
         ValueError: the number of instances of a role is not a multiple of its stages.

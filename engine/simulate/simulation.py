@@ -4,9 +4,10 @@
                    ▲                                   │ a prompt is computed
                    └────── offer ◄─────────────────────┘   link ─► the instance that decodes
 
-Scheduling, caching, routing and the log are the engine's own code; a `StepCost` replaces the model. Instances run in
-parallel, each on its own machine, or are the batches in flight of one pipeline, each with its own scheduler and a part
-of the blocks (like vLLM's former virtual engines); a step passes the stages in order, one step per stage at a time.
+The engine's code does the scheduling, caching, routing and logging; a `StepCost` replaces the model. Instances run in
+parallel, each on its own machine. Or they are the concurrent batches of one pipeline, each with its own scheduler and a
+part of the blocks (like vLLM's former virtual engines): a step passes the stages in order, one step per stage at a
+time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.requests.request_spec import RequestSpec
 from engine.setup.id_namespace import SINGLE, IdNamespace
 from engine.simulate.cost import StepCost
-from engine.simulate.drawn import DrawnTokens, Tokens
+from engine.simulate.drawn import RandomTokens, Tokens
 from engine.simulate.header import simulated_header
 from engine.simulate.instance import SimulatedInstance
 from engine.simulate.outcome import LinkSpeed, Outcome, ServedRequest, Wanted
@@ -45,23 +46,23 @@ Events = Generator[simpy.Event, object, None]
 
 
 class Simulation:
-    """Simulated run; single use.
+    """Simulated run, for a single use.
 
     Args:
-        facts: of the model.
-        config: of the engine, or of a cluster.
-        cost: of a step, or of a step by role.
-        settings: by role, where they differ from `config`.
-        link: None = transfers are instant.
-        nodes: node of each instance; transfers within a node are instant. None = a node per instance.
-        stages: pipeline stages by role; so many consecutive instances share a pipeline. None = 1 each.
-        tokens: source of sampled tokens; None = pseudorandom.
-        log_path: path of the log; None = a temporary file.
-        keep_log: whether to write a log. Several instances always write one: routing reads it.
-        watch: called with each record, with or without a log.
+        facts: facts of the model.
+        config: settings of the engine or of the cluster.
+        cost: cost of a step, or a function from role to cost.
+        settings: settings by role that replace `config`.
+        link: speed of the links between nodes; None: transfers are instant.
+        nodes: node of each instance; transfers within a node are instant. None: one node per instance.
+        stages: number of pipeline stages by role; that many consecutive instances share a pipeline. None: 1.
+        tokens: source of sampled tokens; None: pseudorandom.
+        log_path: path of the log; None: a temporary file.
+        keep_log: whether to write a log. Several instances always write one, because routing reads it.
+        watch: called with each record, even without a log.
 
     Raises:
-        ConfigError: settings that cannot work with this model.
+        ConfigError: the settings are invalid for the model.
     """
 
     def __init__(
@@ -81,17 +82,17 @@ class Simulation:
         watch: Callable[[StepRecord], None] | None = None,
     ) -> None:
         self._env = simpy.Environment()
-        self._tokens = tokens or DrawnTokens(facts.vocab_size, seed)
+        self._tokens = tokens or RandomTokens(facts.vocab_size, seed)
         self._watch = watch
         self._costs = cost if callable(cost) else lambda role: cost
         roles: list[InstanceRole] = list(config.roles) if config.num_instances else ["mixed"]
         resolved = resolve_without_model(config, facts)
         self._resolved = {role: resolve_without_model((settings or {}).get(role, config), facts) for role in set(roles)}
-        self._is_alone = not config.num_instances
+        self._is_single = not config.num_instances
         is_recorded = watch is not None or keep_log
         self.instances = [self._instance(i, roles, facts, is_recorded) for i in range(len(roles))]
         self._inboxes: list[list[tuple[RequestSpec, Offered | None]]] = [[] for _ in roles]
-        self._between: list[list[Callable[[], None]]] = [[] for _ in roles]  # calls to make between steps
+        self._between: list[list[Callable[[], None]]] = [[] for _ in roles]  # calls to make before the next step
         self._idle: list[simpy.Event | None] = [None] * len(roles)
         self._network = Network(self._env, link, list(range(len(roles))) if nodes is None else list(nodes))
         self._stages = pipelines(self._env, roles, stages or {})
@@ -103,7 +104,7 @@ class Simulation:
         header = simulated_header(facts, resolved, self.instances[0].block_groups, Simulated(cost=source, seed=seed))
         self._one_log: OneLog | None = None
         self.log: TraceWriter | None = None
-        if not self._is_alone:
+        if not self._is_single:
             self._dispatch = Dispatch(
                 Router(config.routing_policy, self.instances, ttft_slo=config.ttft_slo), self.instances
             )
@@ -129,8 +130,8 @@ class Simulation:
             env.process(self._serve(index))
         for done in self._done:
             env.run(until=done)
-        soon = max(env.now + 1e-9, math.nextafter(env.now, math.inf))  # in a long run a nanosecond is below precision
-        env.run(until=soon)  # finish pending messages between instances
+        soon = max(env.now + 1e-9, math.nextafter(env.now, math.inf))  # 1 ns may be below the float precision
+        env.run(until=soon)  # process pending messages between instances
         last = max((served.tokens[-1] for served in self._served if served.tokens), default=0.0)
         return Outcome(
             seconds=last,
@@ -155,32 +156,32 @@ class Simulation:
         for index in order:
             if wanted[index].at > self._env.now:
                 yield self._env.timeout(wanted[index].at - self._env.now)
-            self._ask(index, wanted[index], [], wanted[index].at)
+            self._submit(index, wanted[index], [], wanted[index].at)
 
     def _turn(self, index: int, one: Wanted) -> Events:
-        """Submit a request when the previous turn has ended."""
+        """Submit a further turn after the previous one has ended."""
         assert one.after is not None
         yield self._done[one.after]
         if (due := max(one.at, self._env.now + one.think)) > self._env.now:
             yield self._env.timeout(due - self._env.now)
         before = self._served[one.after]
-        self._ask(index, one, [] if one.is_whole else [*before.prompt, *before.token_ids], self._env.now)
+        self._submit(index, one, [] if one.is_whole else [*before.prompt, *before.token_ids], self._env.now)
 
-    def _ask(self, index: int, one: Wanted, earlier: list[int], arrived: float) -> None:
+    def _submit(self, index: int, one: Wanted, earlier: list[int], arrived: float) -> None:
         served, request_id = self._served[index], f"request-{index}"
         served.arrived, served.prompt = arrived, [*earlier, *one.prompt]
         self._of_request[request_id] = index
         spec = RequestSpec(served.prompt, SamplingParams(max_tokens=one.output_tokens), request_id)
-        if self._is_alone:
+        if self._is_single:
             self._send(0, spec, None)
             return
-        flight = InflightRequest(spec)
+        request = InflightRequest(spec)
         try:
-            self._dispatch.add([flight])
+            self._dispatch.add([request])
         except RejectedError:
             self._done[index].succeed()
             return
-        self._send(flight.instance, flight.sent_spec, None)
+        self._send(request.instance, request.sent_spec, None)
 
     def _send(self, instance: int, spec: RequestSpec, offered: Offered | None) -> None:
         self._inboxes[instance].append((spec, offered))
@@ -194,11 +195,11 @@ class Simulation:
             idle.succeed()
 
     def _serve(self, index: int) -> Events:
-        """Run an instance: it accepts arrivals between steps and waits while it is idle."""
+        """Run an instance, which accepts arrivals between steps and waits while it is idle."""
         env, one = self._env, self.instances[index]
         was_idle = True
         while True:
-            self._take_in(index)
+            self._process_inbox(index)
             if not one.scheduler.can_step:
                 was_idle = True
                 idle = self._idle[index] = env.event()
@@ -208,7 +209,7 @@ class Simulation:
             with stages[0].request() if stages else nullcontext() as turn:
                 if turn is not None:
                     yield turn
-                    self._take_in(index)
+                    self._process_inbox(index)
                 began = env.now
                 seconds = one.begin_step(was_idle) / max(1, len(stages))
                 was_idle = False
@@ -223,7 +224,7 @@ class Simulation:
             for sequence in one.end_step(now, now - began):
                 number = of_request.get(sequence.request_id)
                 if number is None:
-                    continue  # a token of the prefill part
+                    continue  # sampled on the prefill instance, and again on the decode instance
                 served = self._served[number]
                 served.tokens.append(now)
                 served.token_ids.append(sequence.token_ids[-1])
@@ -232,11 +233,11 @@ class Simulation:
             if one.connector is not None:
                 self._offer(one.connector)
 
-    def _take_in(self, index: int) -> None:
+    def _process_inbox(self, index: int) -> None:
         one = self.instances[index]
         between, self._between[index] = self._between[index], []
-        for happen in between:
-            happen()
+        for call in between:
+            call()
         inbox, self._inboxes[index] = self._inboxes[index], []
         if inbox:
             for _, offered in inbox:
@@ -249,12 +250,12 @@ class Simulation:
     def _offer(self, connector: SimulatedConnector) -> None:
         offers, connector.offers = connector.offers, []
         for offered in offers:
-            flight = self._dispatch.waits_for(offered.transfer)
-            assert flight is not None, "no request is aborted in a simulation"
-            self._dispatch.go_on(flight)
-            self._served[self._of_request[flight.request_id]].prefilled = self._env.now
-            spec = flight.sent_spec._replace(transfer=offered.transfer, kv_role="kv_consumer")
-            self._send(flight.instance, spec, offered)
+            request = self._dispatch.request_of(offered.transfer)
+            assert request is not None, "no request is aborted in a simulation"
+            self._dispatch.route_decode(request)
+            self._served[self._of_request[request.request_id]].prefilled = self._env.now
+            spec = request.sent_spec._replace(transfer=offered.transfer, kv_role="kv_consumer")
+            self._send(request.instance, spec, offered)
 
     def _move(self, receiver: int, pull: Pull) -> Events:
         came = yield from self._network.move(receiver, pull)
@@ -267,7 +268,7 @@ class Simulation:
         self._wake(receiver)
 
     def _release_offer(self, pull: Pull) -> None:
-        """Allow the sender to free blocks that were received or are not needed."""
+        """Let the sender free the offered blocks, which were received or are not needed."""
         held, sender = pull.offered, pull.offered.instance
 
         def sent() -> None:
@@ -281,7 +282,7 @@ class Simulation:
     ) -> SimulatedInstance:
         role, name = roles[index], f"{roles[index]}-{roles[:index].count(roles[index])}"
         resolved, before = self._resolved[role], [self._resolved[one] for one in roles[:index]]
-        if self._is_alone:
+        if self._is_single:
             place, connector = SINGLE, None
         else:
             first_block = sum(group.num_blocks for one in before for group in one.groups)
@@ -299,7 +300,7 @@ class Simulation:
             self._costs(role),
             self._tokens,
             place=place,
-            records=(lambda record: self._take(index, record)) if is_recorded or not self._is_alone else None,
+            records=(lambda record: self._take(index, record)) if is_recorded or not self._is_single else None,
             connector=connector,
         )
 

@@ -1,12 +1,12 @@
-"""Speed-up K of a prefill that n GPUs split (tensor parallelism), from the model, the card, the link and the length.
+"""Speed-up K of prefill with tensor parallelism over n GPUs, by model, GPU, link and prompt length.
 
-Each GPU computes its part of every matrix, with two all-reduces per layer, after attention and after the feed-forward
-network (Shoeybi et al., "Megatron-LM", arXiv 1909.08053, 3). A ring all-reduce sends 2 (n − 1) / n times the bytes of
-the prompt's hidden states. All-reduces do not overlap with computation, and link latency is not counted:
+Each GPU computes its part of every matrix. There are two all-reduces per layer, after attention and after the
+feed-forward network (Shoeybi et al., "Megatron-LM", arXiv 1909.08053, section 3). A ring all-reduce sends 2 (n − 1) / n
+times the bytes of the prompt's hidden states. All-reduces do not overlap with computation; link latency is ignored:
 
     K = D / (D / n + A)      A = 2 · L · 2 · (n − 1) / n · t · h · a / v
 
-D is the roofline's lower bound; a measured D is longer, and K larger.
+D is the roofline's lower bound. A measured D is longer, which makes K larger.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from engine.accounting.size import ACTIVATION_BYTES
 
 
 def split_speedup(model: ModelPreset, gpu: GpuPreset, link: LinkPreset, gpus: int, tokens: int) -> list[Derived]:
-    """Return D, the bytes that a GPU sends, their seconds, and K; the last is `split_speedup`.
+    """Return D, the bytes that a GPU sends, the seconds of the all-reduces, and K (`split_speedup`).
 
     Raises:
-        ImpossibleInput: the heads cannot be divided among the GPUs, or the prompt is longer than the model's positions.
+        ImpossibleInput: the GPUs do not divide the heads, or the prompt exceeds the model's maximum position.
     """
     if model.num_heads % gpus:
         raise impossible("heads", name=model.name, heads=model.num_heads, gpus=gpus)

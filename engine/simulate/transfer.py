@@ -1,7 +1,6 @@
-"""Transfers of keys and values between simulated instances: block ids without content.
+"""Transfers of keys and values between simulated instances, with block ids but without contents.
 
-`engine.connector.transfer` does the same with content. Here every transfer succeeds and no lease expires, because only
-durations are simulated.
+`engine.connector.transfer` does the same with contents. Here every transfer succeeds and no lease expires.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ LEASE = 3600.0  # seconds
 
 
 class Offered(NamedTuple):
-    """Blocks that an instance holds for another."""
+    """Blocks that an instance holds for another instance."""
 
     instance: int
     seq_id: int
@@ -44,10 +43,10 @@ class SimulatedConnector:
         self._instance, self._pull, self._release_offer = instance, pull, release_offer
         self._expected: dict[str, Offered] = {}
         self._matched: dict[int, Loading | None] = {}
-        self.offers: list[Offered] = []  # since they were last collected
+        self.offers: list[Offered] = []  # offers not collected yet
 
     def register(self, cache: KVCacheManager, bytes_per_token: Sequence[int]) -> None:
-        """Set the pool, and the bytes of a token in each of its groups."""
+        """Set the pool and the bytes per token of each group."""
         self._cache = cache
         self._bytes_per_block = [per_token * cache.block_size for per_token in bytes_per_token]
 
@@ -62,7 +61,7 @@ class SimulatedConnector:
         offered = self._expected.get(request.transfer or "")
         if offered is None or request.kv_role != "kv_consumer":
             return 0, False
-        end = min(offered.num_tokens, request.num_tokens - 1)  # the last token is computed, for its logits
+        end = min(offered.num_tokens, request.num_tokens - 1)  # the last token must be computed for its logits
         if end <= num_computed_tokens:
             del self._expected[offered.transfer]
             self._release_offer(Pull(request.seq_id, offered, [], 0))

@@ -1,9 +1,9 @@
-"""Effect of another pool size: a log's figures, and those of two replays.
+"""Effect of another pool size: compares the figures of a log with those of two replays.
 
-    python -m engine.simulate.what_if LOG --times 2      reports progress, then the result, one line of JSON each
+    python -m engine.simulate.what_if LOG --times 2      prints progress and then the result, as lines of JSON
 
-The replay with the log's own pool is the control: if it decides like the log, all differences of the other replay are
-due to the pool.
+The replay with the log's pool size is the control: if its decisions equal the log's, all differences of the other
+replay are due to the pool size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Struct
 
 from engine.simulate.replay import Replay
-from engine.simulate.replay_inputs import Decided, Inputs, decided, read_inputs
+from engine.simulate.replay_inputs import Decisions, Inputs, read_decisions, read_inputs
 from engine.trace.log import TraceReader
 from engine.trace.moved_blocks import MovedBlocks
 from engine.trace.operations import (
@@ -46,24 +46,24 @@ from engine.trace.request_account import LOOKED_UP
 
 NICE = 10  # niceness: interactive work has priority
 PROGRESS_SECONDS = 1.0  # seconds between progress lines
-NO_DECISION = (Rank, Choose, Adjust, LookupExternal, Store)  # model outputs, external commands, external tiers
+NO_DECISION = (Rank, Choose, Adjust, LookupExternal, Store)  # outputs of the model, commands and external tiers
 
 
 class Figures(Struct, kw_only=True):
-    """Figures of scheduler and cache. The clock of all three runs counts steps."""
+    """Figures of scheduler and cache. Times are numbers of steps."""
 
     num_blocks: int
     steps: int = 0
     computed_tokens: int = 0
-    recomputed_tokens: int = 0  # of these, positions that the same sequence had computed before
-    asked_tokens: int = 0  # tokens queried in the prefix cache at first admissions
+    recomputed_tokens: int = 0  # of these, tokens that the same sequence had computed before
+    asked_tokens: int = 0  # tokens looked up in the prefix cache at first admissions
     hit_tokens: int = 0
     preemptions: int = 0
     evictions: int = 0
-    evicted_again: int = 0  # blocks recomputed after their content had been evicted
-    steps_without_room: int = 0  # steps in which the head of the waiting queue was not admitted for lack of blocks
-    first_tokens: int = 0  # requests with a token
-    ttft_steps_p50: float | None = None  # steps from submission to first token; None: no token
+    evicted_again: int = 0  # blocks recomputed after their content was evicted
+    steps_without_room: int = 0  # steps that did not admit the head of the waiting queue because of too few blocks
+    first_tokens: int = 0  # number of first tokens
+    ttft_steps_p50: float | None = None  # steps from submission to first token; None: no tokens
     ttft_steps_p99: float | None = None
     finished: int = 0  # sequences
     refused: int = 0  # requests that do not fit into the pool
@@ -81,34 +81,34 @@ class WhatIf(Struct, kw_only=True):
     differs_in: int | None
 
 
-class Counting:
-    """Figures, counted record by record."""
+class FigureCounter:
+    """Computes the figures, record by record."""
 
     def __init__(self, num_blocks: int) -> None:
         self._found = Figures(num_blocks=num_blocks)
-        self._came: dict[int, int] = {}  # by seq_id without a token: step of its submission
-        self._far: dict[int, int] = {}  # by seq_id: positions computed at least once
+        self._submitted: dict[int, int] = {}  # seq_id -> step of the submission, until the first token
+        self._computed: dict[int, int] = {}  # seq_id -> number of positions computed at least once
         self._preempted: set[int] = set()
         self._evicted: set[bytes] = set()
         self._moved = MovedBlocks()
         self._ttft: list[int] = []
 
-    def read(self, record: Decided) -> None:
-        """Read the next record."""
+    def read(self, record: Decisions) -> None:
+        """Process the next record."""
         found = self._found
         found.steps = record.step
-        far = self._far
+        computed = self._computed
         for share in record.batch:
-            end, before = share.context_len, far.get(share.seq_id, 0)
+            end, before = share.context_len, computed.get(share.seq_id, 0)
             found.computed_tokens += end - share.start
             found.recomputed_tokens += max(0, min(end, before) - share.start)
-            far[share.seq_id] = max(end, before)
+            computed[share.seq_id] = max(end, before)
         moved = self._moved.read(record.ops, {share.seq_id: share.start for share in record.batch})
         for place, op in enumerate(record.ops):
             if isinstance(op, Sample):
-                came = self._came.pop(op.seq_id, None)
-                if came is not None:
-                    self._ttft.append(record.step - came)
+                submitted = self._submitted.pop(op.seq_id, None)
+                if submitted is not None:
+                    self._ttft.append(record.step - submitted)
             elif isinstance(op, Cache):
                 if op.block_hash in self._evicted:
                     self._evicted.discard(op.block_hash)
@@ -116,16 +116,16 @@ class Counting:
             else:
                 self._read(op, record)
 
-    def _read(self, op: Op, record: Decided) -> None:
+    def _read(self, op: Op, record: Decisions) -> None:
         found = self._found
         match op:
             case Evict():
                 found.evictions += 1
                 self._evicted.add(op.block_hash)
             case Submit():
-                self._came[op.seq_id] = record.step
+                self._submitted[op.seq_id] = record.step
             case Fork():
-                self._far[op.seq_id] = self._far.get(op.parent_seq_id, 0)
+                self._computed[op.seq_id] = self._computed.get(op.parent_seq_id, 0)
             case Lookup() if op.verdict in LOOKED_UP and op.seq_id not in self._preempted:
                 found.asked_tokens += op.num_tokens
                 found.hit_tokens += op.num_hit_tokens
@@ -136,14 +136,14 @@ class Counting:
                 found.steps_without_room += 1
             case Finish():
                 found.finished += 1
-                self._far.pop(op.seq_id, None)
-                self._came.pop(op.seq_id, None)
+                self._computed.pop(op.seq_id, None)
+                self._submitted.pop(op.seq_id, None)
                 self._preempted.discard(op.seq_id)
             case _:
                 pass
 
     def figures(self, refused: int = 0) -> Figures:
-        """Return the figures of everything read so far."""
+        """Return the figures of the records so far."""
         found = msgspec.structs.replace(self._found, first_tokens=len(self._ttft), refused=refused)
         if self._ttft:
             found.ttft_steps_p50, found.ttft_steps_p99 = np.percentile(self._ttft, [50, 99]).round(2).tolist()
@@ -156,36 +156,38 @@ def what_if(
     on_progress: Callable[[float], None] = lambda share: None,
     num_records: int | None = None,
 ) -> WhatIf:
-    """Replay a log with `times` as many blocks: its first `num_records` records (None: its current length).
+    """Replay the first `num_records` records of a log (None: all) with `times` as many blocks.
 
-    `on_progress` receives the finished share, 0..1.
+    `on_progress`: called with the finished share, 0..1.
 
     Raises:
-        ReplayError: the log cannot be replayed, or the pool is impossible.
-        TraceFormatError: a damaged record.
+        ReplayError: the log cannot be replayed, or the pool size is invalid.
+        TraceFormatError: a record is damaged.
     """
     count = len(log) if num_records is None else min(num_records, len(log))
     size = int(log.header.engine.get("num_blocks") or 0)
     num_blocks = max(1, round(size * times))
-    own = Counting(size)
+    logged_figures = FigureCounter(size)
 
-    def each(record: Decided) -> None:
-        own.read(record)
+    def each(record: Decisions) -> None:
+        logged_figures.read(record)
         on_progress(record.index / (3 * count))
 
     inputs = read_inputs(log, count, each)
-    Replay(log.header, inputs, num_blocks)  # validates the pool before the long part
+    Replay(log.header, inputs, num_blocks)  # validates the pool size before the long replays
     differs_in, same = _same(log, inputs, size, lambda share: on_progress((1 + share) / 3))
     other = _replayed(log, inputs, num_blocks, lambda share: on_progress((2 + share) / 3))
-    return WhatIf(num_records=count, times=times, log=own.figures(), same=same, other=other, differs_in=differs_in)
+    return WhatIf(
+        num_records=count, times=times, log=logged_figures.figures(), same=same, other=other, differs_in=differs_in
+    )
 
 
 def _same(
     log: TraceReader, inputs: Inputs, num_blocks: int, on_progress: Callable[[float], None]
 ) -> tuple[int | None, Figures]:
-    """Replay with the log's pool size; return the first record that differs, and the figures."""
-    replay, counting = Replay(log.header, inputs), Counting(num_blocks)
-    logged: Iterator[Decided] | None = decided(log, inputs.num_records)
+    """Replay with the log's pool size. Returns the first record that differs and the figures."""
+    replay, counting = Replay(log.header, inputs), FigureCounter(num_blocks)
+    logged: Iterator[Decisions] | None = read_decisions(log, inputs.num_records)
     differs_in, index = None, 0
     for index, record in enumerate(replay.records()):
         counting.read(record)
@@ -200,15 +202,15 @@ def _same(
 
 
 def _replayed(log: TraceReader, inputs: Inputs, num_blocks: int, on_progress: Callable[[float], None]) -> Figures:
-    replay, counting = Replay(log.header, inputs, num_blocks), Counting(num_blocks)
+    replay, counting = Replay(log.header, inputs, num_blocks), FigureCounter(num_blocks)
     for record in replay.records():
         counting.read(record)
         on_progress(min(1.0, record.step / max(1, inputs.num_steps)))
     return counting.figures(replay.num_refused)
 
 
-def is_same(logged: Decided, found: Decided) -> bool:
-    """Return whether scheduler and cache decided the same in two records."""
+def is_same(logged: Decisions, found: Decisions) -> bool:
+    """Return whether the decisions of scheduler and cache are equal in two records."""
     if logged.kind != found.kind or logged.step != found.step or logged.batch != found.batch:
         return False
     ours = iter(found.ops)
@@ -232,12 +234,12 @@ def _is_same(a: Op, b: Op) -> bool:
 
 
 def main() -> None:
-    """Analyze one log."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Replay a log with another pool size.")
     parser.add_argument("log", type=Path)
     parser.add_argument("--times", type=float, default=2.0, help="size of the other pool, in multiples of the log's")
     parser.add_argument("--records", type=int, help="number of records to replay; default: all")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     if hasattr(os, "nice"):
         os.nice(NICE)
     last = time.monotonic()
@@ -249,8 +251,8 @@ def main() -> None:
             print(json.dumps({"done": round(share, 3)}), flush=True)
 
     try:
-        with TraceReader(given.log, verify=False) as log:
-            found = what_if(log, given.times, on_progress, given.records)
+        with TraceReader(arguments.log, verify=False) as log:
+            found = what_if(log, arguments.times, on_progress, arguments.records)
     except (OSError, ValueError) as error:
         print(json.dumps({"error": str(error)}), flush=True)
         sys.exit(1)

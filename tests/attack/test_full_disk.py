@@ -85,4 +85,4 @@ def test_requests_of_the_api_without_room(server: Process, errors: Path, tmp_pat
     free_ballast(server, tmp_path)
     assert ask(20).ok
     lines = errors.read_text()
-    assert lines.count("the log cannot be continued") == 3 and "Traceback" not in lines
+    assert lines.count("the log cannot be written") == 3 and "Traceback" not in lines

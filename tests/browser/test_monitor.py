@@ -66,7 +66,7 @@ def test_the_page_follows_it_and_offers_nothing_that_would_change_it(
 def test_the_monitor_explains_misses(
     open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locale: str, why: str, hit: str, gone: str
 ) -> None:
-    monkeypatch.setattr(attachment, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(attachment, "METRICS_SECONDS", 0.05)
     with (
         MetricsServer(metrics_page(0, queries=10)) as metrics,
         attached_server(tmp_path, metrics=metrics.url) as (publisher, url),
@@ -89,7 +89,7 @@ def test_the_monitor_explains_long_logs_too(
     open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The texts for a record are the same in windows; new reports, gaps and restarts appear too."""
-    monkeypatch.setattr(attachment, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(attachment, "METRICS_SECONDS", 0.05)
     with (
         MetricsServer(metrics_page(0, queries=10)) as metrics,
         attached_server(tmp_path, metrics=metrics.url) as (publisher, url),

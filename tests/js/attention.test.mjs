@@ -278,7 +278,7 @@ test("small multiples: heads of one KV head stand together; null where a picture
     at.brackets.map(({ kv }) => kv),
     [0, 1],
   );
-  assert.ok(line[7].x + at.across <= 215 && at.lines[3][0].y + at.down <= 95);
+  assert.ok(line[7].x + at.cellWidth <= 215 && at.lines[3][0].y + at.cellHeight <= 95);
   assert.equal(headsLayout({ num_layers: 30, num_heads: 9, num_kv_heads: 3 }, 320, 150, true), null);
   const shared = headsLayout({ num_layers: 2, num_heads: 4, num_kv_heads: 4 }, 200, 80, false);
   assert.deepEqual(shared.brackets, []); // every head has its own
@@ -299,8 +299,13 @@ test("one layer: every head once, as large as the space allows", () => {
         cells.map((cell) => cell.head),
         Array.from({ length: num_heads }, (_, head) => head),
       );
-      assert.ok(cells.every((cell) => cell.layer === 17 && cell.x + at.across <= 320 && cell.y + at.down <= 140));
-      assert.ok(at.across >= 15 && at.down >= (num_heads > 100 ? 10 : 15), `${at.across} x ${at.down}`);
+      assert.ok(
+        cells.every((cell) => cell.layer === 17 && cell.x + at.cellWidth <= 320 && cell.y + at.cellHeight <= 140),
+      );
+      assert.ok(
+        at.cellWidth >= 15 && at.cellHeight >= (num_heads > 100 ? 10 : 15),
+        `${at.cellWidth} x ${at.cellHeight}`,
+      );
     }
 });
 
@@ -314,22 +319,22 @@ test("the map has a cell per layer and head, found where it is drawn", () => {
     const at = mapLayout({ num_layers, num_heads, num_kv_heads }, width, height, 1);
     assert.deepEqual([at.layers.length, at.heads.length], [num_layers, num_heads]);
     assert.ok(
-      at.x(num_heads - 1) + at.across(num_heads - 1) <= width &&
-        at.y(num_layers - 1) + at.down(num_layers - 1) <= height,
+      at.x(num_heads - 1) + at.cellWidth(num_heads - 1) <= width &&
+        at.y(num_layers - 1) + at.cellHeight(num_layers - 1) <= height,
     );
-    for (let i = 0; i < Math.min(num_layers, num_heads); i++) assert.ok(at.across(i) >= 1 && at.down(i) >= 1);
+    for (let i = 0; i < Math.min(num_layers, num_heads); i++) assert.ok(at.cellWidth(i) >= 1 && at.cellHeight(i) >= 1);
     for (const [line, place] of [
       [0, 0],
       [num_layers - 1, num_heads - 1],
       [17, 5],
     ])
-      assert.deepEqual(at.hit(at.x(place) + at.across(place) / 2, at.y(line) + at.down(line) / 2), {
+      assert.deepEqual(at.hit(at.x(place) + at.cellWidth(place) / 2, at.y(line) + at.cellHeight(line) / 2), {
         layer: line,
         head: place,
       });
     assert.deepEqual(at.hit(3, at.y(7) + 0.5), { layer: 7, head: null });
     assert.equal(at.hit(width / 2, 3), null);
-    const steps = at.namedLayers.slice(1).map((place, i) => at.y(place) - at.y(at.namedLayers[i]));
+    const steps = at.labelledLayers.slice(1).map((place, i) => at.y(place) - at.y(at.labelledLayers[i]));
     assert.ok(steps.every((step) => step >= 14));
   }
 });

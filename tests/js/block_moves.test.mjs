@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { drafted, moveOf, tapped } from "../../static/js/panels/lesson/block_moves.js";
+import { applyMoves, moveOf, tapResult } from "../../static/js/panels/lesson/block_moves.js";
 
 /** Blocks 0 (full, with a hash) and 1 (two slots) of sequences 0 and 1; 2 and 3 free, 3 with a hash. */
 const state = () => ({
@@ -22,7 +22,7 @@ const state = () => ({
 const deed = (kind, block, seq = null, source = null) => ({ kind, block, seq, source });
 
 test("operations move blocks between queue and tables", () => {
-  const after = drafted(state(), [deed("copy", 2, 0, 1), deed("evict", 3), deed("allocate", 3, 1)]);
+  const after = applyMoves(state(), [deed("copy", 2, 0, 1), deed("evict", 3), deed("allocate", 3, 1)]);
   assert.deepEqual([...after.tables], [[0, [0, 2]], [1, [0, 1, 3]]]); // biome-ignore format: one line
   assert.deepEqual(after.queue, []);
   assert.deepEqual(after.refs, [2, 1, 1, 1]);
@@ -32,8 +32,8 @@ test("operations move blocks between queue and tables", () => {
 
 test("the last owner's block goes to the front of the queue, with a hash to the back", () => {
   const both = [deed("free", 1, 0), deed("free", 1, 1), deed("free", 0, 0), deed("free", 0, 1)];
-  assert.deepEqual(drafted(state(), both.slice(0, 1)).queue, [2, 3]);
-  assert.deepEqual(drafted(state(), both).queue, [1, 2, 3, 0]);
+  assert.deepEqual(applyMoves(state(), both.slice(0, 1)).queue, [2, 3]);
+  assert.deepEqual(applyMoves(state(), both).queue, [1, 2, 3, 0]);
 });
 
 test("the drop target determines the operation", () => {
@@ -53,10 +53,10 @@ test("the drop target determines the operation", () => {
 test("a tap picks up a block or performs the operation", () => {
   const free = { block: 2, from: "queue" };
   const own = { block: 1, from: 0 };
-  assert.deepEqual(tapped("allocate", null, free), free);
-  assert.equal(tapped("allocate", free, free), null, "and puts it back");
-  assert.deepEqual(tapped("free", null, own), deed("free", 1, 0));
-  assert.deepEqual(tapped("evict", null, free), deed("evict", 2));
-  assert.deepEqual(tapped("copy", own, free), deed("copy", 2, 0, 1));
-  assert.deepEqual(tapped("copy", free, own), deed("copy", 2, 0, 1));
+  assert.deepEqual(tapResult("allocate", null, free), free);
+  assert.equal(tapResult("allocate", free, free), null, "and puts it back");
+  assert.deepEqual(tapResult("free", null, own), deed("free", 1, 0));
+  assert.deepEqual(tapResult("evict", null, free), deed("evict", 2));
+  assert.deepEqual(tapResult("copy", own, free), deed("copy", 2, 0, 1));
+  assert.deepEqual(tapResult("copy", free, own), deed("copy", 2, 0, 1));
 });

@@ -8,13 +8,13 @@ import { sentencesOf } from "../../static/js/i18n/sentence.js";
 import {
   alignedPair,
   bytesOf,
-  canGoOn,
+  canStep,
   chosenToken,
+  differingOperations,
   foldedPairs,
   isUnsaid,
   linesOf,
-  operationsThatDiffer,
-  thatGoOn,
+  steppable,
 } from "../../static/js/panels/compare/comparison.js";
 import { firstToken, notes, opDifference, opWords } from "../../static/js/panels/compare/differences.js";
 import { differenceText } from "../../static/js/panels/compare/figures.js";
@@ -178,7 +178,7 @@ test("unknown and missing operations are described", () => {
 
 test("operations with different counts are listed", () => {
   const of = (operations) => ({ totals: { operations } });
-  assert.deepEqual(operationsThatDiffer({ a: of({ write: 4, evict: 2 }), b: of({ write: 4, choose: 1 }) }), [
+  assert.deepEqual(differingOperations({ a: of({ write: 4, evict: 2 }), b: of({ write: 4, choose: 1 }) }), [
     ["choose", 0, 1],
     ["evict", 2, 0],
   ]);
@@ -186,8 +186,8 @@ test("operations with different counts are listed", () => {
 
 test("both runs are drawn on one scale: the longer one's steps, the larger value", () => {
   const series = (...values) => ({ series: values.map((bytes_held, i) => ({ step: i + 1, bytes_held })) });
-  const { a, b, steps, most } = linesOf({ a: series(2, 4), b: series(1, 1, 8, 8) }, (p) => p.bytes_held);
-  assert.deepEqual([steps, most], [4, 8]);
+  const { a, b, steps, max } = linesOf({ a: series(2, 4), b: series(1, 1, 8, 8) }, (p) => p.bytes_held);
+  assert.deepEqual([steps, max], [4, 8]);
   assert.deepEqual(a, [
     [0, 0.25],
     [0.25, 0.25],
@@ -197,7 +197,7 @@ test("both runs are drawn on one scale: the longer one's steps, the larger value
   assert.deepEqual(b.at(-1), [1, 1]);
   assert.deepEqual(
     linesOf({ a: series(), b: series() }, (p) => p.bytes_held),
-    { a: [], b: [], steps: 1, most: 0 },
+    { a: [], b: [], steps: 1, max: 0 },
   );
 });
 
@@ -258,21 +258,21 @@ test("equal sequences are folded if there are many", () => {
   const same = { ...PAIR, b: PAIR.a, equal_tokens: A.length, difference: null };
   const shorter = { ...PAIR, b: figures(0, A.slice(0, 1)), equal_tokens: 1, difference: null };
   const alone = { ...PAIR, b: null, same_prompt: false, equal_tokens: 0, difference: null };
-  assert.deepEqual(foldedPairs([same, same, PAIR]), { shown: [same, same, PAIR], apart: [], same: [] });
+  assert.deepEqual(foldedPairs([same, same, PAIR]), { shown: [same, same, PAIR], differing: [], same: [] });
   assert.deepEqual(foldedPairs([same, same, shorter, PAIR, alone]), {
     shown: [shorter, PAIR, alone],
-    apart: [],
+    differing: [],
     same: [same, same],
   });
   const many = foldedPairs(Array(12).fill(PAIR));
-  assert.deepEqual([many.shown.length, many.apart.length, many.same.length], [8, 4, 0]);
+  assert.deepEqual([many.shown.length, many.differing.length, many.same.length], [8, 4, 0]);
 });
 
 test("two runs step together, but not while a fork catches up", () => {
   const run = (mode, unfinished, active) => ({ status: { mode, unfinished, fork: { active } } });
   const [paused, coming, over] = [run("paused", 1, false), run("paused", 1, true), run("paused", 0, false)];
-  assert.deepEqual([canGoOn([paused, coming]), thatGoOn([paused, coming])], [true, []]);
-  assert.deepEqual([canGoOn([paused, over]), thatGoOn([paused, over])], [true, [paused]]);
-  assert.deepEqual(thatGoOn([paused, paused]), [paused, paused]);
-  assert.equal(canGoOn([over, over]), false);
+  assert.deepEqual([canStep([paused, coming]), steppable([paused, coming])], [true, []]);
+  assert.deepEqual([canStep([paused, over]), steppable([paused, over])], [true, [paused]]);
+  assert.deepEqual(steppable([paused, paused]), [paused, paused]);
+  assert.equal(canStep([over, over]), false);
 });

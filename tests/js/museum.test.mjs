@@ -30,8 +30,8 @@ for (const id of EXHIBITS)
     for (let step = 1; step <= count; step++) {
       assert.equal(arrays.aboveDiagonal(logs[1], step), null);
       for (const { seq_id } of sequencesAt(logs, step)) {
-        assert.equal(arrays.movedKeys(logs[1], step, seq_id), null);
-        assert.equal(arrays.turnedKey(logs, step, seq_id), null);
+        assert.equal(arrays.shiftedKeys(logs[1], step, seq_id), null);
+        assert.equal(arrays.rotatedKey(logs, step, seq_id), null);
       }
     }
   });
@@ -45,7 +45,7 @@ test("one slot too far: the books agree, the weights are those of the key before
   assert.deepEqual([seq_id, place, step], [0, 0, 1]);
   assert.deepEqual(evidence.lastWrites(logs[1], 2), evidence.lastWrites(logs[0], 2));
   assert.deepEqual(evidence.lastWrites(logs[1], 2), [{ seq_id: 0, position: 16, block: 4, offset: 0 }]); // 16 fill 4 blocks
-  const moved = arrays.movedKeys(logs[1], 2, 0);
+  const moved = arrays.shiftedKeys(logs[1], 2, 0);
   assert.equal(moved.by, -1);
   assert.ok(moved.fits < 1e-3 && moved.unmoved > 0.5, JSON.stringify(moved));
   const { layers } = arrays.keyDifferences(logs, 1, 0);
@@ -136,21 +136,21 @@ test("no causal mask: weight above the diagonal, in the prefill alone", () => {
   assert.ok(layers[0].every((value) => value === 0));
   assert.ok(layers[1].slice(0, -1).every((value) => value > 0.01));
   assert.equal(layers[1].at(-1), 0); // the last token rightly sees all
-  assert.equal(arrays.turnedKey(logs, 1, 0), null);
+  assert.equal(arrays.rotatedKey(logs, 1, 0), null);
 });
 
 test("positions restarted: keys of the second chunk are as long but turned", () => {
   const logs = twins("rope_restarted_at_chunk");
   const budget = logs[0].header.engine.max_num_batched_tokens;
-  assert.equal(arrays.turnedKey(logs, 1, 0), null);
-  assert.equal(arrays.turnedKey(logs, 2, 0).position, budget);
+  assert.equal(arrays.rotatedKey(logs, 1, 0), null);
+  assert.equal(arrays.rotatedKey(logs, 2, 0).position, budget);
   const first = arrays.firstKeyDifference(logs, END);
   assert.deepEqual([first.step, first.layer, first.position], [2, 0, budget]);
   const { layers } = arrays.keyDifferences(logs, 2, 0);
   assert.ok(layers[0].slice(0, budget).every((value) => value === 0));
   assert.ok(layers[0].slice(budget).every((value) => value > 0.01));
-  assert.ok(arrays.mostTellingHead(logs, 2, 0).most > 0.5);
-  assert.equal(arrays.mostTellingHead(logs, 1, 0).most, 0);
+  assert.ok(arrays.mostDifferentHead(logs, 2, 0).most > 0.5);
+  assert.equal(arrays.mostDifferentHead(logs, 1, 0).most, 0);
 });
 
 test("earlier steps show past differences, and searches resume", () => {

@@ -5,7 +5,7 @@ import { writeProgress } from "../../static/js/kit/anchors.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_layout.js";
 import { movingLook, restingLook } from "../../static/js/panels/memory/pool_look.js";
 import {
-  comingToShare,
+  becomingShared,
   motionsOf,
   movingQueues,
   progressOf,
@@ -233,7 +233,7 @@ test("a block is told to be shared while another table comes to point to it, not
   const { block_id } = log.records[index].ops.find((op) => op.type === "share");
   const at = (moment) => {
     const { motions, phases } = looksAt(log, index, moment);
-    return comingToShare(motions, phases);
+    return becomingShared(motions, phases);
   };
   assert.deepEqual([[...at(1)], [...at(2)]], [[], []]);
   const seen = new Set();

@@ -251,8 +251,8 @@ class Instances(Round):
         self.stage.wait(self.rng.random() / 200)
 
     def abort(self) -> None:
-        if flights := list(self.stage.cluster._flights):
-            self.stage.cluster.abort(self.rng.choice(flights))
+        if requests := list(self.stage.cluster._requests):
+            self.stage.cluster.abort(self.rng.choice(requests))
             self.counts["aborts"] += 1
 
     def fail(self) -> None:

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.observe.vllm_recorder.door import scheduler_class
+from engine.observe.vllm_recorder.hooks import scheduler_class
 from engine.observe.vllm_recorder.offline import serve
 from tests.load.vllm_schedule import telling
 

@@ -3,7 +3,7 @@
 import pytest
 
 from app.classroom import admission
-from app.classroom.admission import coarse
+from app.classroom.admission import network_of
 from app.classroom.classroom import Classroom
 from app.ground.errors import AppError
 from tests.server.classes import OWNER, Room
@@ -68,7 +68,7 @@ def test_the_desk_says_how_many_came_from_where_and_whether_the_doors_are_open(r
     ],
 )
 def test_addresses_are_shown_without_the_last_part(address: str, shown: str) -> None:
-    assert coarse(address) == shown
+    assert network_of(address) == shown
 
 
 def test_seats_without_a_lasting_connection_expire_and_make_room(
@@ -116,7 +116,7 @@ def test_answers_and_the_driver_survive_an_hour_of_absence(found: Classroom, mon
         found.enter(name, name, "en", "10.0.0.1")
     answered, driver, _ = found.seats()
     found.answer(answered, 0, 0, 7)
-    found.hand(driver.number)
+    found.set_driver(driver.number)
     for name in ("answered", "driver", "silent"):
         found.forget(name)
     assert len(found.desk()["seats"]) == 2

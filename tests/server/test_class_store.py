@@ -137,8 +137,8 @@ def store(tmp_path: Path) -> Any:
 
 def test_the_store_returns_what_was_stored(store: Store) -> None:
     assert store.all() == [] and store.expire() == 0
-    store.keep(RESULTS, UNTIL)
-    store.keep(RESULTS, UNTIL)  # again: instead of the first
+    store.save(RESULTS, UNTIL)
+    store.save(RESULTS, UNTIL)  # again: instead of the first
     assert store.get("abc") == RESULTS
     assert store.all()[0]["students"] == 2
     store.delete("abc")
@@ -148,14 +148,14 @@ def test_the_store_returns_what_was_stored(store: Store) -> None:
 
 
 def test_expired_results_are_deleted(store: Store) -> None:
-    store.keep(RESULTS, UNTIL)
+    store.save(RESULTS, UNTIL)
     assert store.expire(UNTIL) == 0 and store.all()
     assert store.expire(UNTIL + datetime.timedelta(days=1)) == 1 and not store.all()
 
 
 def test_expired_results_are_deleted_at_the_start(tmp_path: Path) -> None:
     first = Store(tmp_path, None)
-    first.keep(RESULTS, PAST)
+    first.save(RESULTS, PAST)
     first.stop()
     second = Store(tmp_path, None)
     wait_for(lambda: not second.all())
@@ -170,7 +170,7 @@ def test_expired_results_are_deleted_at_the_start(tmp_path: Path) -> None:
 def test_an_unwritable_database_is_explained_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"this is no database" * 100)
     store = Store(tmp_path, None)
-    for ask in (store.all, lambda: store.keep(RESULTS, UNTIL), lambda: store.get("abc")):
+    for ask in (store.all, lambda: store.save(RESULTS, UNTIL), lambda: store.get("abc")):
         with pytest.raises(AppError, match="database of stored classes reports") as error:
             ask()
         assert "\n" not in error.value.message and "Ada" not in error.value.message
@@ -193,7 +193,7 @@ def test_a_database_that_cannot_be_reached_is_unavailable(
     monkeypatch.setattr("sqlalchemy.create_engine", connect)
     (tmp_path / FILE).touch()
     store = Store(tmp_path, None)
-    for ask in (store.all, lambda: store.keep(RESULTS, UNTIL), lambda: store.get("abc")):
+    for ask in (store.all, lambda: store.save(RESULTS, UNTIL), lambda: store.get("abc")):
         with pytest.raises(AppError, match="database of stored classes reports") as error:
             ask()
         assert HTTP_STATUS[error.value.code] == 503

@@ -7,7 +7,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from app.classroom.bounds import MAX_OF_ONE
+from app.classroom.bounds import MAX_PER_GUEST
 from app.classroom.codes import BURST
 from tests.server.classes import OWNER, TOKEN, Room
 from tests.server.conftest import Server, wait_for
@@ -267,7 +267,7 @@ def test_a_guests_steps_are_under_way_until_they_are_done(room: Room) -> None:
     for _ in range(12):
         guest.io.emit("step", {"theater": theater, "count": 20}, callback=answers.append)
     wait_for(lambda: len(answers) == 12, seconds=30)
-    assert sum(answer["ok"] for answer in answers) == MAX_OF_ONE
+    assert sum(answer["ok"] for answer in answers) == MAX_PER_GUEST
     assert {answer["error"]["code"] for answer in answers if not answer["ok"]} == {"busy"}
     guest.do("step", theater=theater)  # they are done, and one may go on
 

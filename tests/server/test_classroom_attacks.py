@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.classroom import admission
-from app.classroom.bounds import MAX_OF_ONE
+from app.classroom.bounds import MAX_PER_GUEST
 from app.classroom.classroom import Classroom
 from app.ground.errors import AppError
 from app.ground.limits import Limits
@@ -294,12 +294,12 @@ def test_a_guest_cannot_hold_all_threads_by_its_run(room: Room, monkeypatch: pyt
     for one in sockets:
         for _ in range(12):
             one.io.emit("focus", {"theater": lab, "layers": [0], "heads": None}, callback=answers.append)
-    wait_for(lambda: len(answers) == MAX_SOCKETS * 12 - MAX_OF_ONE)
+    wait_for(lambda: len(answers) == MAX_SOCKETS * 12 - MAX_PER_GUEST)
     assert all(answer["error"]["code"] == "busy" for answer in answers)
     other.do("class_answer", poll=0, round=0, given=1)
     go_on.set()
     wait_for(lambda: len(answers) == MAX_SOCKETS * 12)
-    assert sum(answer["ok"] for answer in answers) == MAX_OF_ONE
+    assert sum(answer["ok"] for answer in answers) == MAX_PER_GUEST
 
 
 def test_long_texts_of_guests(room: Room) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.classroom import labs as module
-from app.classroom.labs import LOG_BYTES, OWN_BYTES
+from app.classroom.labs import LOG_BYTES, OVERHEAD_BYTES
 from app.classroom.polls import LessonQuestion
 from tests.server.classes import OWNER, TOKEN, Member, Room
 from tests.server.conftest import Server, wait_for
@@ -21,7 +21,7 @@ class LabRoom(Room):
 
     def __init__(self, server: Server, room_for: int) -> None:
         super().__init__(server)
-        server.model.free_bytes = 2 * room_for * (POOL + 2 * LOG_BYTES + OWN_BYTES)
+        server.model.free_bytes = 2 * room_for * (POOL + 2 * LOG_BYTES + OVERHEAD_BYTES)
         self.theater = self.on_stage()
         self.presenter.do("submit", theater=self.theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 8})
         self.presenter.do("step", theater=self.theater, count=3)  # so that a step has been measured
@@ -73,7 +73,7 @@ def test_the_bound_and_where_it_comes_from(make_room: Callable[[int], LabRoom]) 
     desk = make_room(3).desk()
     assert desk["labs_most"] == 3
     assert desk["labs_why"]["by"] == "memory"
-    assert desk["labs_why"]["lab_bytes"] == POOL + 2 * LOG_BYTES + OWN_BYTES
+    assert desk["labs_why"]["lab_bytes"] == POOL + 2 * LOG_BYTES + OVERHEAD_BYTES
 
 
 def test_labs_are_queued_in_order(make_room: Callable[[int], LabRoom]) -> None:

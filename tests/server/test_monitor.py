@@ -40,7 +40,7 @@ def test_a_monitored_server_is_joined_followed_and_recorded(tmp_path: Path) -> N
 
 def test_viewers_continue_with_the_next_log_when_one_is_long(tmp_path: Path) -> None:
     record = tmp_path / "seen.kvtrace"
-    with attached_server(tmp_path, record, most_bytes=2 << 10) as (publisher, url):
+    with attached_server(tmp_path, record, max_bytes=2 << 10) as (publisher, url):
         client = Client(url)
         try:
             epoch = client.do("join", theater="attached")["epoch"]
@@ -88,15 +88,15 @@ def test_a_server_without_a_monitored_server_reports_none(make_server) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "give --metrics of a server that says it, or --block-size and --num-blocks"),
+        ([], "give --metrics of a server that reports it, or --block-size and --num-blocks"),
         (["--rank", "-1"], "--rank must be at least 0"),
         (["--num-blocks", "0"], "--num-blocks must be at least 1"),
         (["--wait", "nan"], "--wait must be at least 0"),
         (["--metrics", "http://127.0.0.1:1/metrics", "--wait", "0"], "no metrics from http://127.0.0.1:1/metrics"),
-        (["--num-blocks", "300000", "--block-size", "16"], "a rank of 300,000 blocks is more than a log"),
+        (["--num-blocks", "300000", "--block-size", "16"], "a rank of 300,000 blocks is more than a log can"),
         (
             ["--num-blocks", "190000", "--block-size", "16", *(word for n in range(8) for word in ("--rank", str(n)))],
-            "8 ranks of 190,000 blocks are more than a log takes: watch 4 of them",
+            "8 ranks of 190,000 blocks are more than a log can hold: watch 4 of them",
         ),
         (["--record", __file__, "--num-blocks", "4", "--block-size", "4"], "there is such a file already"),
     ],

@@ -26,7 +26,7 @@ def test_a_leaving_client_frees_everything_and_is_counted_once(tmp_path: Path) -
         done = subprocess.run(load, capture_output=True, text=True, timeout=120, cwd=ROOT)
         assert done.returncode == 0, done.stderr
         report = json.loads(done.stdout)
-        wait_for(lambda: api.served.engine.num_active == 0 and not api.served.session.is_working, "the last abort")
+        wait_for(lambda: api.served.engine.num_active == 0 and not api.served.session.has_work, "the last abort")
         file = tmp_path / "api.kvtrace"
         file.write_bytes(requests.get(f"{api.url}/api/theaters/{api.served.session.session_id}/trace").content)
         metrics = requests.get(f"{api.url}/metrics").text

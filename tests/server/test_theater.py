@@ -212,7 +212,7 @@ def test_an_error_in_a_step_pauses_and_loses_nothing(server, client, theater):
 
 def test_status_changes_after_a_record_are_sent(server, client, theater):
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 1})
-    server.theaters.get(theater).run.whole.subscribe(lambda record: time.sleep(0.4))  # the broadcast goes first
+    server.theaters.get(theater).run.full_log.subscribe(lambda record: time.sleep(0.4))  # the broadcast goes first
     time.sleep(0.2)  # a status is due by now
     client.do("step", theater=theater)
     wait_for(lambda: client.statuses[-1]["unfinished"] == 0)

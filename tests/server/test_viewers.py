@@ -211,7 +211,7 @@ def test_viewers_at_the_same_record_are_sent_one_message(one_round: Round) -> No
 def test_unacknowledged_bytes_are_bounded(one_round: Round, monkeypatch: pytest.MonkeyPatch) -> None:
     """No further batch is sent before an acknowledgement, with a window of 1000 bytes."""
     monkeypatch.setattr("app.session.broadcast.WINDOW", 1000)
-    monkeypatch.setattr("app.session.broadcast.ASK", 250)
+    monkeypatch.setattr("app.session.broadcast.ACK_BYTES", 250)
     monkeypatch.setattr("app.session.broadcast.MAX_RECORDS", 1)
     monkeypatch.setattr("app.session.broadcast.PACE", 0.0)
     for _ in range(4):
@@ -231,7 +231,7 @@ def test_unacknowledged_bytes_are_bounded(one_round: Round, monkeypatch: pytest.
 
 
 def test_a_slow_viewer_delays_no_other_viewer(server, client, theater, monkeypatch):
-    for bound in ("WINDOW", "ASK"):
+    for bound in ("WINDOW", "ACK_BYTES"):
         monkeypatch.setattr(f"app.session.broadcast.{bound}", 1)  # a byte: each batch is waited for
     slow = server.client()
     slow.do("join", theater=theater)

@@ -21,7 +21,7 @@ from engine.simulate.instance_options import Demand, Nodes, options
 from engine.simulate.layers import Card, card_of
 from engine.simulate.layout import Kind
 from engine.simulate.placed import facts_of
-from engine.simulate.placement import Placement, apart, on_one_node, together
+from engine.simulate.placement import Placement, colocated, disaggregated, on_one_node
 from engine.simulate.queues import Prefill, crossing, mean_ttft
 
 PARTS = ("tokenize", "schedule", "forward", "sample")
@@ -214,11 +214,11 @@ def placed(way: str, rate: int, prompt: int, output: int, ttft_ms: int, tpot_ms:
     card, demand = _card(), _demand(rate, prompt, output, ttft_ms, tpot_ms)
     match way:
         case "apart":
-            return apart((card, card), NODES, demand)
+            return disaggregated((card, card), NODES, demand)
         case "on_one_node":
             return on_one_node((card, card), NODES, demand)
         case "together":
-            return together(card, NODES, demand)
+            return colocated(card, NODES, demand)
     raise Undecided(f"a placement is one of {', '.join(WAYS)}, not {way!r}")
 
 

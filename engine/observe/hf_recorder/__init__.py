@@ -1,4 +1,4 @@
-"""Recorder of transformers' `model.generate` in a user's script, as a trace.
+"""Recorder of transformers' `model.generate` in a user's script. Writes a trace.
 
 from kvtheater import watch_generate
 

@@ -1,4 +1,4 @@
-"""Records of observed passes: submissions, steps with operations, and a common end of all sequences."""
+"""Trace of recorded passes: one submission per `generate` call, one step per pass, and a common end of all rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from engine.trace.records import (
 
 @dataclass
 class Row:
-    """Row of the batch: `tokens` without padding, `ended` once it sampled an end token."""
+    """Row of the batch. `tokens`: without padding; `ended`: an end token was sampled."""
 
     prompt: list[int]
     tokens: list[int]
@@ -50,22 +50,22 @@ class Pass:
 
     num_tokens: int
     num_before: int
-    chosen: dict[int, Sampled] = field(default_factory=dict)  # by row
-    layers: list[LayerCapture] = field(default_factory=list)  # with the row's index as `seq_id`
-    omitted: bool = False  # a layer exceeded the budget
+    chosen: dict[int, Sampled] = field(default_factory=dict)  # sampled tokens by row
+    layers: list[LayerCapture] = field(default_factory=list)  # their `seq_id` is the row's index
+    omitted: bool = False  # whether a layer exceeded the capture budget
     timing: Timing | None = None
 
 
 @dataclass
 class Generated:
-    """Call of `generate`."""
+    """A `generate` call and its recorded passes."""
 
     at: float
     rows: list[Row]
     passes: list[Pass]
     max_tokens: int
     eos_token_ids: set[int]
-    prompts: list[list[int]]  # one per row, before num_return_sequences
+    prompts: list[list[int]]  # per row, before num_return_sequences repeats them
     width: int  # columns of the padded prompt
     failed: bool = False
 
@@ -108,7 +108,7 @@ def write_log(
 
 
 class _Writer:
-    """Writer of the records; it drives the cache manager as the engine does."""
+    """Writes the records. Calls the cache manager as the engine does."""
 
     def __init__(self, log: TraceWriter, facts: ModelFacts, tokenizer: Tokenizer | None, cache: KVCacheManager) -> None:
         self._log, self._tokenizer, self._cache = log, tokenizer, cache
@@ -119,7 +119,7 @@ class _Writer:
         self._num_runs = 0
 
     def write(self, run: Generated) -> None:
-        """Write a call of `generate`."""
+        """Write the records of one `generate` call."""
         first = self._next_seq_id
         self._next_seq_id += len(run.rows)
         for index, row in enumerate(run.rows):
@@ -140,10 +140,10 @@ class _Writer:
         self._append("submit", timing=Timing(at=run.at))
         computed = [0] * len(run.rows)
         texts = [IncrementalDetokenizer() for _ in run.rows]
-        for number, this in enumerate(run.passes):
-            batch = self._schedule(run, this, first, computed)
+        for number, current in enumerate(run.passes):
+            batch = self._schedule(run, current, first, computed)
             outputs = []
-            for index, sampled in sorted(this.chosen.items()):
+            for index, sampled in sorted(current.chosen.items()):
                 self.ops.append(Sample(seq_id=first + index, token_id=sampled.token_id))
                 outputs.append(self._output(first + index, sampled, texts[index]))
             if number == len(run.passes) - 1 and not run.failed:
@@ -153,27 +153,27 @@ class _Writer:
                 "step",
                 batch=batch,
                 outputs=outputs,
-                timing=this.timing or Timing(at=run.at),
+                timing=current.timing or Timing(at=run.at),
                 work=self._work.of(batch),
-                capture=self._capture(this, first),
+                capture=self._capture(current, first),
             )
         if run.failed:
             self._end(run, first)
             self._append("abort", timing=Timing(at=run.passes[-1].timing.at if run.passes[-1].timing else run.at))
 
-    def _schedule(self, run: Generated, this: Pass, first: int, computed: list[int]) -> list[BatchEntry]:
-        """Allocate and write the new tokens of unfinished rows; return their batch entries."""
+    def _schedule(self, run: Generated, current: Pass, first: int, computed: list[int]) -> list[BatchEntry]:
+        """Allocate blocks for the new tokens of unfinished rows. Returns their batch entries."""
         batch = []
-        end = this.num_before + this.num_tokens
+        end = current.num_before + current.num_tokens
         for index, row in enumerate(run.rows):
-            stop = end - (run.width - len(row.prompt))  # in the row's own positions
+            stop = end - (run.width - len(row.prompt))  # position in the row, without padding
             start = computed[index]
             if stop > len(row.tokens) or stop <= start:
-                continue  # it has ended: the pass computes padding for it
+                continue  # the row has ended, and the pass computes padding for it
             if start == 0:
                 self.ops.append(Admit(seq_id=first + index, num_cached_tokens=0, resumed=False))
             allocated = self._cache.allocate(first + index, stop, "append" if start else "admission")
-            assert allocated, "the pool is as large as the batch becomes"
+            assert allocated, "the pool has room for the final batch"
             self._cache.write(first + index, start, stop - start)
             computed[index] = stop
             batch.append(
@@ -183,27 +183,27 @@ class _Writer:
                     start=start,
                     token_ids=row.tokens[start:stop],
                     context_len=stop,
-                    samples=index in this.chosen,
+                    samples=index in current.chosen,
                 )
             )
         return batch
 
     def _end(self, run: Generated, first: int) -> None:
-        """Free all sequences at once: a DynamicCache holds the K and V of earlier finished rows until the end."""
+        """Free all sequences at once, because a DynamicCache holds the K and V of finished rows until the end."""
         for index, row in enumerate(run.rows):
             full = len(row.tokens) - len(row.prompt) >= run.max_tokens
             reason: FinishReason = "abort" if run.failed else "stop" if row.ended or not full else "length"
             self._cache.free(first + index, "finish")
             self.ops.append(Finish(seq_id=first + index, reason=reason, detail="generate ended"))
 
-    def _capture(self, this: Pass, first: int) -> Capture | None:
-        if not this.layers:
+    def _capture(self, current: Pass, first: int) -> Capture | None:
+        if not current.layers:
             return None
         layers = [
             replace(layer, rows=[replace(row, seq_id=first + row.seq_id) for row in layer.rows])
-            for layer in sorted(this.layers, key=lambda layer: layer.layer)
+            for layer in sorted(current.layers, key=lambda layer: layer.layer)
         ]
-        omitted = "Left out: layers that exceeded the capture budget of the run." if this.omitted else ""
+        omitted = "Left out: layers that exceeded the capture budget of the run." if current.omitted else ""
         return Capture(index=len(self._log), dtype=str(layers[0].q.dtype), layers=layers, omitted=omitted)
 
     def _output(self, seq_id: int, sampled: Sampled, text: IncrementalDetokenizer) -> Output:

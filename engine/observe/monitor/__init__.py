@@ -1,1 +1,1 @@
-"""Monitor of a running server: its published events and metrics become a log. Read-only for the server."""
+"""Monitor of a running server, which writes its published events and metrics to a log. Does not change the server."""

@@ -1,4 +1,4 @@
-"""Cached contents of a monitored instance, each with a place in the log: events in, operations out."""
+"""Converts events of a monitored instance to operations. Each cached content gets a place: a block id in the log."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from engine.observe.monitor.events import GPU, BlockRemoved, BlockStored, Event
 from engine.trace.limits import MAX_BLOCKS
 from engine.trace.operations import KnownReason, KnownSince, Op, Removed, Stored
 
-Key = tuple[str, str, int, bytes]  # medium, store of that medium, group, hash: a hash may be cached in each
+Key = tuple[str, str, int, bytes]  # medium, store within the medium, group, hash
 
 
 class Places:
-    """Places outside the pools, numbered over all instances; each instance reuses its own."""
+    """Allocator of places outside the pools, shared by all instances."""
 
     def __init__(self) -> None:
         self._count = 0
 
     def fresh(self) -> int | None:
-        """Return an unused place; None if the log's limit is reached."""
+        """Return an unused place, or None if the log's limit is reached."""
         if self._count == MAX_BLOCKS:
             return None
         self._count += 1
@@ -29,15 +29,18 @@ class Places:
 
 
 class Contents:
-    """Cached contents of an instance. `num_unmatched` and `num_unplaced` count since they were last read."""
+    """Cached contents of an instance.
+
+    `num_unmatched`: removals of unknown contents, `num_unplaced`: contents that found no place; the caller resets both.
+    """
 
     def __init__(self, first_block: int, num_blocks: int, outside: Places) -> None:
-        """Track contents in the pool's places [first_block, first_block + num_blocks), and outside."""
+        """Track contents in the pool's places [first_block, first_block + num_blocks) and in places of `outside`."""
         self._pool = range(first_block, first_block + num_blocks)
         self._free = list(self._pool)
         self._outside, self._free_outside = outside, list[int]()
-        self._where: dict[Key, int] = {}
-        self._copies: dict[Key, int] = {}  # in addition to the first
+        self._place_of: dict[Key, int] = {}
+        self._copies: dict[Key, int] = {}  # number of further copies
         self._stored: dict[Key, Stored] = {}  # as first reported
         self.num_in_pool = 0
         self.num_unmatched = 0
@@ -45,11 +48,11 @@ class Contents:
 
     @property
     def keys(self) -> set[Key]:
-        """Keys of all known cached contents."""
-        return set(self._where)
+        """Keys of the known contents."""
+        return set(self._place_of)
 
     def ops(self, event: Event) -> list[Op]:
-        """Return the operations of a `BlockStored` or `BlockRemoved`."""
+        """Return the operations of an event; [] unless it is a `BlockStored` or `BlockRemoved`."""
         if isinstance(event, BlockStored):
             stored = (self._put(event, index) for index in range(len(event.contents)))
             return [op for op in stored if op is not None]
@@ -59,26 +62,27 @@ class Contents:
         return []
 
     def forget(self, epoch: int, sequence: int, reason: KnownReason, num_missed: int = 0) -> KnownSince:
-        """Forget all contents."""
-        for (medium, *_), place in self._where.items():
+        """Drop all contents, which are unknown or empty from now on."""
+        for (medium, *_), place in self._place_of.items():
             if medium != GPU:
                 heapq.heappush(self._free_outside, place)
-        self._where.clear()
+        self._place_of.clear()
         self._copies.clear()
         self._stored.clear()
         self._free, self.num_in_pool = list(self._pool), 0
         return KnownSince(epoch=epoch, sequence=sequence, reason=reason, num_missed=num_missed)
 
-    def restated(self, outside: Places) -> Iterator[Stored]:
-        """Yield all known contents, for the beginning of a further log. From then on places outside the pools are
-        those of `outside`, so this must be called for every instance.
+    def restate(self, outside: Places) -> Iterator[Stored]:
+        """Yield all known contents, for the beginning of a new log.
+
+        Allocates places outside the pools from `outside` from now on, so this must be called for every instance.
         """
         self._outside, self._free_outside = outside, []
         for key, stored in self._stored.items():
             if stored.outside:
                 place = outside.fresh()
-                assert place is not None  # there are no more contents than before
-                self._where[key] = place
+                assert place is not None  # the number of contents is unchanged
+                self._place_of[key] = place
                 self._stored[key] = stored = replace(stored, place=place)
             yield stored
 
@@ -86,9 +90,9 @@ class Contents:
         content = event.contents[index]
         key = _key(event, content.block_hash)
         is_outside = key[0] != GPU
-        place, again = self._where.get(key), True
+        place, again = self._place_of.get(key), True
         if place is not None:
-            # vLLM reports every block that it fills, and every block that it reallocates
+            # vLLM may report a block again when a request reuses it; that is not a further copy
             if is_outside or not event.may_be_reuse:
                 self._copies[key] = self._copies.get(key, 0) + 1
         else:
@@ -97,7 +101,7 @@ class Contents:
             if place is None:
                 self.num_unplaced += 1
                 return None
-            self._where[key] = place
+            self._place_of[key] = place
             self.num_in_pool += not is_outside
         stored = Stored(
             place=place,
@@ -120,7 +124,7 @@ class Contents:
         return stored
 
     def _place(self, is_outside: bool) -> int | None:
-        """Return the lowest free place, or None."""
+        """Allocate the lowest free place, or return None."""
         free = self._free_outside if is_outside else self._free
         if free:
             return heapq.heappop(free)
@@ -129,14 +133,14 @@ class Contents:
     def _take_out(self, event: BlockRemoved, block_hash: bytes) -> Removed | None:
         key = _key(event, block_hash)
         is_outside = key[0] != GPU
-        place, copies = self._where.get(key), self._copies.pop(key, 0)
+        place, copies = self._place_of.get(key), self._copies.pop(key, 0)
         if place is None:
             self.num_unmatched += 1
             return None
         if copies > 1:
             self._copies[key] = copies - 1
         elif not copies:
-            del self._where[key], self._stored[key]
+            del self._place_of[key], self._stored[key]
             if is_outside:
                 heapq.heappush(self._free_outside, place)
             else:
@@ -154,5 +158,5 @@ class Contents:
 
 
 def _key(event: BlockStored | BlockRemoved, block_hash: bytes) -> Key:
-    """Return the key of a content; an unreported medium is the GPU, an unreported group the only one."""
+    """Return the key of a content. Without a medium it is in the GPU; without a group it is in group 0."""
     return event.medium or GPU, event.tier or "", event.group or 0, block_hash

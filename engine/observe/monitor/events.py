@@ -1,14 +1,14 @@
-"""KV cache events of vLLM and SGLang: decoding of a message's bytes to typed events, in each form in use.
+"""Decoder of the KV cache events of vLLM and SGLang, in all published formats.
 
-A message is a msgpack array `[ts, [event, ...], data_parallel_rank]`, or a map with these names. An event is a map with
-`type`, or the older array with its name first and its fields in order. Trailing fields may be missing. Hashes are
-bytes or integers. Source: vLLM's `vllm/distributed/kv_events.py`; llm-d publishes the same.
+A message is a msgpack array `[ts, [event, ...], data_parallel_rank]`, or a map with these keys. An event is a map with
+`type`, or (older) an array of its name and its fields in order. Trailing fields may be missing. Hashes are bytes or
+integers. Source: vLLM's `vllm/distributed/kv_events.py`; llm-d publishes the same format.
 
-SGLang (`python/sglang/srt/disaggregation/kv_events.py` and `mem_cache/events.py`) uses the same names: `attn_dp_rank`
-is the rank, hashes are signed 64-bit integers, and a block is a page, which may be short. An array has six fields,
-followed by a map of further hash inputs; `cache_salt` is there or in the event's own map. With a draft model a page's
-tokens are pairs of neighbours, so its tokens are unknown. Early versions hash a page's own tokens only, so pages of
-several prompts may share a hash.
+SGLang (`python/sglang/srt/disaggregation/kv_events.py` and `mem_cache/events.py`) uses the same names. The rank is
+`attn_dp_rank`, hashes are signed 64-bit integers, and a block is a page, which may be partial. An array has six fields,
+followed by a map of further hash inputs; `cache_salt` is in this map or in the event's map. With a draft model, tokens
+are reported as pairs of neighbours and are recorded as unknown. Early versions hash only the tokens of the page, so
+pages of several prompts may share a hash.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ STORED = (
 REMOVED = ("block_hashes", "medium", "group_idx", "locality", "ownership")
 BATCH = ("ts", "events", "data_parallel_rank")
 SALT = "cache_salt"
-MAX_WHOLE = (1 << 53) - 1  # limit of a trace
-GPU = "GPU"  # default medium: the first versions had no other
+MAX_WHOLE = (1 << 53) - 1  # largest integer in a trace
+GPU = "GPU"  # default medium, the only one of early versions
 
 
 class EventError(ValueError):
-    """The message has no known form; one sentence."""
+    """The message has an unknown format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Block of a `BlockStored`."""
+    """One block of a `BlockStored` event."""
 
     block_hash: bytes
-    parent_hash: bytes | None  # None: it begins a sequence, or `parent_unsaid`
-    parent_unsaid: bool  # the parent is unreported
-    token_ids: list[int]  # empty: unreported, or not attributable to this block
+    parent_hash: bytes | None  # None: first block of a sequence, or `parent_unsaid`
+    parent_unsaid: bool  # whether the parent is not reported
+    token_ids: list[int]  # empty: not reported, or not attributable to this block
     extra_keys: str | None  # as JSON
 
 
 @dataclass(frozen=True, slots=True)
 class BlockStored:
     contents: list[Content]
-    medium: str  # upper case; "" = unreported
+    medium: str  # upper case; "": not reported
     group: int | None = None
     kind: str | None = None
     window: int | None = None
     lora_name: str | None = None
-    locality: str | None = None  # LOCAL or REMOTE, from the publisher's view
+    locality: str | None = None  # LOCAL or REMOTE, relative to the publisher
     tier: str | None = None  # name of the store within the medium
-    may_be_reuse: bool = False  # may be a reuse by a request, which vLLM reports if configured to
+    may_be_reuse: bool = False  # whether this may report a reuse, which vLLM does if configured to
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ Event = BlockStored | BlockRemoved | AllBlocksCleared
 class Batch:
     """Decoded message."""
 
-    published: float | None  # the server's clock, seconds since 1970
+    published: float | None  # Unix time in seconds, by the server's clock
     events: list[Event]
-    num_unread: int  # events of unknown kinds
+    num_unread: int  # number of events of unknown types
     rank: int | None  # data-parallel
 
 
@@ -89,7 +89,7 @@ def decode(payload: bytes) -> Batch:
     """Decode the events of one message.
 
     Raises:
-        EventError: it has no known form.
+        EventError: the format is unknown.
     """
     try:
         fields = _fields(msgspec.msgpack.decode(payload), BATCH)
@@ -109,7 +109,7 @@ def decode(payload: bytes) -> Batch:
 
 
 def _event(raw: Any) -> Event | None:
-    """Return None for unknown kinds of events."""
+    """Return None for unknown event types."""
     if isinstance(raw, dict):
         kind, fields = raw.get("type"), raw
     elif isinstance(raw, list) and raw:
@@ -140,8 +140,8 @@ def _stored(fields: dict[str, Any]) -> BlockStored:
         tokens = []  # pairs
     if not isinstance(tokens, list) or not all(_whole(token) is not None for token in tokens):
         raise EventError("token_ids of a BlockStored are not a list of integers")
-    # Without tokens the blocks are in any order. For a group that stores only some of its blocks, token_ids also has
-    # the tokens of the others, so neither tokens nor parents can be attributed to blocks.
+    # Without tokens, the order of blocks is unknown. If a group stores only some of its blocks, token_ids also has the
+    # tokens of the other blocks, so neither tokens nor parents can be attributed.
     is_chain = (len(hashes) - 1) * size < count <= len(hashes) * size
     each = size if is_chain and tokens else 0  # 0: unknown
     extra = fields.get("extra_keys")
@@ -173,14 +173,14 @@ def _stored(fields: dict[str, Any]) -> BlockStored:
 
 
 def _salt(fields: dict[str, Any]) -> dict[str, str] | None:
-    """Return SGLang's salt of an event: from its map, or from the map in the place of vLLM's LoRA name."""
+    """Return the cache salt of an SGLang event: from its map, or from the array's map at the index of `lora_name`."""
     more = fields.get("lora_name")
     salt = more.get(SALT) if isinstance(more, dict) else fields.get(SALT)
     return {SALT: salt} if isinstance(salt, str) else None
 
 
 def _fields(raw: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return fields by name; of an array the known leading ones, in order."""
+    """Return the fields by name. An array has the leading fields of `names`."""
     if isinstance(raw, dict):
         return raw
     if not isinstance(raw, list):
@@ -196,9 +196,7 @@ def _list(fields: dict[str, Any], name: str) -> list[Any]:
 
 
 def _hash(raw: Any) -> bytes:
-    """Return bytes unchanged, and an integer as 8 bytes, big-endian (signed if negative, like vLLM's older 64-bit
-    hashes).
-    """
+    """Return bytes unchanged, and an integer as 8 bytes, big-endian, two's complement."""
     if isinstance(raw, bytes):
         return raw
     if isinstance(raw, int) and not isinstance(raw, bool):
@@ -219,7 +217,7 @@ def _whole(raw: Any) -> int | None:
 
 
 def _text(raw: Any) -> str | None:
-    """Return the further inputs of a block's hash as JSON, or None."""
+    """Return the extra keys of a block's hash as JSON, or None."""
     if not raw:
         return None
     return json.dumps(raw, default=lambda one: one.hex() if isinstance(one, bytes) else str(one), ensure_ascii=False)

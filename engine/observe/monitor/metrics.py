@@ -1,4 +1,4 @@
-"""Prometheus metrics of a server: values by name, and its cache settings."""
+"""Reads the Prometheus metrics of a server: values by name, and its cache settings."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ NUMBERS = ("gauge", "counter")
 CACHE = "vllm:cache_config_info"
 ALIGNMENT = "cache_hit_alignment_tokens"
 CACHING = "enable_prefix_caching"
-OWN_LABELS = ("engine", "model_name")  # labels that identify rank and model
+RANK_LABELS = ("engine", "model_name")  # labels that identify rank and model
 
 
 class MetricsError(ValueError):
-    """The metrics cannot be read; one sentence."""
+    """The metrics cannot be read."""
 
 
 @dataclass(slots=True)
-class Look:
-    """Metrics reading of a server. `by_rank`: values by name, by data-parallel rank."""
+class MetricsReading:
+    """Metrics of a server at one time. `by_rank`: data-parallel rank -> name -> value."""
 
     model: str = ""
     block_size: int | None = None  # tokens
-    num_blocks: int | None = None  # of one rank
+    num_blocks: int | None = None  # per rank
     by_rank: dict[int, dict[str, float]] = field(default_factory=dict)
 
 
-def look(url: str) -> Look:
+def read_metrics(url: str) -> MetricsReading:
     """Read the metrics.
 
     Raises:
@@ -46,16 +46,20 @@ def look(url: str) -> Look:
     try:
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:
             text = answer.read(MAX_BYTES + 1)
-    except (OSError, ValueError, http.client.HTTPException) as error:  # the last: it ended during the response
+    except (
+        OSError,
+        ValueError,
+        http.client.HTTPException,
+    ) as error:  # the last if the connection ends early
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise MetricsError(f"no metrics from {url}: {str(reason) or type(reason).__name__}") from error
     if len(text) > MAX_BYTES:
         raise MetricsError(f"the metrics of {url} are longer than {MAX_BYTES >> 20} MiB")
-    return read(text.decode("utf-8", "replace"))
+    return parse_metrics(text.decode("utf-8", "replace"))
 
 
-def version_beside(url: str) -> str | None:
-    """Return the version that a server answers at `/version`, or None."""
+def server_version(url: str) -> str | None:
+    """Return the version that the server reports at `/version`, or None."""
     try:
         with urllib.request.urlopen(urllib.parse.urljoin(url, "/version"), timeout=SECONDS) as answer:
             body = msgspec.json.decode(answer.read(MAX_BYTES))
@@ -65,13 +69,13 @@ def version_beside(url: str) -> str | None:
     return version[:80] if isinstance(version, str) else None
 
 
-def read(text: str) -> Look:
-    """Parse a metrics page; for a server with several models, the first model's metrics.
+def parse_metrics(text: str) -> MetricsReading:
+    """Parse a metrics page. If the server has several models, only the first model's metrics are returned.
 
     Raises:
         MetricsError: it is not a metrics page.
     """
-    found = Look()
+    found = MetricsReading()
     try:
         for family in text_string_to_metric_families(text):
             if not family.name.startswith(PREFIXES):
@@ -81,7 +85,7 @@ def read(text: str) -> Look:
                 model = labels.get("model_name", "")
                 found.model = found.model or model
                 if model not in ("", found.model) or (not model and sample.name.startswith(OWN)):
-                    continue  # of another model, or of no engine
+                    continue  # metrics of another model, or of no engine
                 if sample.name == CACHE:
                     found.block_size = _whole(labels.get("block_size"))
                     found.num_blocks = _whole(labels.get("num_gpu_blocks"))
@@ -96,7 +100,7 @@ def read(text: str) -> Look:
 
 
 def _settings(labels: dict[str, str]) -> dict[str, float]:
-    """Return the cache settings that affect hits as numbers, named by series and label."""
+    """Return the cache settings that affect hits, as numbers by 'series.label'."""
     found = {ALIGNMENT: _whole(labels.get(ALIGNMENT))}
     if (caching := labels.get(CACHING)) in ("True", "False"):
         found[CACHING] = int(caching == "True")
@@ -104,7 +108,7 @@ def _settings(labels: dict[str, str]) -> dict[str, float]:
 
 
 def _name(name: str, labels: dict[str, str]) -> str:
-    more = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()) if key not in OWN_LABELS)
+    more = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()) if key not in RANK_LABELS)
     return f"{name}{{{more}}}" if more else name
 
 

@@ -1,4 +1,4 @@
-"""Log of a monitored server: a record per message and per metrics reading."""
+"""Log of a monitored server, with a record per message and per changed metrics reading."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from engine.trace.records import (
     Unknown,
 )
 
-# Placeholders for unreported model facts that a header must have: `unknown` has "model"
+# placeholders for model facts that the server does not report; `unknown` lists "model"
 UNSAID = ModelFacts(
     name="",
     architecture="",
@@ -49,9 +49,9 @@ UNSAID = ModelFacts(
     dtype="float16",
     sliding_windows=[None],
 )
-UNSAID_BYTES = 4  # of K and V of a token
-MAX_BYTES = 1 << 30  # of a log
-MAX_RESTATED = 512  # contents per record at the beginning of a further log
+UNSAID_BYTES = 4  # placeholder for the K and V bytes of a token
+MAX_BYTES = 1 << 30  # default size limit of a log
+MAX_RESTATED = 512  # contents per record at the beginning of a new log
 UNKNOWN: list[Unknown] = [
     "ids", "ref_counts", "copies", "requests", "partial_blocks", "preemptions", "steps", "arrays", "before", "model",
     "texts",
@@ -59,8 +59,8 @@ UNKNOWN: list[Unknown] = [
 
 
 def header_of(*, model: str, source: str, block_size: int, num_blocks: int, events: list[str]) -> Header:
-    """Return the header for a server with a pool of `num_blocks` per rank, whose events come from `events`."""
-    several = [InstanceFacts(name=f"rank {rank}", role="mixed") for rank in range(len(events))]
+    """Return the header for a server with `num_blocks` per rank. `events`: address of each rank's events."""
+    instances = [InstanceFacts(name=f"rank {rank}", role="mixed") for rank in range(len(events))]
     groups = [
         BlockGroup(
             instance=rank,
@@ -81,7 +81,7 @@ def header_of(*, model: str, source: str, block_size: int, num_blocks: int, even
         kv_bytes_per_token=UNSAID_BYTES,
         machine=Machine(device="", processor="", num_threads=0, versions={}),
         block_groups=groups,
-        instances=several if len(events) > 1 else [],
+        instances=instances if len(events) > 1 else [],
         observed=Observed(source=source, events=events, unknown=UNKNOWN),
     )
 
@@ -89,8 +89,7 @@ def header_of(*, model: str, source: str, block_size: int, num_blocks: int, even
 class ObservedLog:
     """Log of a server's ranks. Thread-safe.
 
-    A log over the size limit ends, and the next one begins with the known contents, so a server can be monitored for
-    days.
+    When a log exceeds the size limit, a new log begins with the known contents, so a server can be monitored for days.
     """
 
     def __init__(
@@ -98,39 +97,39 @@ class ObservedLog:
         header: Header,
         path: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
-        most_bytes: int = MAX_BYTES,
-        most_parts: int | None = None,
+        max_bytes: int = MAX_BYTES,
+        max_parts: int | None = None,
     ) -> None:
-        """`clock`: monotonic seconds. Beyond `most_bytes` the next log begins, beside `path` as NAME-2, NAME-3, ...,
-        of which the last `most_parts` are retained (None: all).
+        """Begin the first log.
+
+        `clock`: monotonic seconds. After `max_bytes` a new log begins in the folder of `path`, named NAME-2, NAME-3,
+        and so on. The last `max_parts` logs are kept (None: all).
         """
         self._clock = clock
-        self._path, self._most_bytes, self._most_parts = path, most_bytes, most_parts
+        self._path, self._max_bytes, self._max_parts = path, max_bytes, max_parts
         self._parts = [path] if path is not None else []
-        self._rotate_at = most_bytes
+        self._rotate_at = max_bytes
         self.log = TraceWriter(header, path)
         self._on_next: Callable[[TraceWriter], None] | None = None
-        self._next: list[int | None] = [None] * len(header.block_groups)  # number of each rank's next message
+        self._next: list[int | None] = [None] * len(header.block_groups)  # expected number of each rank's next message
         outside = Places()
         groups = header.block_groups
         self._ranks = [Contents(group.first_block, group.num_blocks, outside) for group in groups]
         self._epochs = [0] * len(groups)
         self._numbers: list[dict[str, float]] = [{} for _ in groups]
-        self._problems: dict[str, str] = {}  # last problem by source, recorded only when it changes
+        self._problems: dict[str, str] = {}  # last recorded problem by source
         self._num_blocks = sum(group.num_blocks for group in groups)
         self._block_size = int(header.engine["block_size"] or 1)
         self._began = clock()
         self._lock = threading.Lock()
-        self._is_turning = False
+        self._is_rotating = False
 
     def known(self, rank: int) -> Contents:
         """Return the known cached contents of a rank."""
         return self._ranks[rank]
 
     def on_next(self, call: Callable[[TraceWriter], None]) -> None:
-        """Call `call(log)` when a new log begins. The callback closes the previous log; without one it is
-        closed here.
-        """
+        """Set a callback for new logs. It must close the previous log, which otherwise is closed here."""
         self._on_next = call
 
     def receive(self, rank: int, received: SequenceEvent) -> None:
@@ -148,7 +147,7 @@ class ObservedLog:
             contents.num_unmatched = contents.num_unplaced = 0
             try:
                 batch = decode(received.payload)
-            except EventError as error:  # its effect is unknown
+            except EventError as error:  # the effect of the message is unknown
                 problem = f"message {received.sequence}: {error}"
                 ops.append(contents.forget(self._epochs[rank], received.sequence + 1, "gap", 1))
             else:
@@ -159,10 +158,10 @@ class ObservedLog:
                     else:
                         ops += contents.ops(event)
                 if contents.num_unplaced:
-                    what = "1 content" if contents.num_unplaced == 1 else f"{contents.num_unplaced} contents"
+                    contents_text = "1 content" if contents.num_unplaced == 1 else f"{contents.num_unplaced} contents"
                     problem = (
-                        f"{what} had no place: the server has more than it said, or more outside its GPUs than a log "
-                        "takes"
+                        f"{contents_text} had no place: the server has more blocks than it reported, or more contents "
+                        "outside its GPUs than a log can hold"
                     )
             seen = Seen(
                 sequence=received.sequence,
@@ -184,14 +183,14 @@ class ObservedLog:
                     self._append(rank, [], Seen(metrics=numbers))
 
     def problem(self, rank: int, about: str, sentence: str) -> None:
-        """Record why there is no message or reading, unless it was recorded last."""
+        """Record a problem, unless it equals the last recorded problem of that source."""
         with self._lock:
             if self._problems.get(about) != sentence:
                 self._problems[about] = sentence
                 self._append(rank, [], Seen(problem=sentence))
 
     def _append(self, rank: int, ops: list[Op], seen: Seen, num_cached: int | None = None) -> None:
-        """Append a record. `num_cached`: contents in the pools after it; None: the known ones."""
+        """Append a record. `num_cached`: number of contents in the pools; None: count the known contents."""
         if num_cached is None:
             num_cached = sum(contents.num_in_pool for contents in self._ranks)
         record = StepRecord(
@@ -213,30 +212,30 @@ class ObservedLog:
             seen=seen,
         )
         self.log.append(record)
-        if self.log.num_bytes >= self._rotate_at and not self._is_turning:
-            self._is_turning = True
+        if self.log.num_bytes >= self._rotate_at and not self._is_rotating:
+            self._is_rotating = True
             try:
-                self._begin_next()
+                self._rotate()
             finally:
-                self._is_turning = False
+                self._is_rotating = False
 
-    def _begin_next(self) -> None:
-        """Begin the next log with the known contents."""
+    def _rotate(self) -> None:
+        """Begin a new log with the known contents."""
         before, self.log = self.log, TraceWriter(replace(self.log.header, created=_now()), self._next_path())
         self._began = self._clock()
-        self._numbers = [{} for _ in self._ranks]  # so that the next reading is recorded
+        self._numbers = [{} for _ in self._ranks]  # the new log records the next reading
         self._problems.clear()
         outside, num_cached = Places(), 0
         for rank, (contents, sequence) in enumerate(zip(self._ranks, self._next, strict=True)):
             if sequence is None:
-                continue  # no message so far
+                continue  # no message yet
             since = KnownSince(epoch=self._epochs[rank], sequence=sequence, reason="continued")
             self._append(rank, [since], Seen(), num_cached)
-            known = contents.restated(outside)
-            while some := list(islice(known, MAX_RESTATED)):
-                num_cached += sum(not one.outside for one in some)
-                self._append(rank, [*some], Seen(), num_cached)
-        self._rotate_at = self.log.num_bytes + self._most_bytes
+            known = contents.restate(outside)
+            while chunk := list(islice(known, MAX_RESTATED)):
+                num_cached += sum(not one.outside for one in chunk)
+                self._append(rank, [*chunk], Seen(), num_cached)
+        self._rotate_at = self.log.num_bytes + self._max_bytes
         if self._on_next is not None:
             self._on_next(self.log)
         else:
@@ -249,8 +248,8 @@ class ObservedLog:
         while (path := self._path.with_stem(f"{self._path.stem}-{number}")).exists():
             number += 1
         self._parts.append(path)
-        if self._most_parts is not None:
-            for old in self._parts[: -self._most_parts]:
+        if self._max_parts is not None:
+            for old in self._parts[: -self._max_parts]:
                 old.unlink(missing_ok=True)
         return path
 

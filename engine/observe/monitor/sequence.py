@@ -1,8 +1,8 @@
-"""Sequencing of a publisher's messages: gaps, duplicates, replays that overlap with live messages, restarts.
+"""Orders a publisher's messages: detects gaps, duplicates, restarts, and replays that overlap with live messages.
 
-No sockets and no clock: messages and replies in, actions out. A publisher numbers its messages from 0 and buffers the
-last ones for replay. After a reconnection or a gap the last known message is requested again: if it differs, the
-publisher has restarted in between.
+This state machine uses no sockets and no clock. A publisher numbers its messages from 0 and buffers the last ones for
+replay. After a reconnection or a gap, a replay is requested from the last processed message on; if that message
+differs, the publisher has restarted.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from engine.trace.operations import KnownReason
 
-MAX_PENDING = 100_000  # messages waiting for earlier ones; beyond, the gap counts as lost
+MAX_PENDING = 100_000  # messages that wait for earlier ones; beyond this, the oldest is dropped
 MAX_PENDING_BYTES = 256 * 1024 * 1024
-REMEMBERED = 4096  # checksums of processed messages, to distinguish duplicates from a restart
+MAX_CHECKSUMS = 4096  # of the last processed messages, to distinguish duplicates from a restart
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Break in a publisher's sequence of messages."""
+    """Interruption of the sequence: messages are missing, or the publisher restarted."""
 
     reason: KnownReason
-    sequence: int  # of the next message
+    sequence: int  # number of the next message
     num_missed: int = 0
 
 
@@ -41,32 +41,33 @@ SequenceEvent = Message | Break
 
 
 class Sequence:
-    """Message sequence of a publisher. `ask`: the number from which to request a replay, or None.
+    """Message sequence of a publisher.
 
-    Set `ask` to None when the request is sent; end the replay with `answered`, or without a reply `unanswered`.
+    `replay_from`: number from which the caller must request a replay, or None; the caller resets it when the request is
+    sent. The caller ends the replay with `end_replay`, or with `abort_replay` if replies are missing.
     """
 
     def __init__(self, can_replay: bool) -> None:
         self._can_replay = can_replay
-        self._next: int | None = None  # next expected number; None: no message so far
+        self._next: int | None = None  # expected number of the next message; None: no message yet
         self._reason: KnownReason = "attached"  # reason of the next break
         self._is_replaying = False
-        self._is_unsure = False  # after a lost connection: the publisher may have restarted
-        self._pending: dict[int, bytes] = {}  # live messages waiting for earlier ones
+        self._may_have_restarted = False  # after a lost connection: the publisher may available restarted
+        self._pending: dict[int, bytes] = {}  # live messages that wait for earlier ones
         self._pending_bytes = 0
-        self._answers: dict[int, bytes] = {}
-        self._answer_bytes = 0
-        self._left_out = False  # whether replayed messages were dropped for the bounds
-        self._taken: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)
+        self._replayed: dict[int, bytes] = {}
+        self._replayed_bytes = 0
+        self._has_dropped = False  # whether replayed messages were dropped because of the limits
+        self._processed: deque[tuple[int, int]] = deque(maxlen=MAX_CHECKSUMS)
         self._checks: dict[int, int] = {}
         self._last_live: tuple[int, int] | None = None
-        self.ask: int | None = None
+        self.replay_from: int | None = None
         if can_replay:
             self._request_replay(0)
 
     @property
     def next(self) -> int | None:
-        """Next expected number."""
+        """Expected number of the next message, or None."""
         return self._next
 
     @property
@@ -79,136 +80,141 @@ class Sequence:
         check = zlib.crc32(payload)
         before, self._last_live = self._last_live, (sequence, check)
         if before is not None and sequence <= before[0]:
-            if before == (sequence, check) or self._was_taken(sequence, check):
+            if before == (sequence, check) or self._was_received(sequence, check):
                 self._last_live = max(before, (sequence, check))
                 return
-            self._restart()  # numbers only rise until a restart
+            self._restart()  # numbers decrease only after a restart
         if self._is_replaying:
-            self._wait(sequence, payload)
+            self._enqueue(sequence, payload)
             return
         if self._next is None:
-            if sequence > 0 and self._can_replay:  # earlier messages were published before the subscription
-                self._wait(sequence, payload)
+            if sequence > 0 and self._can_replay:  # earlier messages were published before the subscription began
+                self._enqueue(sequence, payload)
                 self._request_replay(0)
                 return
             yield Break(self._reason, sequence)
             self._next = sequence
         if sequence < self._next:
-            if not self._was_taken(sequence, check):
+            if not self._was_received(sequence, check):
                 self._restart()
                 if self._is_replaying:
-                    self._wait(sequence, payload)
+                    self._enqueue(sequence, payload)
                 else:
                     yield from self.live(sequence, payload)
             return
-        if sequence == self._next and not self._is_unsure:
-            yield self._take(sequence, payload, False)
+        if sequence == self._next and not self._may_have_restarted:
+            yield self._process(sequence, payload, False)
             return
-        self._wait(sequence, payload)
+        self._enqueue(sequence, payload)
         if self._can_replay:
             self._request_replay(max(0, self._next - 1))
         else:
-            yield from self._settle()
+            yield from self._process_available()
 
-    def answer(self, sequence: int, payload: bytes) -> None:
-        """Read a replayed message. Messages over the bounds are requested again after the others are processed."""
-        fits = len(self._answers) < MAX_PENDING and self._answer_bytes + len(payload) <= MAX_PENDING_BYTES
-        if self._is_replaying and (fits or not self._answers):
-            self._answers[sequence] = payload
-            self._answer_bytes += len(payload)
+    def add_replayed(self, sequence: int, payload: bytes) -> None:
+        """Add a replayed message. Messages beyond the limits are dropped and requested again later."""
+        fits = len(self._replayed) < MAX_PENDING and self._replayed_bytes + len(payload) <= MAX_PENDING_BYTES
+        if self._is_replaying and (fits or not self._replayed):
+            self._replayed[sequence] = payload
+            self._replayed_bytes += len(payload)
         elif self._is_replaying:
-            self._left_out = True
+            self._has_dropped = True
 
-    def answered(self) -> Iterator[SequenceEvent]:
+    def end_replay(self) -> Iterator[SequenceEvent]:
         """Handle the end of a replay."""
         if not self._is_replaying:
             return
         self._is_replaying = False
         if self._next is not None and self._next > 0:
-            last = self._answers.get(self._next - 1)
+            last = self._replayed.get(self._next - 1)
             known = self._checks.get(self._next - 1)
             is_other = last is not None and known is not None and zlib.crc32(last) != known
-            if is_other or (not self._answers and not self._pending and self._is_unsure):
+            if is_other or (not self._replayed and not self._pending and self._may_have_restarted):
                 self._restart()
                 return
-        before, left_out = self._next, self._left_out
-        yield from self._settle(may_ask=True)
-        if (self._pending or left_out) and not self._is_replaying and self._next != before:
+        before, has_dropped = self._next, self._has_dropped
+        yield from self._process_available(may_request=True)
+        if (self._pending or has_dropped) and not self._is_replaying and self._next != before:
             self._request_replay(max(0, (self._next or 1) - 1))
 
-    def unanswered(self) -> Iterator[SequenceEvent]:
-        """Handle a replay without a (further) reply: received messages count, the rest is missing."""
+    def abort_replay(self) -> Iterator[SequenceEvent]:
+        """End a replay whose remaining replies are missing. Processes the received messages."""
         if self._is_replaying:
             self._is_replaying = False
-            yield from self._settle()
+            yield from self._process_available()
 
     def disconnected(self) -> None:
         """Handle a lost connection: messages may be lost, and the publisher may restart.
 
-        Pending and replayed messages are dropped: they may come from before the restart.
+        Drops pending and replayed messages, because they may be older than the restart.
         """
-        self._is_unsure = self._next is not None
+        self._may_have_restarted = self._next is not None
         self._pending, self._pending_bytes, self._last_live = {}, 0, None
         if self._is_replaying:
             self._request_replay(max(0, (self._next or 1) - 1))
 
     def reconnected(self) -> None:
-        """Handle a reconnection: request the missed messages at once."""
-        if self._is_unsure and self._can_replay and not self._is_replaying:
+        """Handle a reconnection: request the missed messages."""
+        if self._may_have_restarted and self._can_replay and not self._is_replaying:
             self._request_replay(max(0, (self._next or 1) - 1))
 
-    def _settle(self, may_ask: bool = False) -> Iterator[SequenceEvent]:
-        """Process available messages in order. `may_ask`: messages dropped from a replay may be requested again."""
-        have = {**{n: (p, True) for n, p in self._answers.items()}, **{n: (p, False) for n, p in self._pending.items()}}
-        lowest = min(have, default=None)
-        self._answers = {}
+    def _process_available(self, may_request: bool = False) -> Iterator[SequenceEvent]:
+        """Process available messages in order. `may_request`: dropped messages may be requested again."""
+        available = {
+            **{n: (p, True) for n, p in self._replayed.items()},
+            **{n: (p, False) for n, p in self._pending.items()},
+        }
+        lowest = min(available, default=None)
+        self._replayed = {}
         if lowest is None:
             return
-        if self._next is not None and lowest < self._next and not self._is_known(lowest, have[lowest][0]):
+        if self._next is not None and lowest < self._next and not self._is_known(lowest, available[lowest][0]):
             self._restart()
-            self._is_replaying, self.ask = False, None  # all messages since the restart are available
+            self._is_replaying, self.replay_from = False, None  # all messages since the restart are available
         if self._next is None:
             yield Break(self._reason, lowest)
             self._next = lowest
-        took = False
-        for sequence in sorted(have):
-            payload, replayed = have[sequence]
+        has_processed = False
+        for sequence in sorted(available):
+            payload, replayed = available[sequence]
             if sequence < self._next:
                 self._drop(sequence)
                 continue
-            if sequence > self._next or (self._is_unsure and not took and not self._knows_before(have)):
-                if may_ask and took:  # a part was processed, so the rest may fit now
+            if sequence > self._next or (
+                self._may_have_restarted and not has_processed and not self._knows_before(available)
+            ):
+                if may_request and has_processed:  # after processing some messages, the others may fit
                     return
                 yield Break("gap", sequence, sequence - self._next)
                 self._next = sequence
             self._drop(sequence)
-            self._is_unsure = False
-            took = True
-            yield self._take(sequence, payload, replayed)
+            self._may_have_restarted = False
+            has_processed = True
+            yield self._process(sequence, payload, replayed)
 
-    def _knows_before(self, have: dict[int, tuple[bytes, bool]]) -> bool:
-        """Return whether the last processed message was replayed and is the same."""
+    def _knows_before(self, available: dict[int, tuple[bytes, bool]]) -> bool:
+        """Return whether the last processed message is available and unchanged, or there is none."""
         before = (self._next or 0) - 1
-        return before < 0 or (before in have and zlib.crc32(have[before][0]) == self._checks.get(before))
+        return before < 0 or (before in available and zlib.crc32(available[before][0]) == self._checks.get(before))
 
     def _is_known(self, sequence: int, payload: bytes) -> bool:
-        """Return whether a processed message had this number and payload."""
+        """Return whether a message with this number and payload was processed."""
         return self._checks.get(sequence) == zlib.crc32(payload)
 
-    def _take(self, sequence: int, payload: bytes, replayed: bool) -> Message:
+    def _process(self, sequence: int, payload: bytes, replayed: bool) -> Message:
         self._next = sequence + 1
-        if len(self._taken) == REMEMBERED:
-            self._checks.pop(self._taken[0][0], None)
+        if len(self._processed) == MAX_CHECKSUMS:
+            self._checks.pop(self._processed[0][0], None)
         check = zlib.crc32(payload)
-        self._taken.append((sequence, check))
+        self._processed.append((sequence, check))
         self._checks[sequence] = check
         return Message(sequence, payload, replayed)
 
-    def _was_taken(self, sequence: int, check: int) -> bool:
+    def _was_received(self, sequence: int, check: int) -> bool:
         pending = self._pending.get(sequence)
         return self._checks.get(sequence) == check or (pending is not None and zlib.crc32(pending) == check)
 
-    def _wait(self, sequence: int, payload: bytes) -> None:
+    def _enqueue(self, sequence: int, payload: bytes) -> None:
         self._pending_bytes += len(payload) - len(self._pending.get(sequence, b""))
         self._pending[sequence] = payload
         while len(self._pending) > MAX_PENDING or self._pending_bytes > MAX_PENDING_BYTES:
@@ -220,15 +226,15 @@ class Sequence:
             self._pending_bytes -= len(payload)
 
     def _request_replay(self, first: int) -> None:
-        self._is_replaying, self.ask = True, first
-        self._answers, self._answer_bytes, self._left_out = {}, 0, False
+        self._is_replaying, self.replay_from = True, first
+        self._replayed, self._replayed_bytes, self._has_dropped = {}, 0, False
 
     def _restart(self) -> None:
-        """Handle a restart of the publisher: drop all messages from before."""
-        self._next, self._reason, self._is_unsure = None, "restarted", False
+        """Handle a restart of the publisher: drop all earlier messages."""
+        self._next, self._reason, self._may_have_restarted = None, "restarted", False
         self._pending, self._pending_bytes = {}, 0
         self._checks.clear()
-        self._taken.clear()
-        self._is_replaying, self._answers = False, {}
+        self._processed.clear()
+        self._is_replaying, self._replayed = False, {}
         if self._can_replay:
             self._request_replay(0)

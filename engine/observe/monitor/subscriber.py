@@ -1,6 +1,6 @@
-"""Subscriber to a publisher's messages over ZeroMQ, with replay of missing ones.
+"""Subscriber to a publisher's messages over ZeroMQ, which requests replays of missing messages.
 
-A publisher never waits for subscribers: it drops messages for a slow one, which are a gap here.
+A publisher never waits for subscribers. It drops messages for a slow subscriber, which sees a gap.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     import zmq
 
 POLL = 0.05  # seconds
-ANSWER_SECONDS = 3.0  # timeout of a replay; a publisher replies between messages
-MAX_WAITING = 100_000  # receive queue of the socket in messages; beyond, the publisher drops them
-END = -1
+REPLY_SECONDS = 3.0  # timeout of a replay; a publisher replies between live messages
+MAX_WAITING = 100_000  # receive queue of the socket in messages; beyond this, messages are dropped
+END = -1  # number of the message that ends a replay
 
 
 class MissingError(ValueError):
-    """A required package is not installed; one sentence."""
+    """A required package is not installed."""
 
 
 def zmq_module() -> Any:
@@ -36,7 +36,7 @@ def zmq_module() -> Any:
 
 
 def rank_endpoint(endpoint: str, rank: int) -> str:
-    """Return the endpoint of a data-parallel rank: its port is that of rank 0 + rank."""
+    """Return the endpoint of a data-parallel rank, whose port is the port of rank 0 plus the rank."""
     base, colon, port = endpoint.rpartition(":")
     return f"{base}{colon}{int(port) + rank}" if rank and port.isdigit() else endpoint
 
@@ -52,12 +52,12 @@ class Subscriber:
         received: Callable[[SequenceEvent], None],
         failed: Callable[[str], None],
     ) -> None:
-        """Subscribe. `received` and `failed` are called on the thread. Raises ValueError for an invalid endpoint."""
+        """Subscribe. `received` and `failed` are called on the thread. Raises ValueError: invalid endpoint."""
         self._zmq = zmq_module()
         self._events, self._replay, self._on_received, self._failed = events, replay, received, failed
         self._sequence = Sequence(can_replay=replay is not None)
         self._requested_at: float | None = None
-        self._over = threading.Event()
+        self._stop = threading.Event()
         self._context: Any = self._zmq.Context()
         try:
             self._sub = self._socket(self._zmq.SUB, events)
@@ -67,7 +67,7 @@ class Subscriber:
             self._dealer: Any = None
         except self._zmq.ZMQError as error:
             self._context.destroy(linger=0)
-            raise ValueError(f"{events} is not an address of events: {error}") from error
+            raise ValueError(f"{events} is not a valid address of events: {error}") from error
         self._is_connected = False
         self._thread = threading.Thread(target=self._work, name=f"events {events}", daemon=True)
 
@@ -76,16 +76,16 @@ class Subscriber:
 
     def close(self) -> None:
         """Stop the thread. Idempotent."""
-        self._over.set()
+        self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _socket(self, kind: int, endpoint: str) -> zmq.Socket[bytes]:
-        made: zmq.Socket[bytes] = self._context.socket(kind)
-        made.setsockopt(self._zmq.RCVHWM, MAX_WAITING)
-        made.setsockopt(self._zmq.LINGER, 0)
-        made.setsockopt(self._zmq.RECONNECT_IVL_MAX, 1000)
-        return made
+        sock: zmq.Socket[bytes] = self._context.socket(kind)
+        sock.setsockopt(self._zmq.RCVHWM, MAX_WAITING)
+        sock.setsockopt(self._zmq.LINGER, 0)
+        sock.setsockopt(self._zmq.RECONNECT_IVL_MAX, 1000)
+        return sock
 
     def _work(self) -> None:
         zmq = self._zmq
@@ -93,14 +93,14 @@ class Subscriber:
         poller.register(self._sub, zmq.POLLIN)
         poller.register(self._monitor, zmq.POLLIN)
         try:
-            while not self._over.is_set():
-                self._ask()
+            while not self._stop.is_set():
+                self._request_replay()
                 ready = dict(poller.poll(int(POLL * 1000)))
                 if self._monitor in ready:
-                    self._look_at_connection()
+                    self._read_connection_events()
                 if self._sub in ready:
-                    self._take_live()
-                self._take_answers()
+                    self._receive_live()
+                self._receive_replies()
         except Exception as error:
             self._failed(f"the events of {self._events} can no longer be read: {error}")
         finally:
@@ -108,9 +108,9 @@ class Subscriber:
                 self._sub.disable_monitor()
             self._context.destroy(linger=0)
 
-    def _ask(self) -> None:
-        """Request a replay on a new socket, so that late replies to an older request are not mixed in."""
-        first = self._sequence.ask
+    def _request_replay(self) -> None:
+        """Request a replay if needed, on a new socket so that late replies to an older request are dropped."""
+        first = self._sequence.replay_from
         if first is None or self._replay is None or (self._sequence.next is None and not self._is_connected):
             return
         self._close_dealer()
@@ -118,9 +118,9 @@ class Subscriber:
         self._dealer.setsockopt(self._zmq.RCVHWM, 0)
         self._dealer.connect(self._replay)
         self._dealer.send_multipart([b"", first.to_bytes(8, "big")], flags=self._zmq.DONTWAIT)
-        self._sequence.ask, self._requested_at = None, time.monotonic()
+        self._sequence.replay_from, self._requested_at = None, time.monotonic()
 
-    def _look_at_connection(self) -> None:
+    def _read_connection_events(self) -> None:
         from zmq.utils.monitor import recv_monitor_message
 
         while self._monitor.poll(0):
@@ -131,8 +131,8 @@ class Subscriber:
             else:
                 self._sequence.disconnected()
 
-    def _take_live(self) -> None:
-        for _ in range(1000):  # bounded, so that other sockets are polled too
+    def _receive_live(self) -> None:
+        for _ in range(1000):  # bounded, so that other sockets are polled as well
             try:
                 frames = self._sub.recv_multipart(flags=self._zmq.DONTWAIT)
             except self._zmq.Again:
@@ -141,7 +141,7 @@ class Subscriber:
                 for received in self._sequence.live(int.from_bytes(frames[-2], "big"), frames[-1]):
                     self._on_received(received)
 
-    def _take_answers(self) -> None:
+    def _receive_replies(self) -> None:
         """Receive replies: `(seq, payload)` or `(topic, seq, payload)`, after an empty delimiter."""
         while self._dealer is not None:
             try:
@@ -154,13 +154,13 @@ class Subscriber:
             sequence = int.from_bytes(frames[-2], "big", signed=True)
             if sequence == END:
                 self._close_dealer()
-                for received in self._sequence.answered():
+                for received in self._sequence.end_replay():
                     self._on_received(received)
             else:
-                self._sequence.answer(sequence, frames[-1])
-        if self._requested_at is not None and time.monotonic() - self._requested_at > ANSWER_SECONDS:
+                self._sequence.add_replayed(sequence, frames[-1])
+        if self._requested_at is not None and time.monotonic() - self._requested_at > REPLY_SECONDS:
             self._close_dealer()
-            for received in self._sequence.unanswered():
+            for received in self._sequence.abort_replay():
                 self._on_received(received)
 
     def _close_dealer(self) -> None:

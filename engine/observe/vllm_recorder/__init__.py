@@ -1,14 +1,14 @@
-"""Recorder of vLLM in its own process: a trace of its scheduler's decisions and blocks.
+"""Recorder of vLLM, inside vLLM's process: a trace of the scheduler's decisions and of the blocks.
 
 from engine.observe.vllm_recorder import watched
 
 llm = LLM(model, scheduler_cls=watched("run.kvtrace"))
 
-`door` uses vLLM's extension point `scheduler_cls`: vLLM's own scheduler with hooks on its calls of the block pool.
-`terms` decides which vLLM configurations can be recorded. `recorder` turns hooked calls into records; `blocks` models
-the pool to check them. vLLM's behaviour is not changed; if a call cannot be recorded, the log ends and vLLM continues.
+`hooks` subclasses vLLM's scheduler, for the extension point `scheduler_cls`, and hooks the calls of its block pool.
+`terms` decides which vLLM configurations can be recorded. `recorder` converts hooked calls to records; `blocks` models
+the pool to check them. vLLM's behaviour is not changed: if a call cannot be recorded, the log ends and vLLM continues.
 
-Only `door` and `terms` depend on vLLM, and they import it lazily. The other requirements are numpy and msgspec.
+Only `hooks` and `terms` import vLLM, lazily. The recorder also requires numpy and msgspec.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ def watched(path: str | Path) -> Any:
     Raises:
         WatchError: vLLM is not installed. Constructing the LLM raises it if its configuration cannot be recorded.
     """
-    from engine.observe.vllm_recorder.door import scheduler_class
+    from engine.observe.vllm_recorder.hooks import scheduler_class
 
     return scheduler_class(Path(path))

@@ -1,6 +1,6 @@
-"""Model of another engine's block pool and block tables, updated by its calls; yields operations.
+"""Model of another engine's block pool and block tables. The engine's calls update it, and it emits operations.
 
-A call that contradicts the model is a WatchError, so that a trace is never wrong.
+A call that contradicts the model raises WatchError, so that a trace is never wrong.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from engine.trace.operations import (
 )
 from engine.trace.records import Memory
 
-MAX_HITS = 4  # last hits of a block whose steps are recorded
+MAX_HITS = 4  # number of last hits per block whose steps are recorded
 
 
 @dataclass(slots=True)
-class WatchedBlock:
-    """Block of the pool."""
+class Block:
+    """State of a block of the pool."""
 
     ref_count: int = 0
     block_hash: bytes | None = None
@@ -47,17 +47,17 @@ class WatchedBlock:
 
 @dataclass(slots=True)
 class Table:
-    """Block table of a sequence, with RELEASED entries, and its number of computed tokens."""
+    """Block table of a sequence and its number of computed tokens. Released entries are RELEASED."""
 
     seq_id: int
     block_ids: list[int] = field(default_factory=list)
     num_computed: int = 0
     num_released: int = 0
-    num_logical: int = 0  # computed tokens in its blocks
+    num_logical: int = 0  # computed tokens in held blocks
 
 
 class Blocks:
-    """Pool of blocks. `step` and `record`: steps so far, and the index of the current record."""
+    """Model of the pool. The caller sets `step` (number of finished steps) and `record` (index of the next record)."""
 
     def __init__(self, num_blocks: int, block_size: int, kv_bytes_per_token: int, emit: Callable[[Op], None]) -> None:
         self.step = self.record = 0
@@ -65,13 +65,13 @@ class Blocks:
         self.evicted = EvictedBlocks()
         self._kv_bytes_per_token = kv_bytes_per_token
         self._emit = emit
-        self._blocks = [WatchedBlock() for _ in range(num_blocks)]
+        self._blocks = [Block() for _ in range(num_blocks)]
         self._ids_by_hash: dict[bytes, OrderedDict[int, None]] = {}
         self._num_held = self._num_cached = self._num_filled = self._num_logical = 0
 
     @property
     def num_free(self) -> int:
-        """Blocks that no sequence holds."""
+        """Number of blocks that no sequence holds."""
         return self.num_blocks - self._num_held
 
     def is_free(self, block_id: int) -> bool:
@@ -79,7 +79,7 @@ class Blocks:
         return self._block(block_id).ref_count == 0
 
     def find(self, hashes: Sequence[bytes], num_tokens: int) -> list[int]:
-        """Return the blocks of the longest cached prefix of `num_tokens` tokens, without the last token."""
+        """Return the blocks of the longest cached prefix of at most `num_tokens` - 1 tokens."""
         found = []
         for block_hash in hashes[: (num_tokens - 1) // self.block_size]:
             ids = self._ids_by_hash.get(block_hash)
@@ -88,11 +88,11 @@ class Blocks:
             found.append(next(iter(ids)))
         return found
 
-    # taking
+    # allocation
 
     def share(self, table: Table, hits: Sequence[int]) -> None:
-        """Put the blocks that hit at the beginning of the table; RELEASED for those outside the window."""
-        _expect(not table.block_ids, f"sequence {table.seq_id} hits blocks while it holds some")
+        """Begin the table with the blocks that hit. `hits`: block ids, RELEASED outside the window."""
+        _expect(not table.block_ids, f"sequence {table.seq_id} hits blocks while it holds others")
         for logical, block_id in enumerate(hits):
             table.block_ids.append(block_id)
             if block_id == RELEASED:
@@ -113,7 +113,7 @@ class Blocks:
         self._count(table)
 
     def allocate(self, table: Table, block_ids: Sequence[int], reason: AllocateReason) -> None:
-        """Append empty blocks to the table and evict their old content."""
+        """Append new blocks to the table and evict their old contents."""
         for block_id in block_ids:
             block = self._block(block_id)
             _expect(block.ref_count == 0, f"block {block_id} is allocated with ref_count {block.ref_count}")
@@ -130,7 +130,7 @@ class Blocks:
         self._count(table)
 
     def evict(self, block_id: int, seq_id: int | None) -> None:
-        """Evict the block's hash, for the sequence that allocates it, or because the cache is reset (None)."""
+        """Evict the block's hash. `seq_id`: sequence that allocates the block; None: the cache is reset."""
         block = self._block(block_id)
         block_hash = block.block_hash
         _expect(block_hash is not None, f"block {block_id} is evicted without a hash")
@@ -185,7 +185,7 @@ class Blocks:
         )
 
     def write(self, table: Table, num_tokens: int) -> None:
-        """Count `num_tokens` more computed tokens in the sequence's blocks."""
+        """Add `num_tokens` computed tokens to the sequence's blocks."""
         start, end, size = table.num_computed, table.num_computed + num_tokens, self.block_size
         for logical in range(start // size, -(-end // size)):
             block = self._block(table.block_ids[logical])
@@ -197,7 +197,7 @@ class Blocks:
         self._count(table)
         self._emit(Write(seq_id=table.seq_id, start=start, num_tokens=num_tokens))
 
-    # giving back
+    # release
 
     def release(self, table: Table, block_ids: Sequence[int]) -> None:
         """Release blocks outside the window, in the order of the call."""
@@ -210,11 +210,11 @@ class Blocks:
             if to == "front":
                 to_front.append(block_id)
             self._emit(Release(seq_id=table.seq_id, block_id=block_id, logical=logical, reason="window", to=to))
-        self._together(to_front)
+        self._requeue_together(to_front)
         self._count(table)
 
     def free(self, table: Table, block_ids: Sequence[int], reason: FreeReason) -> None:
-        """Free all blocks of the table, tail first. Those without a hash go to the head of the queue in that order."""
+        """Free all blocks of the table, last first. Blocks without a hash go to the head of the queue in that order."""
         held = [block_id for block_id in reversed(table.block_ids) if block_id != RELEASED]
         _expect(list(block_ids) == held, f"sequence {table.seq_id} frees {list(block_ids)} while it holds {held}")
         to_front = []
@@ -223,7 +223,7 @@ class Blocks:
             if to == "front":
                 to_front.append(block_id)
             self._emit(Free(seq_id=table.seq_id, block_id=block_id, to=to, reason=reason))
-        self._together(to_front)
+        self._requeue_together(to_front)
         table.block_ids, table.num_computed, table.num_released = [], 0, 0
         self._count(table)
 
@@ -239,8 +239,8 @@ class Blocks:
             kv_bytes_per_token=self._kv_bytes_per_token,
         )
 
-    def _together(self, to_front: list[int]) -> None:
-        """Record a joint move to the queue's head, which preserves the order; single moves would reverse it."""
+    def _requeue_together(self, to_front: list[int]) -> None:
+        """Record that blocks were moved to the queue's head together. Single moves would reverse their order."""
         if len(to_front) > 1:
             self._emit(Requeue(block_ids=to_front))
 
@@ -263,7 +263,7 @@ class Blocks:
         self._num_logical += now - table.num_logical
         table.num_logical = now
 
-    def _block(self, block_id: int) -> WatchedBlock:
+    def _block(self, block_id: int) -> Block:
         _expect(0 <= block_id < self.num_blocks, f"there is no block {block_id}")
         return self._blocks[block_id]
 

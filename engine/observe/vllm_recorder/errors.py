@@ -1,5 +1,5 @@
-"""Error of the recorder."""
+"""Error class of the recorder."""
 
 
 class WatchError(ValueError):
-    """The run cannot be recorded; the message says why in one sentence."""
+    """The run cannot be recorded. The message gives the reason in one sentence."""

@@ -1,8 +1,8 @@
-"""Turns calls of vLLM's scheduler into records. Does not import vLLM: requests are duck-typed.
+"""Converts calls of vLLM's scheduler to records. Does not import vLLM; requests are duck-typed.
 
-There is a record for each submission, each step (schedule, writes, samples, ends), and each abort. Operations are in
-the order of this project's engine: hashes of running sequences after all their allocations, samples before the ends
-that they cause. This does not change the pool's state.
+There is a record for each submission, each step (schedule, writes, samples, finished requests) and each abort.
+Operations are in the order of this project's engine: hashes of running sequences after all allocations, and a sample
+before the finish that it causes. This order leads to the same state of the pool.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.cache.prefix_memory import PrefixMemory
 from engine.model.detokenizer import IncrementalDetokenizer
 from engine.observe.vllm_recorder.blocks import Blocks
 from engine.observe.vllm_recorder.errors import WatchError
-from engine.observe.vllm_recorder.request import VllmRequest, Watched, phase_of, public_name
+from engine.observe.vllm_recorder.request import RecordedRequest, VllmRequest, phase_of, public_name
 from engine.observe.vllm_recorder.scheduling import Scheduling
 from engine.observe.vllm_recorder.terms import Settings
 from engine.trace.log import TraceWriter
@@ -28,7 +28,7 @@ logger = logging.getLogger("kvtheater")
 
 
 class Recorder:
-    """Recorder whose `tell` never raises: on the first error the log ends, and `ended` has the reason."""
+    """Recorder of a run. `call` never raises: on the first error the log ends, and `ended` has the reason."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Recorder:
         token_bytes: Callable[[int], bytes] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`token_bytes`: returns the bytes of a token; None: unknown."""
+        """`token_bytes`: returns the bytes of a token; None: texts are not recorded."""
         self.log = log
         self.ended: str | None = None
         self._settings = settings
@@ -46,25 +46,25 @@ class Recorder:
         self._ops: list[Op] = []
         self._entries: list[BatchEntry] = []
         self._outputs: list[Output] = []
-        self._unsampled: list[
-            tuple[Watched, int, int]
+        self._unprocessed: list[
+            tuple[RecordedRequest, int, int]
         ] = []  # batch entries whose output is not processed yet: start, tokens
-        self._by_name: dict[str, Watched] = {}
+        self._by_name: dict[str, RecordedRequest] = {}
         self._num_requests = self._num_steps = 0
-        self._is_stepping = False  # from the beginning of a schedule until the step's output is processed
+        self._is_stepping = False  # True from the beginning of a schedule until the step's output is processed
         self._blocks = Blocks(settings.num_blocks, settings.block_size, settings.kv_bytes_per_token, self._emit)
         self._memory = PrefixMemory()
         self._scheduling = Scheduling(settings, self._blocks, self._memory, self._emit)
         self._schedule_seconds = self._forward_seconds = 0.0
         self._scheduled_at = self._updating_at = self._began
 
-    def tell(self, what: Callable[..., None], *arguments: Any, **options: Any) -> None:
-        """Call `what`, a method of this recorder, unless the log has ended."""
+    def call(self, method: Callable[..., None], *arguments: Any, **options: Any) -> None:
+        """Call a method of this recorder, unless the log has ended."""
         if self.ended is not None:
             return
         try:
-            what(*arguments, **options)
-        except Exception as error:  # never disturb the recorded engine
+            method(*arguments, **options)
+        except Exception as error:  # an error must never reach the recorded engine
             self.ended = f"the log of this run has ended after {len(self.log)} records: {error}"
             logger.warning("kvtheater: %s; the engine continues", self.ended)
 
@@ -77,11 +77,11 @@ class Recorder:
     def arrived(self, request: VllmRequest) -> None:
         """Record a request that enters the waiting queue."""
         if request.request_id in self._by_name:
-            raise WatchError(f"request {request.request_id} gets more of its prompt later, which cannot be recorded")
+            raise WatchError(f"request {request.request_id} has a prompt in parts, which cannot be recorded")
         if request.prompt_token_ids is None:
             raise WatchError(f"request {request.request_id} has no token ids, only embeddings")
         name = public_name(request.request_id, self._by_name.values())
-        one = Watched(self._num_requests, name, request, list(request.prompt_token_ids))
+        one = RecordedRequest(self._num_requests, name, request, list(request.prompt_token_ids))
         self._num_requests += 1
         self._by_name[request.request_id] = one
         self._emit(
@@ -100,36 +100,36 @@ class Recorder:
         if not self._is_stepping:
             self._append("submit")
 
-    def ended_from_outside(self) -> None:
-        """Record aborts or a cache reset between steps; within a step they go into the step's record."""
+    def changed_between_steps(self) -> None:
+        """Record aborts or a cache reset between steps. Those during a step are part of its record."""
         if self._ops and not self._is_stepping:
             is_abort = any(isinstance(op, Finish) for op in self._ops)
             self._append("abort" if is_abort else "adjust")
 
-    def cache_emptied(self) -> None:
+    def cache_reset(self) -> None:
         """Record a reset of the prefix cache."""
         self._blocks.forget_all()
 
-    # a step: calls of vLLM's manager and pool, in order
+    # one step: calls of vLLM's manager and pool in order
 
     def scheduling(self) -> None:
         """Begin the schedule of a step."""
         self._scheduled_at, self._is_stepping = self._clock(), True
-        self._unsampled, self._outputs, self._entries = [], [], []
+        self._unprocessed, self._outputs, self._entries = [], [], []
         self._blocks.step, self._blocks.record = self._num_steps, len(self.log)
         self._scheduling.begin()
 
     def looked_up(self, request: VllmRequest, block_ids: Sequence[int], num_tokens: int) -> None:
-        """Record a prefix-cache lookup: blocks that hit, RELEASED outside the window."""
+        """Record a prefix-cache lookup. `block_ids`: blocks that hit, RELEASED outside the window."""
         self._scheduling.looked_up(self._by_name[request.request_id], block_ids, num_tokens)
 
     def allocating(self, request: VllmRequest) -> None:
-        """Begin an allocation; the pool's next calls are for this request."""
+        """Begin an allocation. The next calls of the pool are for this request."""
         self._scheduling.allocating(self._by_name[request.request_id])
 
-    def took(self, block_ids: Sequence[int]) -> None:
+    def allocated(self, block_ids: Sequence[int]) -> None:
         """Record new blocks from the pool."""
-        self._scheduling.took(block_ids)
+        self._scheduling.allocated(block_ids)
 
     def shared(self, block_ids: Sequence[int]) -> None:
         """Record blocks that hit."""
@@ -139,19 +139,19 @@ class Recorder:
         """Record the hashes of logical blocks."""
         self._scheduling.cached(self._by_name[request.request_id], logicals)
 
-    def answered(self, request: VllmRequest, num_tokens: int, fits: bool) -> None:
-        """End an allocation for `num_tokens`; `fits`: whether it succeeded."""
-        self._scheduling.answered(self._by_name[request.request_id], num_tokens, fits)
+    def end_allocation(self, request: VllmRequest, num_tokens: int, fits: bool) -> None:
+        """End an allocation for `num_tokens` tokens. `fits`: whether it succeeded."""
+        self._scheduling.end_allocation(self._by_name[request.request_id], num_tokens, fits)
 
-    def gave_back(self, block_ids: Sequence[int]) -> None:
+    def freed_blocks(self, block_ids: Sequence[int]) -> None:
         """Record blocks freed in this order."""
-        self._scheduling.gave_back(block_ids)
+        self._scheduling.freed_blocks(block_ids)
 
     def freeing(self, request: VllmRequest, is_finished: bool) -> None:
-        """Begin a free of all the request's blocks: it is preempted, or has ended."""
+        """Begin to free all blocks of a request, which is preempted or has finished."""
         one = self._by_name.get(request.request_id)
         if one is None:
-            raise WatchError(f"request {request.request_id} is freed without a submission")
+            raise WatchError(f"request {request.request_id} is freed but was never submitted")
         one.has_ended = is_finished
         if is_finished:
             self._take_samples(one)
@@ -159,30 +159,30 @@ class Recorder:
         self._scheduling.freeing = one
 
     def freed(self, request: VllmRequest, status: str) -> None:
-        """Record that its blocks are freed."""
+        """Record that the blocks of a request were freed."""
         one, self._scheduling.freeing = self._scheduling.freeing, None
         assert one is not None
         if not one.has_ended:
             self._scheduling.preempted(one)
             return
-        self._scheduling.gone(one)
+        self._scheduling.ended(one)
         reason, stop = FINISHED.get(status, "abort"), getattr(request, "stop_reason", None)
         detail = status.removeprefix("FINISHED_").lower() if reason == "abort" else "" if stop is None else str(stop)
         self._emit(Finish(seq_id=one.seq_id, reason=reason, detail=detail))
         del self._by_name[request.request_id]
 
     def scheduled(self, num_tokens: dict[str, int]) -> None:
-        """End the schedule. `num_tokens`: tokens of each request in the batch, in order."""
-        self._scheduling.done([(self._by_name[name], count) for name, count in num_tokens.items()])
+        """End the schedule. `num_tokens`: number of tokens by request, in batch order."""
+        self._scheduling.end([(self._by_name[name], count) for name, count in num_tokens.items()])
         self._schedule_seconds = self._clock() - self._scheduled_at
 
     def computed(self) -> None:
-        """Record that the step's tokens are computed; its output is processed next."""
+        """Record that the step's tokens are computed. Its output is processed next."""
         self._updating_at = self._clock()
         self._forward_seconds = self._updating_at - self._scheduled_at - self._schedule_seconds
         batch, self._scheduling.batch = self._scheduling.batch, []
         for one, count in batch:
-            self._unsampled.append((one, one.table.num_computed, count))
+            self._unprocessed.append((one, one.table.num_computed, count))
             self._blocks.write(one.table, count)
 
     def updated(self) -> None:
@@ -190,24 +190,24 @@ class Recorder:
         self._take_samples(None)
         self._is_stepping = False
         if not self._entries and all(isinstance(op, Defer) for op in self._ops):
-            self._ops.clear()  # an empty schedule without any change
+            self._ops.clear()  # an empty schedule that changed nothing
             return
         self._num_steps += 1
         self._append("step", self._clock() - self._updating_at)
 
-    def _compute_early(self, one: Watched) -> None:
-        """Record the computed tokens of a request aborted during the step, without a sample."""
-        mine = [pair for pair in self._scheduling.batch if pair[0] is one]
+    def _compute_early(self, one: RecordedRequest) -> None:
+        """Record the computed tokens of a request that is aborted during the step, without a sample."""
+        own = [pair for pair in self._scheduling.batch if pair[0] is one]
         self._scheduling.batch = [pair for pair in self._scheduling.batch if pair[0] is not one]
-        for _, count in mine:
-            self._unsampled.append((one, one.table.num_computed, count))
+        for _, count in own:
+            self._unprocessed.append((one, one.table.num_computed, count))
             self._blocks.write(one.table, count)
             self._take_samples(one)
 
-    def _take_samples(self, upto: Watched | None) -> None:
-        """Record the samples of processed outputs: up to the request that ends now, or all."""
-        while self._unsampled:
-            one, start, count = self._unsampled.pop(0)
+    def _take_samples(self, last: RecordedRequest | None) -> None:
+        """Record the samples of processed outputs. `last`: request after which to stop; None: record all."""
+        while self._unprocessed:
+            one, start, count = self._unprocessed.pop(0)
             token_ids = one.token_ids[start : start + count]
             new = [int(token_id) for token_id in one.request.all_token_ids[len(one.token_ids) :]]
             if len(new) > 1 or len(token_ids) != count:
@@ -223,10 +223,10 @@ class Recorder:
                 )
             )
             self._outputs += [self._output(one, token_id) for token_id in new]
-            if one is upto:
+            if one is last:
                 return
 
-    def _output(self, one: Watched, token_id: int) -> Output:
+    def _output(self, one: RecordedRequest, token_id: int) -> Output:
         one.token_ids.append(token_id)
         self._emit(Sample(seq_id=one.seq_id, token_id=token_id))
         token_bytes = self._token_bytes(token_id)

@@ -17,7 +17,7 @@ SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed", "ignore_eos", "rep
 
 
 class VllmRequest(Protocol):
-    """The fields of `vllm.v1.request.Request` that are read."""
+    """The fields of `vllm.v1.request.Request` that the recorder reads."""
 
     request_id: str
     prompt_token_ids: list[int] | None
@@ -34,8 +34,8 @@ class VllmRequest(Protocol):
 
 
 @dataclass(eq=False)
-class Watched:
-    """Recorded request; `token_ids` has the tokens recorded so far."""
+class RecordedRequest:
+    """State of a recorded request. `token_ids`: tokens recorded so far."""
 
     seq_id: int
     name: str
@@ -59,12 +59,12 @@ class Watched:
         return {name: value for name, value in found.items() if isinstance(value, str | int | float | bool)}
 
 
-def public_name(request_id: str, others: Iterable[Watched]) -> str:
-    """Return the user's id, or the full id if another unfinished request has the same one."""
-    given = _RANDOM_END.sub("", request_id)
-    return request_id if any(one.name == given for one in others) else given
+def public_name(request_id: str, others: Iterable[RecordedRequest]) -> str:
+    """Return the user's id, or the full id if another unfinished request has the same user id."""
+    name = _RANDOM_END.sub("", request_id)
+    return request_id if any(one.name == name for one in others) else name
 
 
-def phase_of(one: Watched, start: int, num_tokens: int) -> Phase:
-    """Return "decode" for computing the one token that was sampled last, else "prefill" (also when recomputing)."""
+def phase_of(one: RecordedRequest, start: int, num_tokens: int) -> Phase:
+    """Return "decode" if only the last sampled token is computed, otherwise "prefill" (also for recomputation)."""
     return "decode" if num_tokens == 1 and start >= one.num_prompt_tokens else "prefill"

@@ -1,7 +1,7 @@
-"""Operations of a step's schedule from hooked calls: allocations, hits with reasons, preemptions, deferrals.
+"""Converts the hooked calls of a schedule to operations: allocations, lookups, preemptions, deferrals.
 
-vLLM's scheduler requests slots from the cache manager, request by request, and the manager calls the pool. The pool's
-calls between `allocating` and `answered` are for that request. Why the head of the queue still waits follows from the
+For each request, vLLM's scheduler requests slots from the cache manager, which calls the pool. The pool's calls between
+`allocating` and `end_allocation` belong to that request. The reason why the head of the queue waits follows from the
 refused allocation.
 """
 
@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from engine.cache.prefix_memory import Explanation, PrefixMemory
 from engine.observe.vllm_recorder.blocks import Blocks
 from engine.observe.vllm_recorder.errors import WatchError
-from engine.observe.vllm_recorder.request import Watched, phase_of
+from engine.observe.vllm_recorder.request import RecordedRequest, phase_of
 from engine.observe.vllm_recorder.terms import Settings
 from engine.trace.operations import (
     RELEASED,
@@ -30,31 +30,34 @@ from engine.trace.operations import (
 
 
 class _PoolCall(NamedTuple):
-    """Pool call for the current request."""
+    """Call of the pool for the current request."""
 
-    what: Literal["took", "shared", "released", "cached"]
-    numbers: list[int]  # block ids; for `cached` logical indices
+    kind: Literal["allocated", "shared", "released", "cached"]
+    numbers: list[int]  # block ids; logical indices if `kind` is "cached"
 
 
 class Scheduling:
-    """Schedule of the current step. `freeing`: the request whose blocks are freed next; `batch`: tokens by request."""
+    """Schedule of the current step.
+
+    `freeing`: request whose blocks are freed by the next call; `batch`: number of tokens by request.
+    """
 
     def __init__(self, settings: Settings, blocks: Blocks, memory: PrefixMemory, emit: Callable[[Op], None]) -> None:
-        self.freeing: Watched | None = None
-        self.batch: list[tuple[Watched, int]] = []
+        self.freeing: RecordedRequest | None = None
+        self.batch: list[tuple[RecordedRequest, int]] = []
         self._settings, self._blocks, self._memory, self._emit = settings, blocks, memory, emit
-        self._waiting: list[Watched] = []
-        self._running: set[Watched] = set()
-        self._allocating: Watched | None = None
+        self._waiting: list[RecordedRequest] = []
+        self._running: set[RecordedRequest] = set()
+        self._allocating: RecordedRequest | None = None
         self._pool_calls: list[_PoolCall] = []
-        self._hits: dict[int, list[int]] = {}  # by sequence: hits of its last lookup
-        self._hashes: list[tuple[Watched, int]] = []  # of running sequences, recorded after their allocations
-        self._refused: tuple[Watched, int] | None = None  # last refused allocation: request, tokens
+        self._hits: dict[int, list[int]] = {}  # sequence -> hits of its last lookup
+        self._hashes: list[tuple[RecordedRequest, int]] = []  # (request, logical), recorded later
+        self._refused: tuple[RecordedRequest, int] | None = None  # last refused allocation: request, number of tokens
         self._has_preempted = False
-        self._before = (0, 0)  # of the freed request: blocks held, tokens computed
+        self._before = (0, 0)  # of the freed request: held blocks, computed tokens
 
-    def queue(self, one: Watched) -> int:
-        """Insert a new or preempted request into the waiting queue; return its position."""
+    def queue(self, one: RecordedRequest) -> int:
+        """Insert a new or preempted request into the waiting queue. Returns its position."""
         if self._settings.scheduling_policy == "priority":
             position = bisect_right([other.request for other in self._waiting], one.request)
         else:
@@ -66,53 +69,53 @@ class Scheduling:
         """Begin a schedule."""
         self._refused, self._has_preempted = None, False
 
-    # what the pool does for a request
+    # kind the pool does for a request
 
-    def looked_up(self, one: Watched, block_ids: Sequence[int], num_tokens: int) -> None:
-        """Record a lookup with its hits, `num_tokens` tokens."""
+    def looked_up(self, one: RecordedRequest, block_ids: Sequence[int], num_tokens: int) -> None:
+        """Record a lookup that hit `num_tokens` tokens in these blocks."""
         if num_tokens != len(block_ids) * self._settings.block_size:
             raise WatchError(f"request {one.name} hits {num_tokens} tokens, which is not a number of full blocks")
         self._record_hashes()
         self._hits[one.seq_id] = list(block_ids)
 
-    def allocating(self, one: Watched) -> None:
+    def allocating(self, one: RecordedRequest) -> None:
         """Begin an allocation for the request's next tokens."""
         self._allocating, self._pool_calls = one, []
 
-    def took(self, block_ids: Sequence[int]) -> None:
+    def allocated(self, block_ids: Sequence[int]) -> None:
         """Record new blocks."""
-        self._add_call("took", block_ids)
+        self._add_call("allocated", block_ids)
 
     def shared(self, block_ids: Sequence[int]) -> None:
         """Record blocks that hit."""
         self._add_call("shared", block_ids)
 
-    def cached(self, one: Watched, logicals: Iterable[int]) -> None:
-        """Record logical blocks that got hashes."""
+    def cached(self, one: RecordedRequest, logicals: Iterable[int]) -> None:
+        """Record that logical blocks got hashes."""
         if one is not self._allocating:
             raise WatchError(f"blocks of request {one.name} are cached between two steps, which cannot be recorded")
         self._add_call("cached", logicals)
 
-    def gave_back(self, block_ids: Sequence[int]) -> None:
-        """Record freed blocks: all of a freed request, or those of the allocating one outside its window."""
+    def freed_blocks(self, block_ids: Sequence[int]) -> None:
+        """Record freed blocks: all blocks of a freed request, or blocks of the current request outside its window."""
         one = self.freeing
         if one is None:
             if block_ids:
                 self._add_call("released", block_ids)
             return
         if one not in self._running:
-            return  # it has no blocks
+            return  # a waiting request has no blocks
         self._record_hashes(one)
         table = one.table
         self._before = sum(block_id != RELEASED for block_id in table.block_ids), table.num_computed
         self._memory.released(one.seq_id, table.num_computed)
         self._blocks.free(table, block_ids, "finish" if one.has_ended else "preempt")
 
-    def answered(self, one: Watched, num_tokens: int, fits: bool) -> None:
-        """End an allocation; `fits`: whether it succeeded."""
+    def end_allocation(self, one: RecordedRequest, num_tokens: int, fits: bool) -> None:
+        """End an allocation. `fits`: whether it succeeded."""
         calls, self._allocating, self._pool_calls = self._pool_calls, None, []
         for event in calls:
-            if event.what == "released":
+            if event.kind == "released":
                 self._blocks.release(one.table, event.numbers)
         if not fits:
             self._refused = (one, num_tokens)
@@ -123,19 +126,19 @@ class Scheduling:
             reason = "append" if phase == "decode" else "chunk"
         else:
             reason = "resume" if one.was_preempted else "admission"
-            self._admit(one, [number for event in calls if event.what == "shared" for number in event.numbers])
+            self._admit(one, [number for event in calls if event.kind == "shared" for number in event.numbers])
         for event in calls:
-            if event.what == "took":
+            if event.kind == "allocated":
                 self._blocks.allocate(one.table, event.numbers, reason)
-            elif event.what == "cached":
+            elif event.kind == "cached":
                 self._hashes += [(one, logical) for logical in event.numbers]
         if reason in ("admission", "resume"):
             self._record_hashes()
 
-    def preempted(self, one: Watched) -> None:
-        """Record a preemption: blocks are freed and the request waits."""
+    def preempted(self, one: RecordedRequest) -> None:
+        """Record a preemption, after the request's blocks were freed."""
         if self._refused is None:
-            raise WatchError(f"request {one.name} is preempted outside a schedule, for which a trace has no reason")
+            raise WatchError(f"request {one.name} is preempted without a refused allocation, which cannot be recorded")
         num_blocks, num_computed = self._before
         num_kept = 0
         if self._settings.enable_prefix_caching and not one.request.skip_reading_prefix_cache:
@@ -157,7 +160,7 @@ class Scheduling:
             )
         )
 
-    def gone(self, one: Watched) -> None:
+    def ended(self, one: RecordedRequest) -> None:
         """Record the end of a request."""
         self._hits.pop(one.seq_id, None)
         if one in self._running:
@@ -165,21 +168,19 @@ class Scheduling:
         else:
             self._waiting.remove(one)
 
-    def done(self, batch: list[tuple[Watched, int]]) -> None:
+    def end(self, batch: list[tuple[RecordedRequest, int]]) -> None:
         """End the schedule."""
         self._record_hashes()
         self.batch = batch
         if self._waiting:
             self._defer(self._waiting[0], self._settings.max_num_batched_tokens - sum(count for _, count in batch))
 
-    # inside
-
-    def _add_call(self, what: Literal["took", "shared", "released", "cached"], numbers: Iterable[int]) -> None:
+    def _add_call(self, kind: Literal["allocated", "shared", "released", "cached"], numbers: Iterable[int]) -> None:
         if self._allocating is None:
-            raise WatchError(f"blocks were {what} outside an allocation")
-        self._pool_calls.append(_PoolCall(what, list(numbers)))
+            raise WatchError(f"blocks were {kind} outside an allocation")
+        self._pool_calls.append(_PoolCall(kind, list(numbers)))
 
-    def _record_hashes(self, only: Watched | None = None) -> None:
+    def _record_hashes(self, only: RecordedRequest | None = None) -> None:
         pending, self._hashes = self._hashes, []
         size = self._settings.block_size
         for one, logical in pending:
@@ -191,8 +192,8 @@ class Scheduling:
             token_ids = one.token_ids[logical * size : (logical + 1) * size]
             self._blocks.cache(one.table, logical, bytes(hashes[logical]), parent, token_ids)
 
-    def _admit(self, one: Watched, shared: list[int]) -> None:
-        """Record lookup, admission and hits. Hits outside the window are not shared."""
+    def _admit(self, one: RecordedRequest, shared: list[int]) -> None:
+        """Record the lookup, the admission and the shared blocks. Hits outside the window are not shared."""
         hits = self._hits.pop(one.seq_id, [])
         self._emit(self._verdict(one, hits))
         num_tokens = len(hits) * self._settings.block_size
@@ -200,14 +201,14 @@ class Scheduling:
         self._waiting.remove(one)
         self._running.add(one)
         self._memory.admitted(one.seq_id, one.token_ids, one.request.cache_salt)
-        own = set(shared)
-        taken = [block_id if block_id in own else RELEASED for block_id in hits]
-        if [block_id for block_id in taken if block_id != RELEASED] != shared:
-            raise WatchError(f"request {one.name} shares blocks {shared}, and its lookup found {hits}")
-        if taken:
-            self._blocks.share(one.table, taken)
+        shared_ids = set(shared)
+        block_ids = [block_id if block_id in shared_ids else RELEASED for block_id in hits]
+        if [block_id for block_id in block_ids if block_id != RELEASED] != shared:
+            raise WatchError(f"request {one.name} shares blocks {shared}, but its lookup found {hits}")
+        if block_ids:
+            self._blocks.share(one.table, block_ids)
 
-    def _verdict(self, one: Watched, hits: list[int]) -> Lookup:
+    def _verdict(self, one: RecordedRequest, hits: list[int]) -> Lookup:
         size, num_tokens = self._settings.block_size, len(one.token_ids)
         why, verdict = Explanation(), self._lookup_verdict(one, hits)
         if verdict not in ("disabled", "skipped"):
@@ -224,7 +225,7 @@ class Scheduling:
         )
         return why.of(found)
 
-    def _lookup_verdict(self, one: Watched, hits: list[int]) -> LookupVerdict:
+    def _lookup_verdict(self, one: RecordedRequest, hits: list[int]) -> LookupVerdict:
         if not self._settings.enable_prefix_caching:
             return "disabled"
         if one.request.skip_reading_prefix_cache:
@@ -233,8 +234,8 @@ class Scheduling:
             return "too_short"
         return "hit" if hits else "miss"
 
-    def _defer(self, head: Watched, budget: int) -> None:
-        """Record why the head of the queue was not admitted: what ended vLLM's scheduling loop."""
+    def _defer(self, head: RecordedRequest, budget: int) -> None:
+        """Record why the head of the queue was not admitted, by what ended vLLM's scheduling loop."""
         settings, num_running = self._settings, len(self._running)
         found: tuple[DeferReason, int, int] | None = None
         hits = self._hits.get(head.seq_id, [])
@@ -259,14 +260,14 @@ class Scheduling:
             reason, needed, available = found
             self._emit(Defer(seq_id=head.seq_id, reason=reason, needed=needed, available=available))
 
-    def _found(self, one: Watched) -> list[int]:
+    def _found(self, one: RecordedRequest) -> list[int]:
         """Return the blocks that a lookup would find now."""
         if not self._settings.enable_prefix_caching or one.request.skip_reading_prefix_cache:
             return []
         return self._blocks.find(one.request.block_hashes, len(one.token_ids))
 
     def _demand(self, hits: list[int], num_tokens: int) -> tuple[int, int]:
-        """Return the number of blocks needed in addition to the hits, and the number available."""
+        """Return the number of blocks needed in addition to the hits, and the number of available blocks."""
         revived = sum(self._blocks.is_free(block_id) for block_id in hits if block_id != RELEASED)
         needed = max(-(-num_tokens // self._settings.block_size) - len(hits), 0)
         return needed, self._blocks.num_free - revived

@@ -1,4 +1,4 @@
-"""vLLM configuration as a trace header; configurations that a trace cannot express are refused at the start."""
+"""Converts vLLM's configuration to a trace header, and refuses configurations that cannot be recorded."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ logger = logging.getLogger("kvtheater")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Settings that explain why a request waits, and the pool size, by the names shared with vLLM.
+    """Pool size and the settings that determine why a request waits, by vLLM's names.
 
-    `num_blocks`: without vLLM's null block.
+    `num_blocks`: excludes vLLM's null block.
     """
 
     block_size: int
@@ -49,29 +49,28 @@ class Settings(Struct, frozen=True, kw_only=True):
     scheduling_policy: Literal["fcfs", "priority"]
 
 
-def refuse_unwritable(vllm_config: Any, kv_cache_config: Any) -> None:
-    """Raise WatchError for a configuration that a trace cannot express."""
+def refuse_unsupported(vllm_config: Any, kv_cache_config: Any) -> None:
+    """Raise WatchError for a configuration that cannot be recorded."""
     parallel, scheduler = vllm_config.parallel_config, vllm_config.scheduler_config
     groups = kv_cache_config.kv_cache_groups
     refusals = {
-        "async_scheduling=True schedules a step before the last one's tokens are known; leave it out": (
+        "async_scheduling=True schedules a step before the tokens of the last step are known; remove it": (
             scheduler.async_scheduling
         ),
-        f"its {len(groups)} groups of layers share one pool of blocks, and a trace has a pool for each": len(groups)
-        > 1,
-        "it keeps no KV cache": not groups,
-        "speculative decoding writes tokens that may be taken back": vllm_config.speculative_config is not None,
+        f"its {len(groups)} groups of layers share one block pool, but a trace has one pool per group": len(groups) > 1,
+        "the model has no KV cache": not groups,
+        "speculative decoding writes tokens that may be rejected": vllm_config.speculative_config is not None,
         "a KV connector moves blocks outside the recorded pool": vllm_config.kv_transfer_config is not None,
-        "pipeline_parallel_size > 1 has several steps in flight": parallel.pipeline_parallel_size > 1,
+        "pipeline_parallel_size > 1 runs several steps at once": parallel.pipeline_parallel_size > 1,
         "context parallelism divides a block among ranks": (
             getattr(parallel, "decode_context_parallel_size", 1) > 1
             or getattr(parallel, "prefill_context_parallel_size", 1) > 1
         ),
-        "data_parallel_size > 1 makes several schedulers, and a log is of one": parallel.data_parallel_size > 1,
+        "data_parallel_size > 1 has several schedulers, but a log records one": parallel.data_parallel_size > 1,
         f"its pool has more than {MAX_BLOCKS:,} blocks": kv_cache_config.num_blocks - 1 > MAX_BLOCKS,
     }
-    for sentence, is_so in refusals.items():
-        if is_so:
+    for sentence, applies in refusals.items():
+        if applies:
             raise WatchError(f"this vLLM configuration cannot be recorded: {sentence}")
 
 
@@ -92,7 +91,7 @@ def settings_of(vllm_config: Any, kv_cache_config: Any) -> Settings:
 
 
 def header_of(vllm_config: Any, kv_cache_config: Any, has_texts: bool) -> Header:
-    """Return the header of its log."""
+    """Return the header of the log."""
     settings, model = settings_of(vllm_config, kv_cache_config), vllm_config.model_config
     facts = model_facts(model, kv_cache_config)
     unknown: list[NotWatched] = ["arrays", "logprobs", "work"]
@@ -142,7 +141,7 @@ def header_of(vllm_config: Any, kv_cache_config: Any, has_texts: bool) -> Header
 
 
 def model_facts(model: Any, kv_cache_config: Any) -> ModelFacts:
-    """Return the model's facts from its configuration; `num_params` is 0 if the weights are not in a local folder."""
+    """Return the model's facts. `num_params` is 0 unless the weights are in a local folder."""
     text, group = model.hf_text_config, kv_cache_config.kv_cache_groups[0]
     spec, num_layers = group.kv_cache_spec, len(group.layer_names)
     hidden, num_heads = int(text.hidden_size), int(text.num_attention_heads)
@@ -171,7 +170,7 @@ def model_facts(model: Any, kv_cache_config: Any) -> ModelFacts:
 
 
 def token_bytes_of(model: Any) -> Callable[[int], bytes] | None:
-    """Return the bytes of each token by the model's tokenizer; None if it has none, or one that lacks them."""
+    """Return a function from token id to bytes, or None if the model's tokenizer does not provide them."""
     try:
         from vllm.tokenizers import cached_tokenizer_from_config
 
@@ -188,13 +187,13 @@ def _block_size(kv_cache_config: Any) -> int:
 
 
 def _kv_bytes_per_token(kv_cache_config: Any) -> int:
-    """Return the bytes of a token in all layers on one rank, from vLLM's page size."""
+    """Return the K and V bytes of a token in all layers on one rank, by vLLM's page size."""
     group = kv_cache_config.kv_cache_groups[0]
     return int(group.kv_cache_spec.page_size_bytes) * len(group.layer_names) // _block_size(kv_cache_config)
 
 
 def _num_params(folder: Path) -> int:
-    """Return the number of weights in a folder, from the headers of its safetensors files."""
+    """Return the number of parameters in a folder, by the headers of its safetensors files."""
     total = 0
     for path in folder.glob("*.safetensors") if folder.is_dir() else ():
         with path.open("rb") as file:

@@ -8,7 +8,7 @@ import pytest
 from app.cli.beside import equal_steps
 from app.ground.paths import static_dir
 from engine.config import EngineConfig
-from engine.lab.beside import BesideError, requests_in, settled, theirs
+from engine.lab.beside import BesideError, explicit_config, requests_in, serve_vllm
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.trace.compare import compare
@@ -51,18 +51,18 @@ def test_an_invalid_file_is_refused(tmp_path: Path, text: str, message: str) -> 
 )
 def test_settings_that_vllm_lacks_are_refused(model: LoadedModel, config: EngineConfig, message: str) -> None:
     with pytest.raises(BesideError, match=message):
-        settled(config, model)
+        explicit_config(config, model)
 
 
 @pytest.mark.slow
 def test_an_environment_without_vllm_is_reported(model: LoadedModel, tmp_path: Path) -> None:
-    config = settled(EngineConfig(num_blocks=8, block_size=32), model)
+    config = explicit_config(EngineConfig(num_blocks=8, block_size=32), model)
     path = tmp_path / "requests.jsonl"
     path.write_text('{"prompt": "a"}', encoding="utf-8")
     with pytest.raises(BesideError, match=r"vLLM did not run: .*(vLLM is not installed|No module named)"):
-        theirs(Path(sys.executable), model, config, requests_in(path), tmp_path / "vllm.kvtrace", 0.3)
+        serve_vllm(Path(sys.executable), model, config, requests_in(path), tmp_path / "vllm.kvtrace", 0.3)
     with pytest.raises(BesideError, match="cannot be run"):
-        theirs(tmp_path / "no-python", model, config, requests_in(path), tmp_path / "vllm.kvtrace", 0.3)
+        serve_vllm(tmp_path / "no-python", model, config, requests_in(path), tmp_path / "vllm.kvtrace", 0.3)
 
 
 def test_equal_steps_are_counted() -> None:

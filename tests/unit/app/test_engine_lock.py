@@ -51,9 +51,9 @@ def test_two_threads_alternate_while_both_wait():
 def test_a_timed_out_request_leaves_the_queue():
     lock = EngineLock()
     with lock:
-        assert not lock.take(0.01)
-    assert lock.take(0) and not lock.take(0)
-    lock.leave()
+        assert not lock.acquire(0.01)
+    assert lock.acquire(0) and not lock.acquire(0)
+    lock.release()
     with lock:
         pass
 

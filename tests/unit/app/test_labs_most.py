@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.classroom.labs import MAX_LABS, labs_most
+from app.classroom.labs import MAX_LABS, max_labs
 
 MIB = 1 << 20
 
@@ -24,6 +24,6 @@ MIB = 1 << 20
 def test_the_limit_of_labs_follows_from_memory_and_step_time(
     lab_mib: int, free_mib: int, step_seconds: float | None, most: int, by: str
 ) -> None:
-    found, why = labs_most(lab_mib * MIB, free_mib * MIB, step_seconds)
+    found, why = max_labs(lab_mib * MIB, free_mib * MIB, step_seconds)
     assert (found, why["by"]) == (most, by)
     assert why["lab_bytes"] == lab_mib * MIB and why["step_seconds"] == step_seconds

@@ -24,14 +24,14 @@ CHECK = re.compile(r"_access\.(own|watch|presents|seat|pass_of)\(")
 
 @pytest.fixture(name="classrooms")
 def open_class() -> Iterator[Classrooms]:
-    found = Classrooms(lambda *_: None)
-    yield found
-    found.close()
+    classroom = Classrooms(lambda *_: None)
+    yield classroom
+    classroom.close()
 
 
 def test_a_connection_without_a_right_is_refused(classrooms: Classrooms) -> None:
     access = Access(classrooms)
-    access.come("sid", ANONYMOUS)
+    access.add("sid", ANONYMOUS)
     message = SimpleNamespace(session="theater", id=classrooms.open("", "optional").id)
     for name, event in ALL_EVENTS.items():
         assert event.right in RIGHTS
@@ -53,11 +53,11 @@ def test_handlers_check_no_rights_themselves() -> None:
 
 
 def test_any_owner_may_control_a_class_without_a_presenter(classrooms: Classrooms) -> None:
-    access, found = Access(classrooms), classrooms.open("", "optional")
-    message = SimpleNamespace(id=found.id)
-    access.come("owner", Person(is_owner=True, seat=None))
-    assert rights.presenter_or_heir(access, "owner", message) == (found,)
-    found.present("presenter")
+    access, classroom = Access(classrooms), classrooms.open("", "optional")
+    message = SimpleNamespace(id=classroom.id)
+    access.add("owner", Person(is_owner=True, seat=None))
+    assert rights.presenter_or_heir(access, "owner", message) == (classroom,)
+    classroom.present("presenter")
     with pytest.raises(AppError, match="presenter"):
         rights.presenter_or_heir(access, "owner", message)
 

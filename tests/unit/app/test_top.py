@@ -11,7 +11,7 @@ from rich.text import Text
 from app.cli import main
 from app.cli.top import Looking
 from app.cli.top_tables import drawn
-from engine.observe.monitor.metrics import Look, MetricsError, read
+from engine.observe.monitor.metrics import MetricsError, MetricsReading, parse_metrics
 from tests.unit.monitor.metrics_server import MetricsServer, page
 
 VLLM = Path(__file__).parents[1] / "monitor" / "wire" / "vllm-0.32.0.prom"
@@ -33,7 +33,7 @@ def words(frame: Any) -> str:
 
 
 def test_one_sample_shows_only_reported_metrics() -> None:
-    found = tables(drawn("http://x", read(page(3, hits=30, queries=120)), None, 0.0))
+    found = tables(drawn("http://x", parse_metrics(page(3, hits=30, queries=120)), None, 0.0))
     # 6 of 24 columns are filled and 30 of 120 queries hit; the other metrics are not in this page
     assert found == {
         "held by blocks": [
@@ -56,14 +56,14 @@ def test_one_sample_shows_only_reported_metrics() -> None:
 def test_rates_and_hits_are_computed_since_the_previous_sample() -> None:
     prompt = {"vllm:prompt_tokens_total": 1000.0, "vllm:generation_tokens_total": 50.0}
     hits = {"vllm:prefix_cache_hits_total": 90.0, "vllm:prefix_cache_queries_total": 100.0}
-    before = Look(by_rank={0: {**prompt, **hits}})
-    now = Look(by_rank={0: {name: value + 10 for name, value in {**prompt, **hits}.items()}})
+    before = MetricsReading(by_rank={0: {**prompt, **hits}})
+    now = MetricsReading(by_rank={0: {name: value + 10 for name, value in {**prompt, **hits}.items()}})
     (row,) = tables(drawn("http://x", now, before, 2.0))["running"]
     assert (row["hits"], row["prompt/s"], row["generated/s"]) == ("100.0%", "5", "5")
     (row,) = tables(drawn("http://x", before, now, 2.0))["running"]  # counters fall after a restart
     assert (row["hits"], row["prompt/s"], row["generated/s"]) == ("90.0%", "–", "–")
     # after a restart no counter gives a rate, even one that exceeds its previous value
-    part = Look(by_rank={0: {**prompt, **hits, "vllm:prefix_cache_queries_total": 400.0}})
+    part = MetricsReading(by_rank={0: {**prompt, **hits, "vllm:prefix_cache_queries_total": 400.0}})
     (row,) = tables(drawn("http://x", part, now, 2.0))["running"]
     assert (row["hits"], row["prompt/s"]) == ("22.5%", "–")
 
@@ -71,7 +71,7 @@ def test_rates_and_hits_are_computed_since_the_previous_sample() -> None:
 def test_each_rank_has_a_row() -> None:
     numbers = {SERVER: 1.0}
     frame = drawn(
-        "http://x", Look(model="m", block_size=16, num_blocks=1000, by_rank={1: numbers, 0: numbers}), None, 0
+        "http://x", MetricsReading(model="m", block_size=16, num_blocks=1000, by_rank={1: numbers, 0: numbers}), None, 0
     )
     assert [row["rank"] for row in tables(frame)["running"]] == ["0", "1"]
     assert words(frame) == "m · pool of a rank: 1,000 blocks of 16 tokens"
@@ -97,7 +97,7 @@ kvtheater:lane_requests_waiting{client="long",engine="0",model_name="m"} 40
 # TYPE kvtheater:http_refused_total counter
 kvtheater:http_refused_total{handler="/",status="404"} 1
 """
-    found = tables(drawn("http://x", read(text), None, 0.0))
+    found = tables(drawn("http://x", parse_metrics(text), None, 0.0))
     (pool,) = found["held by blocks"]
     assert (pool["by tokens"], pool["evictions"], pool["/s"]) == ("37.5%", "1,200", "–")
     assert found["sequences"] == [
@@ -105,14 +105,14 @@ kvtheater:http_refused_total{handler="/",status="404"} 1
         {"preempted, how and why": "recompute, last_scheduled", "sequences": "3"},
     ]
     assert [list(row.values()) for row in found["waiting for its turn"]] == [["long", "40"], ['a "b"', "2"]]
-    idle = read(
+    idle = parse_metrics(
         '# TYPE kvtheater:http_refused_total counter\nkvtheater:http_refused_total{handler="/",status="404"} 1\n'
     )
     assert "nothing has run there" in words(drawn("http://x", idle, None, 0.0))
 
 
 def test_vllms_metrics_fit_a_terminal_of_80_columns() -> None:
-    frame = drawn("http://x", read(VLLM.read_text("utf-8")), None, 0.0)
+    frame = drawn("http://x", parse_metrics(VLLM.read_text("utf-8")), None, 0.0)
     (pool,), (queries,) = tables(frame)["held by blocks"], tables(frame)["running"]
     assert pool["held by blocks"].endswith("%") and pool["evictions"] == "unknown"  # vLLM counts none
     assert "unknown" not in queries.values()

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from engine.cluster import worker_process
-from engine.cluster.instance import Ask, Produced
+from engine.cluster.instance import Produced, RoutedRequest
 from engine.cluster.process import ProcessInstance
 from engine.cluster.processes import Processes
 from engine.cluster.worker_process import Workers
@@ -105,7 +105,7 @@ class InstancePair:
         name = f"t{self._names}"
         self._names += 1
         spec = RequestSpec(prompt, ONE, name, transfer=name, kv_role="kv_producer")
-        self.prefill.submit([Ask(spec)])
+        self.prefill.submit([RoutedRequest(spec)])
         offers = [offer for produced in self.turn(self.prefill) for offer in produced.offers]
         assert len(offers) == 1
         return offers[0]
@@ -113,7 +113,7 @@ class InstancePair:
     def receive(self, remote: RemoteBlocks, prompt: list[int], **more: Any) -> int:
         """Submit the prompt to the decode instance and return the sequence's id."""
         spec = RequestSpec(prompt, GREEDY, transfer=remote.transfer, kv_role="kv_consumer", **more)
-        self.decode.submit([Ask(spec, remote)])
+        self.decode.submit([RoutedRequest(spec, remote)])
         (produced,) = self.take(self.decode)
         (seq_id,) = [op.seq_id for op in produced.record.ops if isinstance(op, Submit)]
         return seq_id

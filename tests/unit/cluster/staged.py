@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.cluster.build import local_cluster
 from engine.cluster.cluster import Cluster
-from engine.cluster.instance import Ask, Produced
+from engine.cluster.instance import Produced, RoutedRequest
 from engine.cluster.local import LocalInstance
 from engine.config import EngineConfig
 from engine.connector.base import Received
@@ -50,7 +50,7 @@ class StagedInstance(LocalInstance):
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self._inbox = deque[Sequence[Ask]]()
+        self._inbox = deque[Sequence[RoutedRequest]]()
         self._delivered: list[Produced] = []
         self.delivers_last_messages = True  # whether `kill` delivers pending messages
         self.failures = 0  # failed steps
@@ -73,8 +73,8 @@ class StagedInstance(LocalInstance):
         assert isinstance(self._connector, StagedConnector)
         return self._connector.waiting
 
-    def send(self, asks: Sequence[Ask]) -> None:
-        self._inbox.append(asks)
+    def send(self, requests: Sequence[RoutedRequest]) -> None:
+        self._inbox.append(requests)
 
     def abort(self, request_id: str) -> bool:
         self._receive()

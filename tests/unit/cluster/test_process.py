@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from engine.cluster import process
 from engine.cluster.cluster import Cluster
-from engine.cluster.instance import Ask, InstanceGoneError
+from engine.cluster.instance import InstanceGoneError, RoutedRequest
 from engine.cluster.messages import ModelSource
 from engine.cluster.process import ProcessInstance
 from engine.cluster.process_cluster import process_cluster
-from engine.cluster.processes import Processes, threads_of_each
+from engine.cluster.processes import Processes, threads_per_instance
 from engine.cluster.worker_process import WorkerProcess, Workers
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
@@ -145,14 +145,16 @@ def test_a_process_refuses_with_the_engines_own_errors(model: LoadedModel, worke
         for spec, kind in refused:
             with pytest.raises(kind) as expected:
                 engine.check_requests([spec])
-            for do in (both.decode.check, lambda specs: both.decode.submit([Ask(one) for one in specs])):
+            for do in (both.decode.check, lambda specs: both.decode.submit([RoutedRequest(one) for one in specs])):
                 with pytest.raises(kind) as found:
                     do([spec])
                 assert str(found.value) == str(expected.value)
                 assert getattr(found.value, "translations", {}) == getattr(expected.value, "translations", None) != {}
-        both.decode.submit([Ask(RequestSpec([5], GREEDY, "a"))])
+        both.decode.submit([RoutedRequest(RequestSpec([5], GREEDY, "a"))])
         with pytest.raises(RequestError, match="'a' is in use"):
-            both.decode.submit([Ask(RequestSpec([5], GREEDY, "b")), Ask(RequestSpec([5], GREEDY, "a"))])
+            both.decode.submit(
+                [RoutedRequest(RequestSpec([5], GREEDY, "b")), RoutedRequest(RequestSpec([5], GREEDY, "a"))]
+            )
         assert both.decode.load.unfinished == 1
         assert both.decode.abort("a") and not both.decode.abort("a")
         assert both.decode.load.unfinished == 0
@@ -169,7 +171,7 @@ def test_a_failed_instances_process_is_reused(workers: Workers) -> None:
         with pytest.raises(ConfigError, match="max_model_len"):
             wrong.wait_until_ready()
         with pytest.raises(ConfigError, match="max_model_len"):
-            wrong.submit([Ask(RequestSpec([1], GREEDY))])
+            wrong.submit([RoutedRequest(RequestSpec([1], GREEDY))])
         assert wrong.has_ended and not wrong.is_ready
         right = processes.start("right", "mixed", PLAIN)
         assert right.config.num_blocks == 40 and right.pid == wrong.pid
@@ -207,7 +209,7 @@ def test_the_layout_digest_is_equal_in_every_process(model: LoadedModel, workers
 
 def test_arrays_are_captured_as_requested(workers: Workers) -> None:
     with instance_pair(workers, PLAIN) as both:
-        both.decode.submit([Ask(RequestSpec([5, 6, 7], GREEDY))])
+        both.decode.submit([RoutedRequest(RequestSpec([5, 6, 7], GREEDY))])
         captures = list[Any]()
         for request in (None, CaptureRequest(layers=[1], only=True), None):
             both.decode.observe(request)
@@ -349,9 +351,12 @@ def test_no_process_outlives_its_parent(folder: str) -> None:
 
 def test_threads_are_divided_among_instances() -> None:
     num_threads = min(len(os.sched_getaffinity(0)), torch.get_num_threads())
-    assert threads_of_each(1) == num_threads and threads_of_each(num_threads) == threads_of_each(num_threads + 1) == 1
+    assert (
+        threads_per_instance(1) == num_threads
+        and threads_per_instance(num_threads) == threads_per_instance(num_threads + 1) == 1
+    )
     torch.set_num_threads(1)
     try:
-        assert threads_of_each(1) == 1, "the limit of OMP_NUM_THREADS=1"
+        assert threads_per_instance(1) == 1, "the limit of OMP_NUM_THREADS=1"
     finally:
         torch.set_num_threads(num_threads)

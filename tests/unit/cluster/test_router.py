@@ -158,7 +158,7 @@ def test_evicted_lost_or_salted_content_is_no_hit() -> None:
     chain = HashChain(SIZE, None)
     router.note("a", a.record(Evict(block_id=2, block_hash=chain.hash_at(2, TEXT))))
     assert hits() == [8, 0]
-    router.gone("a")
+    router.instance_ended("a")
     assert hits() == [0, 0]
     router.note("a", a.caches(TEXT[:8]))
     assert hits() == [8, 0], "a restarted instance"
@@ -176,7 +176,7 @@ def test_no_request_is_rejected_before_a_measurement() -> None:
     record_prefill(router, a, (100, 0.5))
     with pytest.raises(RejectedError):
         router.choose(TEXT, None, [Candidate("a", Load(running=1))])
-    router.gone("a")
+    router.instance_ended("a")
     assert router.choose(TEXT, None, [Candidate("a", Load(running=1))]).chosen.estimated_seconds is None
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.cluster.cluster import Cluster
-from engine.cluster.instance import Ask
+from engine.cluster.instance import RoutedRequest
 from engine.cluster.local import LocalInstance
 from engine.cluster.messages import ModelSource
 from engine.cluster.process_cluster import process_cluster
@@ -29,10 +29,10 @@ from tests.unit.engine.runs import tiny_llama
 class BusyInstance(LocalInstance):
     """Instance that accepts requests at the start of its next turn, like a process during a step."""
 
-    sent: list[Sequence[Ask]]
+    sent: list[Sequence[RoutedRequest]]
 
-    def send(self, asks: Sequence[Ask]) -> None:
-        self.sent.append(asks)
+    def send(self, requests: Sequence[RoutedRequest]) -> None:
+        self.sent.append(requests)
 
     @property
     def load(self) -> Load:
@@ -40,8 +40,8 @@ class BusyInstance(LocalInstance):
 
     def begin_turn(self) -> None:
         sent, self.sent = self.sent, []
-        for asks in sent:
-            self.submit(asks)
+        for requests in sent:
+            self.submit(requests)
         super().begin_turn()
 
 
@@ -120,19 +120,23 @@ def test_a_request_sent_during_a_turn_returns_at_once(workers: Workers) -> None:
     """An invalid request that is sent during a turn ends the instance with a sentence."""
     with instance_pair(workers, PLAIN) as both:
         both.prefill.wait_until_ready()
-        both.prefill.send([Ask(RequestSpec(PROMPTS[0], GREEDY, "a"))])
-        until(lambda: both.prefill._listen() or both.prefill.load.can_step)
+        both.prefill.send([RoutedRequest(RequestSpec(PROMPTS[0], GREEDY, "a"))])
+        until(lambda: both.prefill._read_messages() or both.prefill.load.can_step)
         both.prefill.begin_turn()
-        both.prefill.send([Ask(RequestSpec(PROMPTS[1], GREEDY, "b"))])
+        both.prefill.send([RoutedRequest(RequestSpec(PROMPTS[1], GREEDY, "b"))])
         assert both.prefill.num_turns, "the turn has not ended"
-        until(lambda: both.prefill._listen() and both.prefill.load.unfinished == 2)
+        until(lambda: both.prefill._read_messages() and both.prefill.load.unfinished == 2)
         submitted = [op for one in both.prefill.take() for op in one.record.ops if isinstance(op, Submit)]
         assert [op.request_id for op in submitted] == ["a", "b"]
-        both.prefill.send([Ask(RequestSpec([1] * 400, GREEDY, "c"))])
-        until(lambda: (both.prefill._listen(), both.prefill.has_ended)[1])  # a step may be reported before the end
+        both.prefill.send([RoutedRequest(RequestSpec([1] * 400, GREEDY, "c"))])
+        until(
+            lambda: (both.prefill._read_messages(), both.prefill.has_ended)[1]
+        )  # a step may be reported before the end
         both.prefill.take()
         how = both.prefill.take_exit_cause()
-        assert how is not None and how.startswith("it refused what it was sent: the prompt has 400 tokens")
+        assert how is not None and how.startswith(
+            "it refused a request that passed its check: the prompt has 400 tokens"
+        )
 
 
 @pytest.mark.slow
@@ -185,6 +189,6 @@ def test_wake_interrupts_waiting_for_instances(workers: Workers) -> None:
     assert workers.source.model is not None
     with closing(process_cluster(load_model(workers.source.model), config, workers)) as cluster:
         cluster.wake()
-        assert wait_for_any([cluster._bell.fileno()], 0.0), "a waiting step returns"
+        assert wait_for_any([cluster._wakeup.fileno()], 0.0), "a waiting step returns"
         cluster.step()
-        assert not wait_for_any([cluster._bell.fileno()], 0.0), "the next step waits again"
+        assert not wait_for_any([cluster._wakeup.fileno()], 0.0), "the next step waits again"

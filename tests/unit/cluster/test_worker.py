@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from engine.cluster.exchange import SharedMemoryExchange
-from engine.cluster.inbox import Bell, Inbox
-from engine.cluster.instance import Ask
+from engine.cluster.inbox import Inbox, Notifier
+from engine.cluster.instance import RoutedRequest
 from engine.cluster.messages import (
     Abort,
     Answer,
@@ -27,7 +27,7 @@ from engine.cluster.messages import (
     TurnOver,
     Wrote,
 )
-from engine.cluster.worker import NAP, Worker
+from engine.cluster.worker import IDLE_WAIT, Worker
 from engine.config import SamplingParams
 from engine.connector.peer import Peer
 from engine.requests.request_spec import RequestSpec
@@ -68,7 +68,7 @@ def make(sent: list[ToCluster]) -> Iterator[Make]:
                 policy="recompute",
                 bytes_per_second=None,
             )
-            workers.append(Worker(begin, tiny_llama(), Bell(), SharedMemoryExchange(Path(folder)), say))
+            workers.append(Worker(begin, tiny_llama(), Notifier(), SharedMemoryExchange(Path(folder)), say))
             return workers[-1]
 
         yield worker
@@ -90,21 +90,21 @@ def test_each_turn_reports_its_result_and_end(
 ) -> None:
     worker = make()
     assert isinstance(sent[0], Ready) and sent[0].config.num_blocks == 40
-    worker.answer(Submit([Ask(RequestSpec(PROMPTS[0], GREEDY))]))
+    worker.answer(Submit([RoutedRequest(RequestSpec(PROMPTS[0], GREEDY))]))
     while not isinstance(sent[-1], TurnOver) or sent[-1].load.unfinished:
         worker.answer(Turn())
     assert [type(message) for message in sent] == [Ready, Wrote, Answer, *[TurnOver] * 9]
     tokens = [output.token_id for record in records(sent) for output in record.outputs]
     assert tokens == baseline(PLAIN, [PROMPTS[0]])[0]
     waits = list[float]()
-    monkeypatch.setattr(worker._bell, "wait", lambda changes, seconds: waits.append(seconds))
+    monkeypatch.setattr(worker._notifier, "wait", lambda changes, seconds: waits.append(seconds))
     worker.answer(Turn())
     assert isinstance(sent[-1], TurnOver) and waits == [], "an idle instance does not wait"
 
 
 def test_a_failed_step_aborts_its_batch(make: Make, sent: list[ToCluster], monkeypatch: pytest.MonkeyPatch) -> None:
     worker = make()
-    worker.answer(Submit([Ask(RequestSpec(PROMPTS[0], GREEDY))]))
+    worker.answer(Submit([RoutedRequest(RequestSpec(PROMPTS[0], GREEDY))]))
 
     def fail(*_: object) -> None:
         raise RuntimeError("no room\nfor it")
@@ -116,7 +116,7 @@ def test_a_failed_step_aborts_its_batch(make: Make, sent: list[ToCluster], monke
     assert isinstance(over, TurnOver) and over.error == "RuntimeError: no room for it" and over.load.unfinished == 0
     (ended,) = [op for op in records(sent)[-1].ops if isinstance(op, Finish)]
     assert ended.reason == "abort" and ended.detail == "the step failed: RuntimeError"
-    worker.answer(Submit([Ask(RequestSpec(PROMPTS[2], SamplingParams(max_tokens=1)))]))
+    worker.answer(Submit([RoutedRequest(RequestSpec(PROMPTS[2], SamplingParams(max_tokens=1)))]))
     worker.answer(Turn())
     assert isinstance(sent[-1], TurnOver) and sent[-1].error == "" and len(records(sent)[-1].outputs) == 1
 
@@ -125,7 +125,9 @@ def test_an_arrival_is_logged_before_the_sender_is_notified(make: Make, sent: li
     """The sender still holds all blocks when `arrive` is written, and is woken by the confirmation."""
     sender = make("sender")
     prompt_only = SamplingParams(max_tokens=1, ignore_eos=True)
-    sender.answer(Submit([Ask(RequestSpec(PROMPTS[0], prompt_only, "t0", transfer="t0", kv_role="kv_producer"))]))
+    sender.answer(
+        Submit([RoutedRequest(RequestSpec(PROMPTS[0], prompt_only, "t0", transfer="t0", kv_role="kv_producer"))])
+    )
     sender.answer(Turn())
     (remote,) = [offer for wrote in written(sent) for offer in wrote.offers]
     held = list[int]()
@@ -138,9 +140,9 @@ def test_an_arrival_is_logged_before_the_sender_is_notified(make: Make, sent: li
 
     receiver = make("receiver", say)
     spec = RequestSpec(PROMPTS[0], GREEDY, transfer="t0", kv_role="kv_consumer")
-    receiver.answer(Submit([Ask(spec, remote)]))
-    changes = sender._bell.num_changes
-    waiter = threading.Thread(target=sender._bell.wait, args=(changes, 30.0))
+    receiver.answer(Submit([RoutedRequest(spec, remote)]))
+    changes = sender._notifier.num_changes
+    waiter = threading.Thread(target=sender._notifier.wait, args=(changes, 30.0))
     waiter.start()
     for _ in range(200):
         receiver.answer(Turn())
@@ -156,11 +158,13 @@ def test_an_arrival_is_logged_before_the_sender_is_notified(make: Make, sent: li
 def test_a_turn_that_awaits_a_transfer_has_a_time_limit(make: Make, sent: list[ToCluster]) -> None:
     worker = make(lease=0.2)
     prompt_only = SamplingParams(max_tokens=1, ignore_eos=True)
-    worker.answer(Submit([Ask(RequestSpec(PROMPTS[0], prompt_only, "t0", transfer="t0", kv_role="kv_producer"))]))
+    worker.answer(
+        Submit([RoutedRequest(RequestSpec(PROMPTS[0], prompt_only, "t0", transfer="t0", kv_role="kv_producer"))])
+    )
     worker.answer(Turn())
     began = time.perf_counter()
     worker.answer(Turn())
-    assert time.perf_counter() - began >= NAP
+    assert time.perf_counter() - began >= IDLE_WAIT
     while worker.engine.load.holding:
         worker.answer(Turn())
     assert time.perf_counter() - began > 0.1
@@ -171,7 +175,9 @@ def test_invalid_messages_are_refused_without_effect(make: Make, sent: list[ToCl
     worker = make()
     worker.answer(End())
     answer = sent[-1]
-    assert isinstance(answer, Answer) and answer.kind == "other" and answer.sentence.endswith("does not understand End")
+    assert (
+        isinstance(answer, Answer) and answer.kind == "other" and answer.sentence.endswith("to a running instance: End")
+    )
 
 
 def test_queued_turns_come_after_other_messages_and_end_with_the_instance() -> None:
@@ -182,11 +188,11 @@ def test_queued_turns_come_after_other_messages_and_end_with_the_instance() -> N
     inbox = Inbox(peer, disconnected.set)
 
     def say(*messages: ToInstance) -> None:
-        changes = inbox.bell.num_changes
+        changes = inbox.notifier.num_changes
         for number, message in enumerate(messages):
             cluster.send(message)
-            while inbox.bell.num_changes <= changes + number:  # until the message is received
-                inbox.bell.wait(changes + number, 1.0)
+            while inbox.notifier.num_changes <= changes + number:  # until the message is received
+                inbox.notifier.wait(changes + number, 1.0)
 
     say(Turn(), Turn(), Abort("a"))
     assert [type(inbox.next()) for _ in range(2)] == [Abort, Turn]

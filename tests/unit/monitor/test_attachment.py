@@ -19,7 +19,7 @@ def problems(attachment: Attachment) -> list[str]:
 
 
 def test_metrics_give_size_version_and_numbers_until_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(module, "METRICS_SECONDS", 0.02)
     with Publisher() as publisher, MetricsServer(page(3)) as server:
         attachment = Attachment(Attaching(events=publisher.events, replay=publisher.replay, metrics=server.url))
         try:
@@ -32,7 +32,7 @@ def test_metrics_give_size_version_and_numbers_until_the_server_ends(monkeypatch
             assert seen is not None and seen.metrics["vllm:num_requests_running"] == 3.0
             server.text = page(4, num_blocks=256)
             wait_for(lambda: len(attachment.log) == 3)
-            assert problems(attachment) == ["the server came back with 256 blocks of 32 tokens: attach again"]
+            assert problems(attachment) == ["the server restarted with 256 blocks of 32 tokens: attach again"]
             server.text = "no metrics {"
             wait_for(lambda: len(problems(attachment)) == 2)
             server.close()

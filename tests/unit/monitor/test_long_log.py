@@ -14,11 +14,11 @@ RANKS, MESSAGES = 2, 120
 MEDIA = ("GPU", "CPU")
 
 
-def watch(path: Path, most_bytes: int, most_parts: int | None = None) -> tuple[ObservedLog, list[set[bytes]]]:
+def watch(path: Path, max_bytes: int, max_parts: int | None = None) -> tuple[ObservedLog, list[set[bytes]]]:
     """Record two ranks, and return the log and the contents that each rank has cached at the end."""
     draw = Random(5)
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=64, events=["tcp://a:1", "tcp://a:2"])
-    observed = ObservedLog(header, path, most_bytes=most_bytes, most_parts=most_parts)
+    observed = ObservedLog(header, path, max_bytes=max_bytes, max_parts=max_parts)
     cached: list[dict[bytes, str]] = [{} for _ in range(RANKS)]
     for rank in range(RANKS):
         observed.receive(rank, Break("attached", 0))
@@ -50,7 +50,7 @@ def known_in(log: TraceReader, count: int | None = None) -> list[set[bytes]]:
 
 def test_each_next_log_begins_with_the_known_contents(tmp_path: Path) -> None:
     path = tmp_path / "seen.kvtrace"
-    observed, cached = watch(path, most_bytes=8 << 10)
+    observed, cached = watch(path, max_bytes=8 << 10)
     observed.log.close()
     parts = sorted(tmp_path.iterdir(), key=lambda one: (len(one.name), one.name))
     assert [one.name for one in parts[:3]] == ["seen.kvtrace", "seen-2.kvtrace", "seen-3.kvtrace"]
@@ -73,14 +73,14 @@ def test_each_next_log_begins_with_the_known_contents(tmp_path: Path) -> None:
 
 
 def test_only_the_last_recorded_logs_are_kept(tmp_path: Path) -> None:
-    observed, cached = watch(tmp_path / "seen.kvtrace", most_bytes=4 << 10, most_parts=2)
+    observed, cached = watch(tmp_path / "seen.kvtrace", max_bytes=4 << 10, max_parts=2)
     assert len(list(tmp_path.iterdir())) == 2 and known_in(observed.log) == cached
     observed.log.close()
 
 
 def test_on_next_is_called_with_each_new_log() -> None:
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"])
-    observed, logs = ObservedLog(header, most_bytes=2 << 10), list[TraceWriter]()
+    observed, logs = ObservedLog(header, max_bytes=2 << 10), list[TraceWriter]()
     first = observed.log
     observed.on_next(logs.append)
     observed.receive(0, Break("attached", 0))

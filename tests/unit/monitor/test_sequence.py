@@ -26,12 +26,12 @@ class Model:
 
 def answer_all(model: Model, sequence: Sequence, received: list[SequenceEvent]) -> None:
     for _ in range(20):
-        if sequence.ask is None:
+        if sequence.replay_from is None:
             return
-        first, sequence.ask = sequence.ask, None
+        first, sequence.replay_from = sequence.replay_from, None
         for number, payload in model.buffered(first):
-            sequence.answer(number, payload)
-        received += sequence.answered()
+            sequence.add_replayed(number, payload)
+        received += sequence.end_replay()
     raise AssertionError("replay requests do not end")
 
 
@@ -80,8 +80,8 @@ def test_messages_are_in_order_and_gaps_are_reported(actions: list[str], buffer:
         elif action == "answer":
             answer_all(model, sequence, received)
         elif action == "silence" and sequence.is_replaying:
-            sequence.ask = None
-            received += sequence.unanswered()
+            sequence.replay_from = None
+            received += sequence.abort_replay()
     for _ in range(2):
         received += sequence.live(*model.publish())
         answer_all(model, sequence, received)

@@ -223,7 +223,7 @@ def test_a_server_of_unknown_size_is_refused_in_one_sentence() -> None:
         Attachment(Attaching(events="tcp://127.0.0.1:1"))
     with pytest.raises(AttachError, match="no metrics from"):
         Attachment(Attaching(events="tcp://127.0.0.1:1", metrics="http://127.0.0.1:1/metrics", wait=0))
-    with pytest.raises(AttachError, match="not an address of events"):
+    with pytest.raises(AttachError, match="not a valid address of events"):
         Attachment(Attaching(events="nowhere", block_size=4, num_blocks=4))
 
 

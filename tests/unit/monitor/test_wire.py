@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from engine.observe.monitor.metrics import read
+from engine.observe.monitor.metrics import parse_metrics
 from engine.observe.monitor.observed_log import ObservedLog, header_of
 from engine.observe.monitor.sequence import Break, Message
 from tests.golden.observed import WIRE
@@ -62,7 +62,7 @@ def test_the_contents_after_each_message_equal_an_independent_decoder() -> None:
 
 
 def test_metrics_are_read_per_rank_under_the_servers_names() -> None:
-    found = read(METRICS)
+    found = parse_metrics(METRICS)
     assert (found.model, found.block_size, found.num_blocks) == ("m", 32, 512)
     assert found.by_rank == {
         0: {"vllm:num_requests_running": 3.0, 'vllm:request_success_total{finished_reason="stop"}': 7.0},
@@ -79,7 +79,7 @@ def test_prefix_cache_settings_are_read_as_metrics() -> None:
             {"enable_prefix_caching": 0.0, "cache_hit_alignment_tokens": 528.0},
         ),
     ):
-        (numbers,) = read(fields).by_rank.values()
+        (numbers,) = parse_metrics(fields).by_rank.values()
         begins = "vllm:cache_config_info."
         assert {name.removeprefix(begins): n for name, n in numbers.items() if name.startswith(begins)} == expected
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.prompts.readers import read_prompts
-from engine.prompts.report import Player, Settings, Verdict
+from engine.prompts.report import CacheReplay, Settings, Verdict
 
 WORDS = ("river", "moon", "tide", "flower", "night", "sand", "frost", "tower", "boat", "spring", "wind", "shore")
 
@@ -26,9 +26,9 @@ def encode(text: str) -> list[int]:
 
 def verdicts(entries: list[dict[str, Any]], folder: Path) -> list[Verdict]:
     """Return the verdicts of requests with one token per byte."""
-    file, player = folder / "session.jsonl", Player(encode, Settings())
+    file, player = folder / "session.jsonl", CacheReplay(encode, Settings())
     file.write_text("\n".join(map(json.dumps, entries)))
-    return [player.play(request) for request in read_prompts(file).requests]
+    return [player.run(request) for request in read_prompts(file).requests]
 
 
 def text(seed: int, words: int = 60) -> str:

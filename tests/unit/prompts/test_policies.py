@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from engine.prompts.engine_cache import EngineCache
 from engine.prompts.policies import Hit, policies
 from engine.prompts.readers import PromptRequest
-from engine.prompts.report import Player, Settings
+from engine.prompts.report import CacheReplay, Settings
 from engine.prompts.segments import Segment
 
 
@@ -21,8 +21,8 @@ def request(*texts: str, time: float = 0.0, marks: tuple[int, ...] = (), kept: f
 
 def hits(policy: str, *requests: PromptRequest) -> list[Hit]:
     """Return the hits with one token per character."""
-    player = Player(lambda text: [ord(char) for char in text], Settings())
-    return [player.play(one).hits[policy] for one in requests]
+    player = CacheReplay(lambda text: [ord(char) for char in text], Settings())
+    return [player.run(one).hits[policy] for one in requests]
 
 
 # texts and prompts that often have common prefixes
@@ -35,11 +35,11 @@ PROMPTS = st.lists(st.lists(TEXT, min_size=1, max_size=5), min_size=1, max_size=
 def test_the_prefix_tree_gives_the_hits_of_the_engines_cache(prompts: list[list[str]]) -> None:
     """Segments begin with marks, as in a rendered template."""
     engine = EngineCache(num_blocks=1000, block_size=16)
-    player = Player(lambda text: [ord(char) for char in text], Settings())
+    player = CacheReplay(lambda text: [ord(char) for char in text], Settings())
     for index, texts in enumerate(prompts):
         one = request(*(f"{i}{text}" for i, text in enumerate(texts)))
         found = engine.admit(index, [player.tokens_of(segment) for segment in one.segments])
-        assert player.play(one).hits["vllm"].num_tokens == found.num_tokens
+        assert player.run(one).hits["vllm"].num_tokens == found.num_tokens
 
 
 def test_segments_of_other_roles_with_equal_tokens_hit() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from app.prompts.report_page import report_page
 from app.proxy.exchange import Exchanges, Mode
 from engine.prompts.readers import PromptError, read_prompts
-from engine.prompts.report import Player, Settings
+from engine.prompts.report import CacheReplay, Settings
 from engine.prompts.savings import savings
 from engine.prompts.tokens import characters_of, open_encoder
 from tests.unit.prompts.sessions import anthropic, chat
@@ -173,8 +173,8 @@ def test_proxy_files_of_every_mode_give_the_same_verdicts(mode: Mode, shape: Any
     file.close()
     found = read_prompts(path)
     assert found.is_private == (mode == "private") and not found.unread
-    player = Player(characters_of, Settings())
-    first, second, third = (player.play(request) for request in found.requests)
+    player = CacheReplay(characters_of, Settings())
+    first, second, third = (player.run(request) for request in found.requests)
     assert second.hits["sglang"].num_tokens == first.num_tokens and second.parted is None
     assert third.parted is not None and third.parted.cause == "system_changed"
 
@@ -219,8 +219,8 @@ def test_unexpected_values_are_read_or_reported(data: st.DataObject) -> None:
         file.write_text(f"{json.dumps(document)}\n{json.dumps(BODY)}\n")
         found = read_prompts(file)
     encode = ENCODE()
-    player = Player(encode, Settings())
-    verdicts = [player.play(request) for request in found.requests]
+    player = CacheReplay(encode, Settings())
+    verdicts = [player.run(request) for request in found.requests]
     report_page(
         "file", verdicts, savings(found.requests, verdicts, encode, Settings()), [], "vllm", None, "en"
     ).encode()

@@ -23,7 +23,7 @@ from engine.prompts.answers import with_answers
 from engine.prompts.engine_cache import EngineCache
 from engine.prompts.readers import PromptRequest
 from engine.prompts.rendering import CannotRender, rendered
-from engine.prompts.report import Player, Settings, Verdict
+from engine.prompts.report import CacheReplay, Settings, Verdict
 from engine.prompts.segments import segments_of
 from engine.trace.operations import Lookup
 from tests.unit.prompts.sessions import changed, chat, text, tool
@@ -72,8 +72,8 @@ def requests_of(bodies: list[dict[str, Any]]) -> list[PromptRequest]:
 
 def play(template: ChatTemplate, bodies: list[dict[str, Any]]) -> tuple[list[PromptRequest], list[Verdict]]:
     requests = list(rendered(requests_of(bodies), template, conversation_of))
-    player = Player(template.encode, Settings())
-    return requests, [player.play(request) for request in requests]
+    player = CacheReplay(template.encode, Settings())
+    return requests, [player.run(request) for request in requests]
 
 
 def breaks(verdicts: list[Verdict]) -> list[tuple[str, str]]:
@@ -193,8 +193,8 @@ def test_answers_after_hidden_reasoning_are_not_cached(
     if reported:
         first |= reported | {"generated": reported["generated"] + num_shown}
     if source is None:
-        player = Player(template.encode, Settings())
-        verdicts = [player.play(one) for one in requests_of([first, second])]
+        player = CacheReplay(template.encode, Settings())
+        verdicts = [player.run(one) for one in requests_of([first, second])]
     else:
         _, verdicts = play(template, [first, second])
     num_hit = verdicts[1].hits["sglang"].num_tokens
@@ -287,8 +287,8 @@ def test_hits_of_a_session_equal_those_of_the_engine_that_served_it(
     requests = requests_of(bodies)
     if source is not None:
         requests = list(rendered(requests, template, conversation_of))
-    player = Player(template.encode, Settings())
-    assert [player.play(request).hits["vllm"].num_tokens for request in requests] == found
+    player = CacheReplay(template.encode, Settings())
+    assert [player.run(request).hits["vllm"].num_tokens for request in requests] == found
     assert sum(found) > 0
 
 

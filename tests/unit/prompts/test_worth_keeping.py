@@ -10,7 +10,7 @@ from app.cli import main, prompts
 from app.prompts.words import words
 from engine.prompts.policies import policies
 from engine.prompts.readers import PromptRequest
-from engine.prompts.report import Player, Settings
+from engine.prompts.report import CacheReplay, Settings
 from engine.prompts.segments import segments_of
 from engine.prompts.worth_keeping import Prefix, worth_keeping
 
@@ -27,8 +27,8 @@ def body(system: str, *messages: str, model: str = "m") -> dict[str, Any]:
 
 
 def prefixes_of(bodies: list[dict[str, Any]], policy: str = "sglang") -> list[Prefix]:
-    player = Player(encode, Settings(policy))
-    verdicts = [player.play(PromptRequest(n, one["model"], segments_of(one))) for n, one in enumerate(bodies, 1)]
+    player = CacheReplay(encode, Settings(policy))
+    verdicts = [player.run(PromptRequest(n, one["model"], segments_of(one))) for n, one in enumerate(bodies, 1)]
     return worth_keeping(player.trees, verdicts, policies()[policy])
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from app.ground.paths import static_dir
 from app.recordings.shelf import Card
-from engine.lab.beside import ours, settled
+from engine.lab.beside import explicit_config, serve_here
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
 from engine.trace.check import check
@@ -41,7 +41,7 @@ def test_both_recordings_have_the_same_operations() -> None:
 def test_the_shipped_recording_is_reproducible(tmp_path: Path) -> None:
     model, path = load_model(BUNDLED), tmp_path / "again.kvtrace"
     requests = [msgspec.structs.replace(one, ignore_eos=True) for one in REQUESTS]
-    ours(model, settled(CONFIG, model), requests, path)
+    serve_here(model, explicit_config(CONFIG, model), requests, path)
     with TraceReader(OURS) as shipped, TraceReader(path) as repeated:
         found = compare(shipped, repeated)
         assert len(shipped) == len(repeated)

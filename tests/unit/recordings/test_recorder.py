@@ -85,7 +85,7 @@ def test_on_a_full_disk_the_recording_ends_and_the_run_continues(
     assert recorder.path.stat().st_size == size
     (entry,) = library.entries()
     assert entry.ended == "write_failed"
-    assert entry.ended_detail == "it ends after 4 records: No space left on device"
+    assert entry.ended_detail == "the recording ended after 4 records: No space left on device"
     with TraceReader(recorder.path) as reader:
         assert len(reader) == 4 == entry.summary.num_records and reader.damage is None
     assert recorder.status()["ended"] == "write_failed"
@@ -108,7 +108,7 @@ def test_the_end_of_a_recording_is_stored_once_the_disk_has_room(
             return database.execute("select ended from recordings").fetchall()
 
     monkeypatch.setattr(Index, "put", failing)
-    recorder.end("write_failed", "it ends after 3 records: No space left on device")
+    recorder.end("write_failed", "the recording ended after 3 records: No space left on device")
     assert library.entry(recorder.recording_id).ended == "write_failed"
     assert stored() == [(None,)]
     full[0] = False  # room is freed

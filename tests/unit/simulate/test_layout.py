@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.simulate.layout import Instances, Kind, Layout, filled, nodes_needed, side_by_side
+from engine.simulate.layout import Instances, Kind, Layout, fill_nodes, nodes_needed, side_by_side
 
 
 def instances_of(kind: Kind, replicas: int, tensor_parallel: int, stages: int = 1, gpu: str = "a") -> Instances:
@@ -14,7 +14,7 @@ def letters(found: Layout) -> list[str]:
 
 
 def test_gpus_that_split_a_layer_share_a_node_and_wide_instances_come_first() -> None:
-    found = filled([instances_of("prefill", 3, 1), instances_of("decode", 3, 2)], 4)
+    found = fill_nodes([instances_of("prefill", 3, 1), instances_of("decode", 3, 2)], 4)
     assert letters(found) == ["dddd", "ddpp", "p"]
     assert found.places == {"prefill": [1, 1, 2], "decode": [0, 0, 1]}
 
@@ -23,14 +23,14 @@ def test_gpus_that_split_a_layer_share_a_node_and_wide_instances_come_first() ->
 def test_nodes_are_filled_without_gaps_if_widths_divide_a_node(widths: tuple[int, int]) -> None:
     for replicas in range(1, 9):
         instances = [instances_of("prefill", replicas, widths[0]), instances_of("decode", 9 - replicas, widths[1], 3)]
-        found = filled(instances, 8)
+        found = fill_nodes(instances, 8)
         gpus = replicas * widths[0] + (9 - replicas) * widths[1] * 3
         assert len(found.nodes) == nodes_needed(instances, 8) == -(-gpus // 8)
 
 
 def test_a_node_has_gpus_of_one_kind() -> None:
     instances = [instances_of("prefill", 1, 2, gpu="h"), instances_of("decode", 1, 2, gpu="a")]
-    assert letters(filled(instances, 8)) == ["pp", "dd"] and nodes_needed(instances, 8) == 2
+    assert letters(fill_nodes(instances, 8)) == ["pp", "dd"] and nodes_needed(instances, 8) == 2
 
 
 def test_side_by_side_puts_each_stage_into_its_own_node() -> None:

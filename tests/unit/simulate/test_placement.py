@@ -9,9 +9,9 @@ from scipy import stats
 
 from engine.simulate.instance_options import Demand, Nodes, PlacementError, options
 from engine.simulate.layers import Card, card_of
-from engine.simulate.layout import filled
-from engine.simulate.placed import tried
-from engine.simulate.placement import Placement, apart, on_one_node, together
+from engine.simulate.layout import fill_nodes
+from engine.simulate.placed import simulate_placement
+from engine.simulate.placement import Placement, colocated, disaggregated, on_one_node
 from engine.simulate.placement_numbers import placement_numbers
 
 A100, H100 = "a100-80gb", "h100-80gb"
@@ -32,7 +32,7 @@ def on(model: str, first: str = A100, after: str = A100) -> tuple[Card, Card]:
 @pytest.mark.parametrize(("model", "demand"), DEMANDS)
 def test_the_search_finds_the_fewest_gpus(model: str, demand: Demand) -> None:
     """Every pair of instances and every number of both is tried."""
-    found = apart(on(model), SMALL, demand)
+    found = disaggregated(on(model), SMALL, demand)
     most = SMALL.number * SMALL.gpus
     sides = [options(kind, card_of(model, A100), SMALL, demand) for kind in ("prefill", "decode")]
     serve = [
@@ -48,7 +48,7 @@ def test_the_search_finds_the_fewest_gpus(model: str, demand: Demand) -> None:
     assert near.gpus >= found.gpus and near.network_share == 0
     first, after = near.options
     assert first.stages == after.stages and near.gpus <= most
-    mixed = together(card_of(model, A100), SMALL, demand)
+    mixed = colocated(card_of(model, A100), SMALL, demand)
     assert mixed.gpus == min(one.all_gpus for one in options("mixed", card_of(model, A100), SMALL, demand))
 
 
@@ -85,7 +85,7 @@ def test_a_faster_prefill_gpu_halves_the_number_of_gpus() -> None:
     """An H100 computes three times as fast as an A100, so fewer GPUs suffice if prefill dominates."""
     model, demand = "llama-2-70b", Demand(rate=10, prompt_tokens=1024, output_tokens=256, ttft=1.0, tpot=0.1)
     nodes = Nodes(number=4, gpus=8, network=25e9)
-    same, mixed = (apart(on(model, card), nodes, demand) for card in (A100, H100))
+    same, mixed = (disaggregated(on(model, card), nodes, demand) for card in (A100, H100))
     assert (same.gpus, mixed.gpus) == (14, 8)
     assert [option.gpu for option in mixed.options] == ["h100-80gb", "a100-80gb"]
     assert same.options[1] == mixed.options[1]  # decode is unchanged
@@ -98,9 +98,9 @@ def test_gpus_of_two_kinds_need_separate_nodes() -> None:
     model, demand = "llama-2-7b", Demand(rate=5, prompt_tokens=256, output_tokens=64, ttft=0.2, tpot=0.05)
     one = Nodes(number=1, gpus=8, network=25e9)
     with pytest.raises(PlacementError, match="it takes 2 GPUs, which are 2 nodes of 8 of one kind, and there are 1"):
-        apart(on(model, H100), one, demand)
-    assert apart(on(model, H100), replace(one, number=2), demand).layout.nodes == [["prefill"], ["decode"]]
-    same = apart(on(model), one, demand)
+        disaggregated(on(model, H100), one, demand)
+    assert disaggregated(on(model, H100), replace(one, number=2), demand).layout.nodes == [["prefill"], ["decode"]]
+    same = disaggregated(on(model), one, demand)
     assert same.layout.nodes == [["prefill", "decode"]]
     assert (same.network_share, same.transfer_seconds) == (0, 0)
 
@@ -109,16 +109,16 @@ def test_rare_requests_and_slow_networks_favour_a_single_instance() -> None:
     """A single instance suffices for rare requests. A slow network limits the rate of two."""
     model, nodes = "llama-3.1-8b", Nodes(number=2, gpus=4, network=25e9)
     seldom = Demand(rate=0.5, prompt_tokens=512, output_tokens=128, ttft=0.5, tpot=0.05)
-    assert (together(card_of(model, A100), nodes, seldom).gpus, apart(on(model), nodes, seldom).gpus) == (1, 2)
+    assert (colocated(card_of(model, A100), nodes, seldom).gpus, disaggregated(on(model), nodes, seldom).gpus) == (1, 2)
     often = replace(seldom, rate=20)
     moved = 131_072 * 512
     small = replace(nodes, gpus=1)
-    found = apart(on(model), small, often)
+    found = disaggregated(on(model), small, often)
     assert found.layout.nodes == [["prefill"], ["decode"]]
     assert found.transfer_seconds == pytest.approx(moved / 25e9)
     assert found.network_share == pytest.approx(20 * moved / 25e9)
     with pytest.raises(PlacementError, match=r"20 prompts a second are 13\.4 times what the busiest node can send"):
-        apart(on(model), replace(small, network=1e8), often)
+        disaggregated(on(model), replace(small, network=1e8), often)
 
 
 def test_the_network_of_a_node_bounds_its_incoming_transfers() -> None:
@@ -128,7 +128,7 @@ def test_the_network_of_a_node_bounds_its_incoming_transfers() -> None:
     model = "opt-13b"
     demand = Demand(rate=60, prompt_tokens=2000, output_tokens=2, ttft=0.5, tpot=0.1)
     nodes = Nodes(number=16, gpus=8, network=100e9)
-    found = apart(on(model), nodes, demand)
+    found = disaggregated(on(model), nodes, demand)
     *others, last = found.layout.nodes
     assert len(others) == 2 and last.count("decode") == found.options[1].all_gpus == 1
     prefill_share = last.count("prefill") / found.options[0].all_gpus
@@ -139,7 +139,11 @@ def test_the_network_of_a_node_bounds_its_incoming_transfers() -> None:
 def test_formulas_give_the_numbers_of_the_placement(model: str, demand: Demand) -> None:
     """Capacities, counts and transfers follow from the formulas, for every way of placement."""
     cards, spread = on(model), Nodes(number=4, gpus=2, network=25e9)
-    for found in (apart(cards, spread, demand), on_one_node(cards, SMALL, demand), together(cards[0], SMALL, demand)):
+    for found in (
+        disaggregated(cards, spread, demand),
+        on_one_node(cards, SMALL, demand),
+        colocated(cards[0], SMALL, demand),
+    ):
         numbers = {one.id: one.value for one in placement_numbers(found, cards[0].model, spread, demand)}
         assert numbers["all_gpus"] == found.gpus and numbers["rate_per_gpu"] == found.goodput_per_gpu
         for option in found.options:
@@ -166,16 +170,16 @@ def test_a_slow_network_changes_the_placement(network: float) -> None:
     nodes = Nodes(number=16, gpus=8, network=network)
     fits, shares = [], []
     for pair in product(*(options(kind, card_of(model, A100), nodes, demand) for kind in ("prefill", "decode"))):
-        laid = filled([one.instances for one in pair], nodes.gpus)
+        laid = fill_nodes([one.instances for one in pair], nodes.gpus)
         if len(laid.nodes) <= nodes.number:
             shares.append(60 * 2000 * 819_200 * laid.busiest / network)
             fits += [sum(one.all_gpus for one in pair)] if shares[-1] < 1 else []
     if fits:
-        found = apart(on(model), nodes, demand)
+        found = disaggregated(on(model), nodes, demand)
         assert found.gpus == min(fits) and found.network_share < 1 and (network == 100e9) == (found.gpus == 21)
     else:
         with pytest.raises(PlacementError, match=f"are {min(shares):.3g} times what the busiest node can send"):
-            apart(on(model), nodes, demand)
+            disaggregated(on(model), nodes, demand)
 
 
 @pytest.mark.parametrize(
@@ -189,10 +193,10 @@ def test_a_slow_network_changes_the_placement(network: float) -> None:
 def test_unservable_demands_are_refused(changed: dict[str, float], error: str) -> None:
     model, demand = DEMANDS[0]
     with pytest.raises(PlacementError, match=error):
-        apart(on(model), SMALL, replace(demand, **changed))
+        disaggregated(on(model), SMALL, replace(demand, **changed))
     for wrong in ({"output_tokens": 1}, {"rate": 0.0}, {"share": 1.0}):
         with pytest.raises(ValueError, match=r"demand needs|objectives must"):
-            apart(on(model), SMALL, replace(demand, **wrong))
+            disaggregated(on(model), SMALL, replace(demand, **wrong))
 
 
 def test_the_formulas_predict_the_share_of_requests_in_time() -> None:
@@ -202,25 +206,28 @@ def test_the_formulas_predict_the_share_of_requests_in_time() -> None:
     first = next(one for one in options("prefill", card_of(model, A100), SMALL, demand) if one.gpus == 1)
     after = next(one for one in options("decode", card_of(model, A100), SMALL, demand) if one.gpus == 1)
     at = replace(demand, rate=first.goodput)
-    layout = filled([first.instances, after.instances], 1)
+    layout = fill_nodes([first.instances, after.instances], 1)
     placement = Placement(
         options=[first, after], gpus=2, goodput_per_gpu=0, network_share=0.1, transfer_seconds=0, layout=layout
     )
     nodes = replace(SMALL, network=300e9)
-    shares = [tried(on(model), placement, at, nodes, num_requests=300, seed=seed).within_ttft for seed in range(6)]
+    shares = [
+        simulate_placement(on(model), placement, at, nodes, num_requests=300, seed=seed).within_ttft
+        for seed in range(6)
+    ]
     low, high = stats.t.interval(0.95, len(shares) - 1, np.mean(shares), stats.sem(shares))
     assert low <= 0.9 <= high
     less = replace(demand, rate=first.goodput / 2)
-    assert tried(on(model), placement, less, nodes, num_requests=200).within_both > 0.99
+    assert simulate_placement(on(model), placement, less, nodes, num_requests=200).within_both > 0.99
 
 
 def test_a_trial_decodes_large_batches_of_short_prompts() -> None:
     """200 requests per second of 16 tokens decode about 170 outputs of 64 tokens at once, in steps of 13 ms."""
     model, demand = "llama-2-7b", Demand(rate=200, prompt_tokens=16, output_tokens=64, ttft=0.3, tpot=0.05)
     nodes = Nodes(number=1, gpus=8, network=25e9)
-    found = apart(on(model), nodes, demand)
+    found = disaggregated(on(model), nodes, demand)
     assert found.options[1].batch > 170
-    result = tried(on(model), found, demand, nodes, num_requests=400)
+    result = simulate_placement(on(model), found, demand, nodes, num_requests=400)
     assert result.within_tpot == 1 and result.streamed_ttft > 0.99
 
 
@@ -228,9 +235,9 @@ def test_a_trial_simulates_stages() -> None:
     """The placement of lesson 12 prefills in five stages of two GPUs and decodes on four."""
     model, demand = "llama-2-70b", Demand(rate=10, prompt_tokens=1024, output_tokens=16, ttft=1.0, tpot=0.1)
     nodes = Nodes(number=4, gpus=8, network=25e9)
-    found = apart(on(model), nodes, demand)
+    found = disaggregated(on(model), nodes, demand)
     assert found.options[0].stages > 1
-    assert tried(on(model), found, demand, nodes, num_requests=200).within_ttft >= 0.9
+    assert simulate_placement(on(model), found, demand, nodes, num_requests=200).within_ttft >= 0.9
 
 
 def test_a_trial_side_by_side_sends_nothing_over_the_network() -> None:
@@ -239,4 +246,4 @@ def test_a_trial_side_by_side_sends_nothing_over_the_network() -> None:
     slow = Nodes(number=4, gpus=8, network=1e3)
     found = on_one_node(on(model), slow, demand)
     assert len(found.layout.nodes) == found.options[0].stages > 1
-    assert tried(on(model), found, demand, slow, num_requests=60).streamed_ttft > 0.9
+    assert simulate_placement(on(model), found, demand, slow, num_requests=60).streamed_ttft > 0.9

@@ -13,7 +13,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.requests.request_spec import RequestSpec
 from engine.simulate.replay import Replay
-from engine.simulate.replay_inputs import ReplayError, decided, read_inputs
+from engine.simulate.replay_inputs import ReplayError, read_decisions, read_inputs
 from engine.simulate.what_if import Figures, is_same, what_if
 from engine.trace.figures import RunReading
 from engine.trace.log import TraceReader
@@ -79,7 +79,7 @@ def test_a_replay_with_the_logs_pool_makes_the_same_decisions(
         inputs = read_inputs(log, len(log), lambda record: None)
         replayed = list(Replay(log.header, inputs).records())
         assert len(replayed) == len(log)
-        for logged, record in zip(decided(log, len(log)), replayed, strict=True):
+        for logged, record in zip(read_decisions(log, len(log)), replayed, strict=True):
             assert is_same(logged, record), f"record {logged.index}: {logged} and not {record}"
         answer = what_if(log)
     assert answer.differs_in is None and answer.same == answer.log
@@ -158,7 +158,7 @@ def test_the_first_diverging_record_is_reported() -> None:
         ("observed", "reports no requests"),
         ("instances", "several instances"),
         ("outside", "outside the pool"),
-        ("cache", "came"),
+        ("cache", "loaded from outside the pool"),
         ("forgetting", "forget_policy, .* depends on the model"),
         ("drafts", "speculative_config, .* depends on the model"),
     ],
@@ -233,7 +233,7 @@ def test_a_turn_follows_its_previous_answer_after_the_same_number_of_steps(num_b
             elif isinstance(op, Finish):
                 ended[by_seq[op.seq_id]] = record.step
     turns = [(one, one.after) for one in requests if one.after is not None]
-    gaps = [(arrived[a.request_id] - ended[b.request_id], a.came - b.ended) for a, b in turns]
+    gaps = [(arrived[a.request_id] - ended[b.request_id], a.submitted - b.ended) for a, b in turns]
     assert len(gaps) == 6 and all(replayed == logged for replayed, logged in gaps)
     delay = sum(ended[a.request_id] - a.ended for a, _ in turns)
     assert delay == 0 if num_blocks == 128 else delay > 0

@@ -214,7 +214,7 @@ def test_mean_ttft_agrees_with_the_queueing_formulas(arrangement: Arrangement, u
     """
     service, speedup = 0.1, 1.5
     prefill = Prefill(service=service, gpus=2, speedup=speedup)
-    rate = utilisation * prefill.most(arrangement) / service
+    rate = utilisation * prefill.max_load(arrangement) / service
     stages = 2 if arrangement == "inter" else 1
     config = EngineConfig(block_size=16, num_blocks=64, max_num_seqs=1, enable_prefix_caching=False)
     if stages > 1:

@@ -12,8 +12,8 @@ from app.cli import main
 from engine.bench.workload import TRACES
 from engine.observe.monitor.observed_log import ObservedLog, header_of
 from engine.observe.monitor.sequence import Break, Message
-from engine.simulate.replay_inputs import decided
-from engine.simulate.what_if import Counting
+from engine.simulate.replay_inputs import read_decisions
+from engine.simulate.what_if import FigureCounter
 from engine.trace.derived_file import DerivedFileError
 from engine.trace.explain import overview
 from engine.trace.log import TraceReader
@@ -109,8 +109,8 @@ def test_content_copied_into_the_pool_is_not_counted_as_computed(name: str, tmp_
                     texts[op.seq_id] = [*texts[op.parent_seq_id]]
                 elif isinstance(op, Cache):
                     prefixes[op.block_hash] = (*prefixes[op.parent_hash], *op.token_ids)
-        counting = Counting(0)
-        for read in decided(log, len(log)):
+        counting = FigureCounter(0)
+        for read in read_decisions(log, len(log)):
             counting.read(read)
         contents = database.ask("SELECT block_hash, times FROM contents", 100_000).rows
         again = database.ask(questions()["evicted_again"].sql, 100_000)

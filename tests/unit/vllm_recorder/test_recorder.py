@@ -58,20 +58,20 @@ def request(name: str, num_tokens: int) -> Any:
 
 def record_request(recorder: Recorder, one: Any) -> None:
     """Record a request with two blocks, a prefill, a token and the end."""
-    tell = recorder.tell
-    tell(recorder.arrived, one)
-    tell(recorder.scheduling)
-    tell(recorder.looked_up, one, [], 0)
-    tell(recorder.allocating, one)
-    tell(recorder.took, [0, 1])
-    tell(recorder.answered, one, 6, True)
-    tell(recorder.scheduled, {one.request_id: 6})
-    tell(recorder.computed)
+    call = recorder.call
+    call(recorder.arrived, one)
+    call(recorder.scheduling)
+    call(recorder.looked_up, one, [], 0)
+    call(recorder.allocating, one)
+    call(recorder.allocated, [0, 1])
+    call(recorder.end_allocation, one, 6, True)
+    call(recorder.scheduled, {one.request_id: 6})
+    call(recorder.computed)
     one.all_token_ids.append(7)
-    tell(recorder.freeing, one, True)
-    tell(recorder.gave_back, [1, 0])
-    tell(recorder.freed, one, "FINISHED_LENGTH_CAPPED")
-    tell(recorder.updated)
+    call(recorder.freeing, one, True)
+    call(recorder.freed_blocks, [1, 0])
+    call(recorder.freed, one, "FINISHED_LENGTH_CAPPED")
+    call(recorder.updated)
 
 
 def ops_of(log: TraceWriter) -> list[Op]:
@@ -94,22 +94,22 @@ def test_blocks_without_a_hash_are_freed_together(tmp_path: Path) -> None:
 def test_a_sequence_aborted_during_its_step_counts_as_computed(tmp_path: Path) -> None:
     """vLLM processes aborts between the schedule and the output of a step. Its one record has no sample for it."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
-    one, two, tell = request("a", 4), request("b", 4), recorder.tell
+    one, two, call = request("a", 4), request("b", 4), recorder.call
     for each in (one, two):
-        tell(recorder.arrived, each)
-    tell(recorder.scheduling)
+        call(recorder.arrived, each)
+    call(recorder.scheduling)
     for each, block_id in ((one, 0), (two, 1)):
-        tell(recorder.allocating, each)
-        tell(recorder.took, [block_id])
-        tell(recorder.answered, each, 4, True)
-    tell(recorder.scheduled, {"a": 4, "b": 4})
-    tell(recorder.freeing, one, True)
-    tell(recorder.gave_back, [0])
-    tell(recorder.freed, one, "FINISHED_ABORTED")
-    tell(recorder.ended_from_outside)
-    tell(recorder.computed)
+        call(recorder.allocating, each)
+        call(recorder.allocated, [block_id])
+        call(recorder.end_allocation, each, 4, True)
+    call(recorder.scheduled, {"a": 4, "b": 4})
+    call(recorder.freeing, one, True)
+    call(recorder.freed_blocks, [0])
+    call(recorder.freed, one, "FINISHED_ABORTED")
+    call(recorder.changed_between_steps)
+    call(recorder.computed)
     two.all_token_ids.append(7)
-    tell(recorder.updated)
+    call(recorder.updated)
     assert recorder.ended is None
     assert [recorder.log.record(index).kind for index in range(len(recorder.log))] == ["submit", "submit", "step"]
     record = recorder.log.record(2)
@@ -121,18 +121,18 @@ def test_a_sequence_aborted_during_its_step_counts_as_computed(tmp_path: Path) -
 def test_blocks_outside_the_window_are_released(tmp_path: Path) -> None:
     """The allocation for the next token frees blocks 0 and 1 of three together and reallocates 1."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
-    one, tell = request("a", 12), recorder.tell
-    tell(recorder.arrived, one)
+    one, call = request("a", 12), recorder.call
+    call(recorder.arrived, one)
     for taken, freed, count in (([0, 1, 2], [], 12), ([1], [1, 0], 1)):
-        tell(recorder.scheduling)
-        tell(recorder.allocating, one)
-        tell(recorder.gave_back, freed)
-        tell(recorder.took, taken)
-        tell(recorder.answered, one, count, True)
-        tell(recorder.scheduled, {"a": count})
-        tell(recorder.computed)
+        call(recorder.scheduling)
+        call(recorder.allocating, one)
+        call(recorder.freed_blocks, freed)
+        call(recorder.allocated, taken)
+        call(recorder.end_allocation, one, count, True)
+        call(recorder.scheduled, {"a": count})
+        call(recorder.computed)
         one.all_token_ids.append(7)
-        tell(recorder.updated)
+        call(recorder.updated)
     assert recorder.ended is None
     ops = recorder.log.record(2).ops
     assert [(op.block_id, op.logical) for op in ops if isinstance(op, Release)] == [(1, 1), (0, 0)]
@@ -167,19 +167,19 @@ def test_contradictions_end_the_log(tmp_path: Path) -> None:
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     one, two = request("a", 4), request("b", 4)
     for each in (one, two):
-        recorder.tell(recorder.arrived, each)
-    recorder.tell(recorder.scheduling)
+        recorder.call(recorder.arrived, each)
+    recorder.call(recorder.scheduling)
     for each in (one, two):
-        recorder.tell(recorder.allocating, each)
-        recorder.tell(recorder.took, [0])
-        recorder.tell(recorder.answered, each, 4, True)
+        recorder.call(recorder.allocating, each)
+        recorder.call(recorder.allocated, [0])
+        recorder.call(recorder.end_allocation, each, 4, True)
     assert recorder.ended == ("the log of this run has ended after 2 records: block 0 is allocated with ref_count 1")
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
 def test_an_unexpected_call_ends_the_log(tmp_path: Path) -> None:
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
-    recorder.tell(recorder.took, [0], surprise=True)
+    recorder.call(recorder.allocated, [0], surprise=True)
     assert recorder.ended and "surprise" in recorder.ended
 
 
@@ -194,24 +194,24 @@ def test_an_emptied_cache_evicts_every_hash(tmp_path: Path) -> None:
     from msgspec.structs import replace
 
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), replace(SETTINGS, enable_prefix_caching=True))
-    one, tell = request("a", 6), recorder.tell
+    one, call = request("a", 6), recorder.call
     one.block_hashes = [b"first"]
-    tell(recorder.arrived, one)
-    tell(recorder.scheduling)
-    tell(recorder.looked_up, one, [], 0)
-    tell(recorder.allocating, one)
-    tell(recorder.took, [0, 1])
-    tell(recorder.cached, one, [0])
-    tell(recorder.answered, one, 6, True)
-    tell(recorder.scheduled, {"a": 6})
-    tell(recorder.computed)
-    tell(recorder.updated)
-    tell(recorder.freeing, one, True)
-    tell(recorder.gave_back, [1, 0])
-    tell(recorder.freed, one, "FINISHED_ABORTED")
-    tell(recorder.ended_from_outside)
-    tell(recorder.cache_emptied)
-    tell(recorder.ended_from_outside)
+    call(recorder.arrived, one)
+    call(recorder.scheduling)
+    call(recorder.looked_up, one, [], 0)
+    call(recorder.allocating, one)
+    call(recorder.allocated, [0, 1])
+    call(recorder.cached, one, [0])
+    call(recorder.end_allocation, one, 6, True)
+    call(recorder.scheduled, {"a": 6})
+    call(recorder.computed)
+    call(recorder.updated)
+    call(recorder.freeing, one, True)
+    call(recorder.freed_blocks, [1, 0])
+    call(recorder.freed, one, "FINISHED_ABORTED")
+    call(recorder.changed_between_steps)
+    call(recorder.cache_reset)
+    call(recorder.changed_between_steps)
     assert recorder.ended is None
     assert [recorder.log.record(index).kind for index in range(4)] == ["submit", "step", "abort", "adjust"]
     assert [(op.block_id, op.seq_id) for op in recorder.log.record(3).ops if isinstance(op, Evict)] == [(0, None)]

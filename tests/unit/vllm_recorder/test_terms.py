@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engine.observe.vllm_recorder import WatchError
-from engine.observe.vllm_recorder.terms import refuse_unwritable
+from engine.observe.vllm_recorder.terms import refuse_unsupported
 
 
 def configs(**changes: Any) -> tuple[Any, Any]:
@@ -26,7 +26,7 @@ def configs(**changes: Any) -> tuple[Any, Any]:
 
 
 def test_usual_configurations_are_accepted() -> None:
-    refuse_unwritable(*configs())
+    refuse_unsupported(*configs())
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_usual_configurations_are_accepted() -> None:
 )
 def test_unsupported_configurations_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(WatchError, match=f"this vLLM configuration cannot be recorded: .*{message}"):
-        refuse_unwritable(*configs(**changes))
+        refuse_unsupported(*configs(**changes))

@@ -12,39 +12,43 @@ import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { phase } from "../../state/stage_playhead.js";
 import { sequenceView } from "../../state/store.js";
 
-/** Whether the next token has been sampled in the shown sub-step. */
+/** Whether the shown sub-step is at or after sampling. */
 const sampled = computed(() => phase("sample") > 0);
 
 const ROW = 18; // px of a line, including the border of a button
-const FEWEST = 3; // the sampled token, one alternative, and the rest
+const MIN_LINES = 3; // the sampled token, one alternative, and the rest
 
 /**
- * List of candidates. `choice` replaces the title where two panels share one place. `fits`: the height is given, and
- * only as many candidates are listed as fit.
+ * List of candidates. `choice` replaces the title where two panels share one place. With `fits`, only as many
+ * candidates are listed as the panel's height allows.
  * @param {{choice?: import("../../kit/html.js").Children, fits?: boolean}} props
  */
 export function Candidates({ choice = null, fits = false }) {
   const [room, size] = useBox();
-  const most = fits && size.height ? Math.max(FEWEST, Math.floor(size.height / ROW)) : Number.POSITIVE_INFINITY;
+  const maxLines = fits && size.height ? Math.max(MIN_LINES, Math.floor(size.height / ROW)) : Number.POSITIVE_INFINITY;
   const output = sampled.value ? sequenceView.value?.output : null;
   return html`<section class="panel candidates">
     <h3 class="panel-title">${choice ?? t("candidates.title")} <${Fidelity} kind="captured" /></h3>
     <div class="candidate-room" ref=${room}>
-      ${output ? html`<${List} output=${output} most=${most} />` : html`<p class="hint">${t("candidates.empty")}</p>`}
+      ${
+        output
+          ? html`<${List} output=${output} maxLines=${maxLines} />`
+          : html`<p class="hint">${t("candidates.empty")}</p>`
+      }
     </div>
     <p class="panel-foot candidate-foot">${output && canFork.value ? t("candidates.take") : null}</p>
   </section>`;
 }
 
 /**
- * The most probable tokens including the sampled one, then the rest: at most `most` lines.
- * @param {{output: import("../../core/trace.js").Output, most: number}} props
+ * The most probable tokens including the sampled one, then the rest: at most `maxLines` lines.
+ * @param {{output: import("../../core/trace.js").Output, maxLines: number}} props
  */
-function List({ output, most }) {
-  const top = output.top.slice(0, most - 1);
-  const among = top.some((c) => c.token_id === output.token_id);
+function List({ output, maxLines }) {
+  const top = output.top.slice(0, maxLines - 1);
+  const isListed = top.some((c) => c.token_id === output.token_id);
   const chosen = { token_id: output.token_id, token_bytes: output.token_bytes, logprob: output.logprob };
-  const listed = among ? top : [...top.slice(0, -1), chosen];
+  const listed = isListed ? top : [...top.slice(0, -1), chosen];
   const rest = Math.max(0, 1 - listed.reduce((sum, c) => sum + Math.exp(c.logprob), 0));
   return html`<ol class="candidate-list">
     ${listed.map((c, i) => {
@@ -52,14 +56,14 @@ function List({ output, most }) {
       const rank =
         place < 0 ? t("candidates.beyond", { n: output.top.length }) : t("candidates.rank", { n: place + 1 });
       const lines = [
-        t("candidates.logprob", { p: exactly(Math.exp(c.logprob)), logprob: c.logprob.toFixed(4).replace("-", "−") }),
+        t("candidates.logprob", { p: rounded(Math.exp(c.logprob)), logprob: c.logprob.toFixed(4).replace("-", "−") }),
         rank,
         t("candidates.raw"),
       ];
-      const taken = c.token_id === output.token_id;
-      const free = !taken && canFork.value && !progress.value;
-      return html`<${Row} key=${i} label=${candidateText(c.token_bytes)} p=${Math.exp(c.logprob)} chosen=${taken}
-        lines=${lines} take=${free ? () => takeInstead(output.seq_id, c.token_id) : null} />`;
+      const isSampled = c.token_id === output.token_id;
+      const canTake = !isSampled && canFork.value && !progress.value;
+      return html`<${Row} key=${i} label=${candidateText(c.token_bytes)} p=${Math.exp(c.logprob)} chosen=${isSampled}
+        lines=${lines} take=${canTake ? () => takeInstead(output.seq_id, c.token_id) : null} />`;
     })}
     <${Row} key="rest" label=${t("candidates.rest")} p=${rest} rest=${true}
       lines=${[t("candidates.rest_formula", { n: listed.length })]} />
@@ -68,8 +72,7 @@ function List({ output, most }) {
 
 /**
  * Fork the run at the shown record with `token` as the sequence's next token.
- * @param {number} seq
- * @param {number} token
+ * @param {number} seq @param {number} token
  */
 function takeInstead(seq, token) {
   const now = sequenceView.peek();
@@ -83,14 +86,14 @@ function takeInstead(seq, token) {
  * }} props
  */
 function Row({ label, p, lines, chosen = false, rest = false, take = null }) {
-  const what = t("fork.take", { token: label });
+  const action = t("fork.take", { token: label });
   /** @param {PointerEvent} event */
-  const point = (event) => tipAt(event.clientX, event.clientY, take ? [what, ...lines] : lines);
+  const point = (event) => tipAt(event.clientX, event.clientY, take ? [action, ...lines] : lines);
   return html`<li class=${`candidate${chosen ? " chosen" : ""}${rest ? " rest" : ""}`}
     onPointerMove=${point} onPointerLeave=${hideTip}>
     ${
       take
-        ? html`<button class="candidate-take" onClick=${take} aria-label=${what}>
+        ? html`<button class="candidate-take" onClick=${take} aria-label=${action}>
           <span class="candidate-token" lang=${langOf(label)}>${label}</span><${Icon} name="fork" />
         </button>`
         : html`<span class="candidate-token" lang=${langOf(label)}>${label}${
@@ -119,4 +122,4 @@ function candidateText(bytes) {
 }
 
 /** @param {number} p */
-const exactly = (p) => Number(p.toPrecision(4));
+const rounded = (p) => Number(p.toPrecision(4));

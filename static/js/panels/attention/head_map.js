@@ -12,7 +12,7 @@ import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { mapIsShown, roles } from "../../state/roles.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, sequenceView } from "../../state/store.js";
-import { cellLines, choose, moves } from "./head_words.js";
+import { cellLines, choose, moveFor } from "./head_words.js";
 import { mapLayout } from "./map_geometry.js";
 import { FAMILIES, familyOf, paintMap } from "./map_paint.js";
 import { attended } from "./overview_paint.js";
@@ -24,11 +24,11 @@ import { attended } from "./overview_paint.js";
  * Kind of heads that is highlighted while its legend entry is hovered.
  * @type {import("../../../vendor/signals/signals.js").Signal<string | null>}
  */
-const shownAlone = signal(null);
+const highlighted = signal(null);
 
 /**
- * Map with its legend. `zoom` shows the chosen head's layer alone. `low`: the legend is beside the map instead of
- * below.
+ * Map with its legend. `zoom` shows the chosen head's layer alone. `low` puts the legend beside the map instead of
+ * below it.
  * @param {{zoom: () => void, low: boolean}} props
  */
 export function HeadMap({ zoom, low }) {
@@ -39,30 +39,38 @@ export function HeadMap({ zoom, low }) {
     mapIsShown.value = true;
     return () => void (mapIsShown.value = false);
   }, []);
-  const at = model && size.width ? mapLayout(model, size.width, size.height, globalThis.devicePixelRatio || 1) : null;
+  const layout =
+    model && size.width ? mapLayout(model, size.width, size.height, globalThis.devicePixelRatio || 1) : null;
   const ref = usePainter(
-    () => [sequenceView.value, attended.value, themeVersion.value, captureVersion.value, roles.value, shownAlone.value],
-    (element, drawn) => at && paintMap(element.querySelector("canvas"), drawn, at, shownAlone.value),
+    () => [
+      sequenceView.value,
+      attended.value,
+      themeVersion.value,
+      captureVersion.value,
+      roles.value,
+      highlighted.value,
+    ],
+    (element, drawn) => layout && paintMap(element.querySelector("canvas"), drawn, layout, highlighted.value),
   );
   /** @param {HTMLElement | null} element */
-  const both = (element) => {
+  const setElement = (element) => {
     box.current = ref.current = element;
   };
   /** @param {MouseEvent} event */
-  const found = (event) => {
+  const cellAt = (event) => {
     const { left, top } = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
-    return at?.hit(event.clientX - left, event.clientY - top) ?? null;
+    return layout?.hit(event.clientX - left, event.clientY - top) ?? null;
   };
   /** @param {PointerEvent} event */
   const point = (event) => {
-    const cell = found(event);
+    const cell = cellAt(event);
     if (!cell) hideTip();
     else if (cell.head === null) tipAt(event.clientX, event.clientY, [t("overview.zoom", { layer: cell.layer })]);
     else tipAt(event.clientX, event.clientY, cellLines(cell.layer, cell.head));
   };
   /** @param {MouseEvent} event */
   const click = (event) => {
-    const cell = found(event);
+    const cell = cellAt(event);
     if (!cell) return;
     choose(cell.layer, cell.head ?? head.value);
     if (cell.head === null) zoom();
@@ -70,7 +78,7 @@ export function HeadMap({ zoom, low }) {
   return html`<div class="map-room" data-side=${low}>
     <div
       class="panel-canvas head-map"
-      ref=${both}
+      ref=${setElement}
       role="application"
       tabindex="0"
       data-arrows
@@ -91,14 +99,13 @@ export function HeadMap({ zoom, low }) {
 
 /**
  * Choose the neighbouring head on arrow keys; show its layer alone on Enter.
- * @param {KeyboardEvent} event
- * @param {() => void} zoom
+ * @param {KeyboardEvent} event @param {() => void} zoom
  */
 function move(event, zoom) {
-  const found = moves(event.key);
-  if (!found && event.key !== "Enter") return;
+  const step = moveFor(event.key);
+  if (!step && event.key !== "Enter") return;
   event.preventDefault();
-  if (found) return choose(layer.value + found[0] + found[2], head.value + found[1]);
+  if (step) return choose(layer.value + step[0] + step[2], head.value + step[1]);
   const panel = /** @type {Element} */ (event.currentTarget).closest(".overview");
   zoom();
   requestAnimationFrame(() => {
@@ -110,19 +117,19 @@ function move(event, zoom) {
 /** Legend with the number of heads of each kind. Clicking a kind selects its clearest head. */
 function Legend() {
   const kinds = countKinds();
-  const enough = roles.value?.hasEnough() ? "overview.no_roles" : "overview.few_queries";
-  return html`<ul class="map-legend num" onPointerLeave=${() => (shownAlone.value = null)}>
+  const reason = roles.value?.hasEnough() ? "overview.no_roles" : "overview.few_queries";
+  return html`<ul class="map-legend num" onPointerLeave=${() => (highlighted.value = null)}>
     ${FAMILIES.filter(({ name }) => kinds.get(name)).map(({ name }) => {
       const { count, best } = /** @type {Kind} */ (kinds.get(name));
-      const look = () => (shownAlone.value = name);
-      const leave = () => (shownAlone.value = null);
+      const highlight = () => (highlighted.value = name);
+      const clear = () => (highlighted.value = null);
       return html`<li key=${name}><button class="map-kind" data-kind=${name} title=${t(`overview.role.${name}.what`)}
-        onPointerEnter=${look} onPointerLeave=${leave} onFocus=${look} onBlur=${leave}
+        onPointerEnter=${highlight} onPointerLeave=${clear} onFocus=${highlight} onBlur=${clear}
         onClick=${() => choose(best.layer, best.head)}><i class="map-swatch" aria-hidden="true"></i>${t(
           `overview.role.${name}`,
         )} ${grouped(count)}</button></li>`;
     })}
-    ${kinds.size ? null : html`<li class="panel-foot map-none">${t(enough)}</li>`}
+    ${kinds.size ? null : html`<li class="panel-foot map-none">${t(reason)}</li>`}
   </ul>`;
 }
 
@@ -136,10 +143,10 @@ function countKinds() {
       const role = roles.value?.role(l, h);
       if (!role) continue;
       const name = familyOf(role.pattern);
-      const known = kinds.get(name) ?? { count: 0, best: role };
+      const previous = kinds.get(name) ?? { count: 0, best: role };
       kinds.set(name, {
-        count: known.count + 1,
-        best: role.mean_weight > known.best.mean_weight ? role : known.best,
+        count: previous.count + 1,
+        best: role.mean_weight > previous.best.mean_weight ? role : previous.best,
       });
     }
   return kinds;

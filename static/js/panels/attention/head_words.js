@@ -19,8 +19,7 @@ export function headName(l, h) {
 
 /**
  * Lines of a head's tooltip: its name, the key with the largest weight for the newest query, and its known role.
- * @param {number} l
- * @param {number} h
+ * @param {number} l @param {number} h
  */
 export function cellLines(l, h) {
   const now = sequenceView.value;
@@ -29,30 +28,30 @@ export function cellLines(l, h) {
   const row = rowOf(now.log, sources.value[query], l, h);
   /** @param {number} p */
   const token = (p) => t("matrix.token", { token: labelText(now.labels[p]), position: p });
-  const found = row && strongest(row);
-  const read = found
+  const top = row && strongest(row);
+  const reads = top
     ? t("overview.strongest", {
         query: token(query),
-        key: token(found.position),
-        weight: probabilityText(found.weight),
+        key: token(top.position),
+        weight: probabilityText(top.weight),
       })
     : t("matrix.unknown");
-  return [headName(l, h), read, ...roleLines(now.log.header.model, l, h)];
+  return [headName(l, h), reads, ...roleLines(now.log.header.model, l, h)];
 }
 
 /** @param {import("../../core/trace.js").ModelFacts} model @param {number} l @param {number} h */
 function roleLines(model, l, h) {
   const measured = measuredHeads(model);
   if (measured.length)
-    return measured.filter((one) => one.layer === l && one.head === h).map((one) => wordsOf("overview.known", one));
+    return measured.filter((one) => one.layer === l && one.head === h).map((one) => roleText("overview.known", one));
   const role = roles.value?.role(l, h);
-  if (role) return [wordsOf("overview.derived", role)];
+  if (role) return [roleText("overview.derived", role)];
   const queries = Math.max(0, ...(roles.value?.of(l, h) ?? []).map((one) => one.queries));
   return queries ? [t("overview.no_role", { n: queries })] : [];
 }
 
 /** @param {string} key @param {import("../../core/trace.js").HeadPattern} measured */
-const wordsOf = (key, { pattern, mean_weight, uniform, queries }) =>
+const roleText = (key, { pattern, mean_weight, uniform, queries }) =>
   t(key, {
     pattern: t(`stage.pattern.${pattern}`),
     weight: probabilityText(mean_weight),
@@ -81,4 +80,4 @@ const MOVES = {
 };
 
 /** Step of a navigation key as [down, right, layers]; undefined for other keys. @param {string} key */
-export const moves = (key) => MOVES[key];
+export const moveFor = (key) => MOVES[key];

@@ -12,8 +12,8 @@ import { html } from "../../kit/html.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { phase, phasesNow } from "../../state/stage_playhead.js";
 import { hovered, pointed, select, sequenceView } from "../../state/store.js";
-import { fill, filling, footOf, image, imageOf, later, sources, worstLater } from "./matrix_image.js";
-import { paintFlight, paintGround, paintLabels, paintPointed, paintUnknown } from "./matrix_paint.js";
+import { fill, filling, footOf, image, imageOf, largestNonCausal, nonCausal, sources } from "./matrix_image.js";
+import { paintCurrentQuery, paintGround, paintLabels, paintPointed, paintUnknown } from "./matrix_paint.js";
 import { Proof, ProofFoot, worstCell } from "./proof.js";
 import { cellsFor } from "./rows.js";
 
@@ -21,7 +21,7 @@ import { cellsFor } from "./rows.js";
 
 /** @typedef {{query: number, key: number}} Cell */
 
-const LABELLED = 9.5; // px of a cell from which tokens are drawn along the diagonal
+const LABEL_FROM = 9.5; // minimum px of a cell for tokens along the diagonal
 
 const cursor = signal(/** @type {Cell | null} */ (null)); // keyboard cursor
 /** @param {MouseEvent} event */
@@ -42,8 +42,8 @@ export function Matrix() {
   );
   const now = sequenceView.value;
   const n = now?.numFilled ?? 0;
-  const at = inside(cursor.value, n);
-  const notCausal = now && later.value?.of === imageOf(now) ? inside(later.value, n) : null;
+  const underCursor = withinRows(cursor.value, n);
+  const notCausal = now && nonCausal.value?.of === imageOf(now) ? withinRows(nonCausal.value, n) : null;
   return html`<section class="panel matrix">
     <h3 class="panel-title">${t("matrix.title")} <${Fidelity} kind="captured" /></h3>
     <div class=${notCausal ? "matrix-room whole" : "matrix-room"}>
@@ -65,7 +65,7 @@ export function Matrix() {
       </div>
       ${n ? html`<${Proof} />` : null}
     </div>
-    <p class="visually-hidden" aria-live="polite">${now && at ? cellText(now, at) : ""}</p>
+    <p class="visually-hidden" aria-live="polite">${now && underCursor ? cellText(now, underCursor) : ""}</p>
     <p class="panel-foot">${
       notCausal
         ? html`<${NotCausal} now=${now} found=${notCausal}
@@ -77,7 +77,7 @@ export function Matrix() {
 
 /**
  * Warning for rows that read later keys, which is not causal. The worst cell can be pinned and followed.
- * @param {{now: View, found: import("./matrix_image.js").Later}} props
+ * @param {{now: View, found: import("./matrix_image.js").NonCausalWeight}} props
  */
 function NotCausal({ now, found }) {
   /** @param {number} p */
@@ -110,9 +110,9 @@ function paint(canvas, width, height) {
   const now = sequenceView.value;
   if (!now?.numFilled) return;
   const filled = fill(now);
-  const found = worstLater(phasesNow().attend > 0 || !now.entry ? now.numFilled : now.entry.start);
-  if (/** @type {const} */ (["of", "query", "weight"]).some((part) => found?.[part] !== later.peek()?.[part]))
-    later.value = found;
+  const found = largestNonCausal(phasesNow().attend > 0 || !now.entry ? now.numFilled : now.entry.start);
+  if (/** @type {const} */ (["of", "query", "weight"]).some((part) => found?.[part] !== nonCausal.peek()?.[part]))
+    nonCausal.value = found;
   const palette = colours();
   const count = now.numFilled;
   const { cell } = geometry(width, height, count);
@@ -130,8 +130,8 @@ function paint(canvas, width, height) {
     c.restore();
   }
   if (filled) paintUnknown(c, palette, from, now, cell);
-  if (now.query !== null) paintFlight(c, palette, now, cell);
-  if (cell >= LABELLED) paintLabels(c, palette, now, cell);
+  if (now.query !== null) paintCurrentQuery(c, palette, now, cell);
+  if (cell >= LABEL_FROM) paintLabels(c, palette, now, cell);
   paintPointed(c, palette, count, cell);
 }
 
@@ -150,8 +150,7 @@ function cellAt(event) {
 
 /**
  * Last key of a row: the query's own position, or a later one if the capture has a weight for it.
- * @param {View} now
- * @param {number} query
+ * @param {View} now @param {number} query
  */
 function lastKey(now, query) {
   const row = rowOf(now.log, sources.value[query], now.layer, now.head);
@@ -205,12 +204,11 @@ function cellLines(now, cell) {
 const cellText = (now, cell) => cellLines(now, cell).filter(Boolean).join("; ");
 
 /**
- * Return `cell` if it lies within the first `count` rows, else null. Earlier records and other runs have fewer rows.
+ * Return `cell` if it is within the first `count` rows, else null: earlier records and other runs may have fewer rows.
  * @template {Cell} T
- * @param {T | null} cell
- * @param {number} count
+ * @param {T | null} cell @param {number} count
  */
-const inside = (cell, count) => (cell && Math.max(cell.query, cell.key) < count ? cell : null);
+const withinRows = (cell, count) => (cell && Math.max(cell.query, cell.key) < count ? cell : null);
 
 /** @type {Record<string, [number, number]>} */
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
@@ -219,7 +217,7 @@ const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRi
 function move(event) {
   const now = sequenceView.value;
   if (!now?.numFilled) return;
-  const before = inside(cursor.value, now.numFilled);
+  const before = withinRows(cursor.value, now.numFilled);
   const at = before ?? { query: now.numFilled - 1, key: now.numFilled - 1 };
   if (event.key === "Enter" || event.key === " ") {
     event.preventDefault();
@@ -230,10 +228,10 @@ function move(event) {
   const [down, right] = before ? MOVES[event.key] : [0, 0];
   const query = Math.max(0, Math.min(now.numFilled - 1, at.query + down));
   const key = Math.max(0, Math.min(lastKey(now, query), at.key + right));
-  const here = { query, key };
-  cursor.value = here;
+  const target = { query, key };
+  cursor.value = target;
   hovered.value = { query, position: key };
   const box = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
   const { cell } = geometry(box.width, box.height, now.numFilled);
-  tipAt(box.left + (key + 0.5) * cell, box.top + query * cell, cellLines(now, here));
+  tipAt(box.left + (key + 0.5) * cell, box.top + query * cell, cellLines(now, target));
 }

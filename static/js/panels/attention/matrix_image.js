@@ -11,15 +11,15 @@ import { RowImage } from "./rows.js";
 
 /** @import {View} from "../../state/store.js" */
 
-/** @typedef {{of: string, query: number, key: number, weight: number, sum: number}} Later */
+/** @typedef {{of: string, query: number, key: number, weight: number, sum: number}} NonCausalWeight */
 
 const FILL_MS = 7; // time budget of a frame for reading rows
-const FETCHED_AT_ONCE = 128;
+const MAX_FETCHES = 128;
 
 export const image = new RowImage();
 export const filling = signal(0); // increments while rows are still being read
 // Largest weight of a row of the image `of` for a key after its query; null if all rows are causal.
-export const later = signal(/** @type {Later | null} */ (null));
+export const nonCausal = signal(/** @type {NonCausalWeight | null} */ (null));
 
 /** Record and sequence that computed each row. */
 export const sources = computed(() => (sequenceView.value ? rowSources(sequenceView.value) : []));
@@ -27,10 +27,10 @@ export const sources = computed(() => (sequenceView.value ? rowSources(sequenceV
 /**
  * Return the largest weight that one of the first `count` rows gives to a later key.
  * @param {number} count
- * @returns {Later | null}
+ * @returns {NonCausalWeight | null}
  */
-export function worstLater(count) {
-  /** @type {Later | null} */
+export function largestNonCausal(count) {
+  /** @type {NonCausalWeight | null} */
   let found = null;
   for (const [query, { position: key, weight, sum }] of image.rows.later)
     if (query < count && key < count && weight > (found?.weight ?? 0))
@@ -38,8 +38,8 @@ export function worstLater(count) {
   return found;
 }
 
-/** Return whether rows of this layer were computed but left out of the capture for size. @param {View} now */
-function leftOut(now) {
+/** Return whether this layer was computed but its rows were omitted from the capture for size. @param {View} now */
+function isOmitted(now) {
   const first = sources.value[0];
   if (!first) return false;
   return now.log.layer(first.record, now.layer) !== null && !rowOf(now.log, first, now.layer, now.head);
@@ -47,7 +47,7 @@ function leftOut(now) {
 
 /** Return the message key of the foot: the meaning of the rows, or why some are hatched. @param {View | null} now */
 export function footOf(now) {
-  if (now && leftOut(now)) return "matrix.omitted";
+  if (now && isOmitted(now)) return "matrix.omitted";
   const elsewhere = (/** @type {unknown} */ source, /** @type {number} */ position) =>
     source === null && now && isElsewhere(originOf(now, position));
   return sources.value.some(elsewhere) ? "matrix.elsewhere" : "matrix.axes";
@@ -73,7 +73,7 @@ export function fill(now) {
     const source = from[query];
     if (!source || image.rows.sources[query] === nameOf(source)) continue;
     if (canFetch(now.log, source, now.layer)) {
-      if (numFetched < FETCHED_AT_ONCE) wantLayer(source.record, now.layer);
+      if (numFetched < MAX_FETCHES) wantLayer(source.record, now.layer);
       numFetched += 1;
       continue;
     }

@@ -13,9 +13,7 @@ import { worstCell } from "./proof.js";
 
 /**
  * Paint the triangle of causal cells.
- * @param {CanvasRenderingContext2D} c
- * @param {Palette} palette
- * @param {number} count
+ * @param {CanvasRenderingContext2D} c @param {Palette} palette @param {number} count
  * @param {number} cell
  */
 export function paintGround(c, palette, count, cell) {
@@ -34,11 +32,8 @@ export function paintGround(c, palette, count, cell) {
 
 /**
  * Hatch the rows that are not in the log.
- * @param {CanvasRenderingContext2D} c
- * @param {Palette} palette
- * @param {(typeof import("./matrix_image.js").sources)["value"]} from
- * @param {View} now
- * @param {number} cell
+ * @param {CanvasRenderingContext2D} c @param {Palette} palette
+ * @param {(typeof import("./matrix_image.js").sources)["value"]} from @param {View} now @param {number} cell
  */
 export function paintUnknown(c, palette, from, now, cell) {
   for (let query = 0; query < from.length; query++) {
@@ -51,12 +46,10 @@ export function paintUnknown(c, palette, from, now, cell) {
 
 /**
  * Outline the current query and mark the rows computed in this record.
- * @param {CanvasRenderingContext2D} c
- * @param {Palette} palette
- * @param {View} now
+ * @param {CanvasRenderingContext2D} c @param {Palette} palette @param {View} now
  * @param {number} cell
  */
-export function paintFlight(c, palette, now, cell) {
+export function paintCurrentQuery(c, palette, now, cell) {
   if (now.query === null || !now.entry) return;
   outline(c, 0, now.query * cell, (now.query + 1) * cell, cell, palette.q, Math.min(1.5, Math.max(1, cell / 4)));
   c.fillStyle = palette.q;
@@ -65,9 +58,7 @@ export function paintFlight(c, palette, now, cell) {
 
 /**
  * Draw each token once, at the diagonal, where its row ends and its column begins.
- * @param {CanvasRenderingContext2D} c
- * @param {Palette} palette
- * @param {View} now
+ * @param {CanvasRenderingContext2D} c @param {Palette} palette @param {View} now
  * @param {number} cell
  */
 export function paintLabels(c, palette, now, cell) {
@@ -81,9 +72,7 @@ export function paintLabels(c, palette, now, cell) {
 
 /**
  * Highlight the hovered or pinned cell or key, and the worst cell of a proof.
- * @param {CanvasRenderingContext2D} c
- * @param {Palette} palette
- * @param {number} count
+ * @param {CanvasRenderingContext2D} c @param {Palette} palette @param {number} count
  * @param {number} cell
  */
 export function paintPointed(c, palette, count, cell) {
@@ -108,12 +97,8 @@ export function paintPointed(c, palette, count, cell) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} c
- * @param {number} x
- * @param {number} y
- * @param {number} width
- * @param {number} height
- * @param {string} colour
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y
+ * @param {number} width @param {number} height @param {string} colour
  * @param {number} line
  */
 function outline(c, x, y, width, height, colour, line) {

@@ -1,4 +1,4 @@
-// Attention output of a query, current or pinned: each value times its weight, summed and compared with the engine's
+// Attention output of the current or pinned query: each value times its weight, summed and compared with the engine's
 // own vector.
 
 import { computed } from "../../../vendor/signals/signals.js";
@@ -23,33 +23,39 @@ import { plain } from "./softmax_words.js";
 /** @import {View} from "../../state/store.js" */
 
 /**
+ * `view` is the record that computed the output, and `query` the position there; `place` is the position in the
+ * sequence on stage.
  * @typedef {{output: AttentionOutput, view: View, query: number, place: number, progress: () => number}} Shown
- * `query`: position in `view`, the record that computed it; `place`: position in the sequence on stage
  */
 
 const attended = computed(() => phase("attend") > 0);
-const whole = () => 1;
+const complete = () => 1;
 
 /**
- * The message to show, or the output of a query.
+ * The output of the query, or a message if there is none.
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{problem?: string, found?: Shown}>}
  */
 const shown = computed(() => {
   captureVersion.value;
   const now = sequenceView.value;
   const target = selected.value;
-  const held = target && (target.seq ?? now?.seq.seq_id) === now?.seq.seq_id ? target.query : null;
-  const isHeld = now !== null && held !== undefined && held !== null && held !== now.query && held < now.numFilled;
-  const place = isHeld ? held : now?.entry && attended.value ? now.query : null;
+  const pinnedQuery = target && (target.seq ?? now?.seq.seq_id) === now?.seq.seq_id ? target.query : null;
+  const isPinned =
+    now !== null &&
+    pinnedQuery !== undefined &&
+    pinnedQuery !== null &&
+    pinnedQuery !== now.query &&
+    pinnedQuery < now.numFilled;
+  const place = isPinned ? pinnedQuery : now?.entry && attended.value ? now.query : null;
   if (!now || place === null) return { problem: t("output.empty") };
-  const at = queryAt(now, place);
-  const found = at && outputOf(at.view, at.query);
-  if (at && !found) wantLayer(at.view.index, now.layer);
-  if (!at || !found) return { problem: t("output.missing") };
-  const progress = isHeld ? whole : () => phase("attend");
-  if (found.output) return { found: { ...at, place, output: found.output, progress } };
+  const source = queryAt(now, place);
+  const found = source && outputOf(source.view, source.query);
+  if (source && !found) wantLayer(source.view.index, now.layer);
+  if (!source || !found) return { problem: t("output.missing") };
+  const progress = isPinned ? complete : () => phase("attend");
+  if (found.output) return { found: { ...source, place, output: found.output, progress } };
   for (const position of found.missing) {
-    const origin = originOf(at.view, position);
+    const origin = originOf(source.view, position);
     if (origin) wantLayer(origin.record, now.layer);
   }
   return { problem: t("output.values_missing", { n: grouped(found.missing.length) }) };
@@ -128,14 +134,14 @@ function point(event, view, place, output) {
   const d = Math.floor(((x - from) / layout.stripe) * output.sum.length);
   if (!row || d < 0 || d >= output.sum.length) return hideTip();
   const number = partOf(output, row)[d];
-  const values = { name: nameOf(view, output, row), d, value: exact(number) };
+  const values = { name: nameOf(view, output, row), d, value: sixDigits(number) };
   if (row.kind === "key") {
     const i = row.keys[0];
-    const parts = { v: exact(output.values[i][d]), weight: exact(output.weights[i]) };
+    const parts = { v: sixDigits(output.values[i][d]), weight: sixDigits(output.weights[i]) };
     return tipAt(event.clientX, event.clientY, [t("output.cell", { ...values, ...parts })]);
   }
   tipAt(event.clientX, event.clientY, [t("output.number", values)]);
 }
 
 /** @param {number} value */
-const exact = (value) => Number(value.toPrecision(6));
+const sixDigits = (value) => Number(value.toPrecision(6));

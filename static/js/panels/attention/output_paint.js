@@ -18,30 +18,30 @@ const TOKEN = 52; // px for a token's text
 const WEIGHT = 38; // px for its weight
 const GAP = 12; // px between V and weight · V
 const HEAD = 14; // px above the rows, for column titles
-const LEAST = 13; // px of a row
-const MAX = 22;
-const BOTH = 300; // px of width from which V is shown beside weight · V
+const MIN_ROW = 13; // px of a row
+const MAX_ROW = 22;
+const SIDE_BY_SIDE_FROM = 300; // minimum px of width for V beside weight · V
 
 /** Compute the layout of rows and columns. @param {AttentionOutput} output @param {Size} size */
 export function layoutOf(output, { width, height }) {
   const ends = output.recorded ? 2 : 1; // the sum, and the captured vector
-  const room = Math.max(1, Math.floor((height - HEAD - 4) / LEAST) - ends);
+  const room = Math.max(1, Math.floor((height - HEAD - 4) / MIN_ROW) - ends);
   const { shown, rest } = rowsFor(output, room);
   const count = shown.length + (rest.length ? 1 : 0) + ends;
-  const row = Math.min(MAX, (height - HEAD - 4) / count);
+  const row = Math.min(MAX_ROW, (height - HEAD - 4) / count);
   /** @type {Row[]} */
   const rows = shown.map((i, at) => ({ kind: "key", y: HEAD + at * row, keys: [i] }));
   if (rest.length) rows.push({ kind: "rest", y: HEAD + rows.length * row, keys: rest });
   rows.push({ kind: "sum", y: HEAD + 4 + rows.length * row, keys: [...shown, ...rest] });
   if (output.recorded) rows.push({ kind: "recorded", y: HEAD + 4 + rows.length * row, keys: [] });
   const left = TOKEN + WEIGHT;
-  const both = width >= BOTH;
-  const stripe = both ? (width - left - GAP) / 2 : width - left;
-  const part = both ? left + stripe + GAP : left;
-  return { rows, row, stripe, value: both ? left : null, part, scale: scaleOf(output) };
+  const isSideBySide = width >= SIDE_BY_SIDE_FROM;
+  const stripe = isSideBySide ? (width - left - GAP) / 2 : width - left;
+  const part = isSideBySide ? left + stripe + GAP : left;
+  return { rows, row, stripe, value: isSideBySide ? left : null, part, scale: scaleOf(output) };
 }
 
-/** Largest magnitude of each column, drawn in the full colour. @param {AttentionOutput} output */
+/** Return the largest magnitude of each column, which gets the full colour. @param {AttentionOutput} output */
 function scaleOf({ weights, values, sum }) {
   let value = 0;
   let part = sum.reduce((most, one) => Math.max(most, Math.abs(one)), 0);
@@ -73,7 +73,7 @@ export function paintOutput(c, now, output, size, progress) {
   const palette = colours();
   const layout = layoutOf(output, size);
   const count = progress * output.weights.length;
-  const say = (
+  const drawText = (
     /** @type {string} */ text,
     /** @type {number} */ x,
     /** @type {number} */ y,
@@ -84,19 +84,19 @@ export function paintOutput(c, now, output, size, progress) {
   };
   c.textBaseline = "middle";
   c.textAlign = "left";
-  if (layout.value !== null) say("V", layout.value, HEAD / 2 - 1, palette.v);
-  say(t("output.part"), layout.part, HEAD / 2 - 1, palette["ink-3"]);
+  if (layout.value !== null) drawText("V", layout.value, HEAD / 2 - 1, palette.v);
+  drawText(t("output.part"), layout.part, HEAD / 2 - 1, palette["ink-3"]);
   for (const row of layout.rows) {
     const middle = row.y + layout.row / 2;
-    const gone = row.kind === "recorded" ? progress >= 1 : row.keys.some((i) => i < count);
-    c.globalAlpha = gone ? 1 : 0.35;
-    say(nameOf(now, output, row), 0, middle, row.kind === "key" ? palette.ink : palette["ink-2"]);
+    const isSummed = row.kind === "recorded" ? progress >= 1 : row.keys.some((i) => i < count);
+    c.globalAlpha = isSummed ? 1 : 0.35;
+    drawText(nameOf(now, output, row), 0, middle, row.kind === "key" ? palette.ink : palette["ink-2"]);
     if (row.keys.length && row.kind !== "sum")
-      say(probabilityText(row.keys.reduce((sum, i) => sum + output.weights[i], 0)), TOKEN, middle, palette.q);
+      drawText(probabilityText(row.keys.reduce((sum, i) => sum + output.weights[i], 0)), TOKEN, middle, palette.q);
     if (row.kind === "key" && layout.value !== null)
       stripe(c, palette, layout.value, row.y, layout, output.values[row.keys[0]], layout.scale.value);
     c.globalAlpha = 1;
-    if (gone) stripe(c, palette, layout.part, row.y, layout, partOf(output, row, count), layout.scale.part);
+    if (isSummed) stripe(c, palette, layout.part, row.y, layout, partOf(output, row, count), layout.scale.part);
     if (row.kind === "sum") {
       c.fillStyle = palette["ink-3"];
       c.fillRect(0, row.y - 3, size.width, 1);

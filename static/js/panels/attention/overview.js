@@ -13,21 +13,21 @@ import { useBox } from "../../kit/measure.js";
 import { hideTip, showTip } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, sequenceView } from "../../state/store.js";
-import { cellLines, choose, headName, moves } from "./head_words.js";
+import { cellLines, choose, headName, moveFor } from "./head_words.js";
 import { headsLayout, layerLayout } from "./heads_geometry.js";
 import { attended, paint } from "./overview_paint.js";
 
 /** @import {ModelFacts} from "../../core/trace.js" */
 /** @import {HeadsLayout} from "./heads_geometry.js" */
 
-const AROUND = 50; // px of title and foot
-const LOW = 150; // px of the panel's height below which the map's legend moves to its side
-const WIDE = 270; // px from which the single-layer button fits beside the title
+const TITLE_AND_FOOT = 50; // px of title and foot
+const LOW = 150; // px; in a lower panel the map's legend is beside the map
+const WIDE = 270; // px; in a narrower panel the single-layer button is below the picture
 
-/** Whether a single layer is shown for a model that has a map. */
-const alone = signal(false);
-const toLayer = () => (alone.value = true);
-const toAll = () => (alone.value = false);
+/** Whether a single layer is shown instead of the map. */
+const isSingleLayer = signal(false);
+const toLayer = () => (isSingleLayer.value = true);
+const toAll = () => (isSingleLayer.value = false);
 
 /** Loaded lazily: only larger models have a map. */
 const HeadMap = lazy(
@@ -39,8 +39,9 @@ export function Overview() {
   const [box, size] = useBox();
   const model = log.value?.header.model;
   const square = settings.overview.value === "matrix";
-  const isMap = model !== undefined && size.width > 0 && !headsLayout(model, size.width, size.height - AROUND, square);
-  const isLayer = isMap && alone.value;
+  const isMap =
+    model !== undefined && size.width > 0 && !headsLayout(model, size.width, size.height - TITLE_AND_FOOT, square);
+  const isLayer = isMap && isSingleLayer.value;
   const hasRoles = isMap && !isLayer && square;
   /** @param {string} name */
   const title = (name) => t(isMap && !isLayer && name === "matrix" ? "overview.roles" : `overview.${name}`);
@@ -53,7 +54,7 @@ export function Overview() {
       }
       <${Segmented} label=${t("overview.what")} name="overview" choices=${["matrix", "row"]}
         text=${title} />
-      ${isMap && size.width >= WIDE ? html`<${Way} isLayer=${isLayer} />` : null}
+      ${isMap && size.width >= WIDE ? html`<${LayerToggle} isLayer=${isLayer} />` : null}
     </h3>
     ${
       isMap && !isLayer && sequenceView.value?.numFilled
@@ -64,7 +65,7 @@ export function Overview() {
 }
 
 /** Toggle between the map and a single layer. @param {{isLayer: boolean}} props */
-function Way({ isLayer }) {
+function LayerToggle({ isLayer }) {
   return html`<button class="to-layer num" id="overview-layer" aria-pressed=${isLayer}
     onClick=${isLayer ? toAll : toLayer}>${
       isLayer ? t("overview.all") : t("overview.layer", { layer: layer.value })
@@ -72,53 +73,55 @@ function Way({ isLayer }) {
 }
 
 /**
- * Small picture per head, for all layers or one. The back button is below if it does not fit beside the title.
+ * Small picture of each head, for all layers or one. `isNarrow` puts the layer toggle below the picture.
  * @param {{model: ModelFacts | undefined, isLayer: boolean, isNarrow: boolean}} props
  */
 function Pictures({ model, isLayer, isNarrow }) {
   const [box, size] = useBox();
   const square = settings.overview.value === "matrix";
-  const layout = () => {
-    if (!model || !size.width) return null;
-    const { width, height } = size;
-    return isLayer ? layerLayout(model, layer.value, width, height, square) : headsLayout(model, width, height, square);
-  };
-  const at = layout();
+  const { width, height } = size;
+  const isReady = model && width;
+  const layout = !isReady
+    ? null
+    : isLayer
+      ? layerLayout(model, layer.value, width, height, square)
+      : headsLayout(model, width, height, square);
   const ref = usePainter(
     () => [sequenceView.value, attended.value, themeVersion.value, captureVersion.value],
-    (element, drawn) => at && paint(element.querySelector("canvas"), drawn, at),
+    (element, drawn) => layout && paint(element.querySelector("canvas"), drawn, layout),
   );
   /** @param {HTMLElement | null} element */
-  const both = (element) => {
+  const setElement = (element) => {
     box.current = ref.current = element;
   };
-  const has = Boolean(sequenceView.value?.numFilled);
+  const hasRows = Boolean(sequenceView.value?.numFilled);
   const axes = isLayer ? "layer_axes" : "axes";
-  return html`<div class="panel-canvas" ref=${both}>
+  return html`<div class="panel-canvas" ref=${setElement}>
       <canvas aria-hidden="true"></canvas>
-      ${has ? null : html`<p class="hint">${t("overview.empty")}</p>`} ${has && at ? html`<${Cells} at=${at} />` : null}
+      ${hasRows ? null : html`<p class="hint">${t("overview.empty")}</p>`}
+      ${hasRows && layout ? html`<${Cells} layout=${layout} />` : null}
     </div>
     <p class="panel-foot">${t(square ? `overview.${axes}_matrix` : `overview.${axes}`, { layer: layer.value })}
-      ${isLayer && isNarrow ? html`<${Way} isLayer />` : null}</p>`;
+      ${isLayer && isNarrow ? html`<${LayerToggle} isLayer />` : null}</p>`;
 }
 
-/** The cells as buttons over the picture, for focus and accessible names. @param {{at: HeadsLayout}} props */
-function Cells({ at }) {
+/** The cells as buttons over the picture, for focus and accessible names. @param {{layout: HeadsLayout}} props */
+function Cells({ layout }) {
   return html`<div class="cells" role="grid" aria-label=${t("overview.title")} data-arrows
-    onKeyDown=${(/** @type {KeyboardEvent} */ event) => move(event, at)} onPointerLeave=${hideTip}>
-    ${at.lines.map(
+    onKeyDown=${(/** @type {KeyboardEvent} */ event) => move(event, layout)} onPointerLeave=${hideTip}>
+    ${layout.lines.map(
       (line) => html`<div role="row" key=${line[0].head ? line[0].head : line[0].layer}>
         ${
-          at.isLayer
+          layout.isLayer
             ? null
             : html`<span class="cell-layer num" role="rowheader"
           aria-label=${t("overview.layer", { layer: line[0].layer })}
-          style=${{ top: `${line[0].y}px`, height: `${at.down}px` }}>${line[0].layer}</span>`
+          style=${{ top: `${line[0].y}px`, height: `${layout.cellHeight}px` }}>${line[0].layer}</span>`
         }
-        ${line.map((cell) => html`<${Cell} key=${cell.head} at=${at} cell=${cell} />`)}
+        ${line.map((cell) => html`<${Cell} key=${cell.head} layout=${layout} cell=${cell} />`)}
       </div>`,
     )}
-    ${at.brackets.map(
+    ${layout.brackets.map(
       ({ kv, left, width }) => html`<span class="bracket num" aria-hidden="true" key=${`kv${kv}`}
       style=${{ left: `${left}px`, width: `${width}px` }}>${t(width > 56 ? "overview.kv" : "overview.kv_short", {
         kv,
@@ -127,11 +130,16 @@ function Cells({ at }) {
   </div>`;
 }
 
-/** @param {{at: HeadsLayout, cell: import("./heads_geometry.js").Cell}} props */
-function Cell({ at, cell }) {
+/** @param {{layout: HeadsLayout, cell: import("./heads_geometry.js").Cell}} props */
+function Cell({ layout, cell }) {
   const { layer: l, head: h } = cell;
   const chosen = l === layer.value && h === head.value;
-  const style = { left: `${cell.x}px`, top: `${cell.y}px`, width: `${at.across}px`, height: `${at.down}px` };
+  const style = {
+    left: `${cell.x}px`,
+    top: `${cell.y}px`,
+    width: `${layout.cellWidth}px`,
+    height: `${layout.cellHeight}px`,
+  };
   /** @param {Event} event */
   const show = ({ currentTarget }) => showTip(/** @type {Element} */ (currentTarget), cellLines(l, h));
   /** @param {Event} event */
@@ -154,18 +162,17 @@ function Cell({ at, cell }) {
 /**
  * Move to the neighbouring head with the arrow keys. In a single layer, up and down move by a line, Page Up and Page
  * Down by a layer.
- * @param {KeyboardEvent} event
- * @param {HeadsLayout} at
+ * @param {KeyboardEvent} event @param {HeadsLayout} layout
  */
-function move(event, at) {
-  const found = moves(event.key);
-  if (!found) return;
+function move(event, layout) {
+  const step = moveFor(event.key);
+  if (!step) return;
   event.preventDefault();
-  const [down, right, page] = found;
-  if (at.isLayer) {
-    const to = head.value + right + down * at.lines[0].length;
-    const is = at.lines.flat().some((cell) => cell.head === to); // false above the first and below the last line
-    choose(layer.value + page, is ? to : head.value);
+  const [down, right, page] = step;
+  if (layout.isLayer) {
+    const to = head.value + right + down * layout.lines[0].length;
+    const exists = layout.lines.flat().some((cell) => cell.head === to); // false beyond the first and last line
+    choose(layer.value + page, exists ? to : head.value);
   } else choose(layer.value + down + page, head.value + right);
   const grid = /** @type {HTMLElement} */ (event.currentTarget);
   requestAnimationFrame(() => {

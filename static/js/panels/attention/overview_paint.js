@@ -17,18 +17,18 @@ import { lookupTable } from "./rows.js";
 
 /** @typedef {{record: number, seq_id: number, position: number}} KeyOrigin */
 
-/** Whether the current row has been attended in the shown sub-step. */
+/** Whether the shown sub-step has attended the current row. */
 export const attended = computed(() => phase("attend") > 0);
 
 const ROWS = 32; // newest queries shown in a small matrix
 const BINS = 64; // maximum number of key bins
 
-const FETCHED_AT_ONCE = 64;
+const MAX_FETCHES = 64;
 const MAX_LINES = 512; // cached rows, each with all layers and heads
 
 /**
- * Cache of painted rows by source: for each head one byte per key bin, its share of the row's largest weight, as in a
- * line of `RowPyramid`. Rows never change once computed.
+ * Cache of painted rows by source: for each head, a byte per key bin with its share of the row's largest weight, as in
+ * a line of `RowPyramid`. Rows never change once computed.
  * @type {Map<string, (Uint8Array | undefined)[]>}
  */
 const lines = new Map();
@@ -38,9 +38,7 @@ let tile = null;
 
 /**
  * Return the cached lines of a source's row, by layer and head.
- * @param {View} now
- * @param {KeyOrigin} source
- * @param {number} stretch
+ * @param {View} now @param {KeyOrigin} source @param {number} stretch
  */
 function linesOf(now, source, stretch) {
   const key = `${now.log.id}/${source.record}/${source.seq_id}/${source.position}/${stretch}`;
@@ -52,24 +50,21 @@ function linesOf(now, source, stretch) {
 
 /**
  * Return the line of one head, or null if the row is not loaded.
- * @param {View} now
- * @param {KeyOrigin} source
- * @param {number} l
- * @param {number} h
- * @param {number} stretch
+ * @param {View} now @param {KeyOrigin} source @param {number} l
+ * @param {number} h @param {number} stretch
  */
 function lineOf(now, source, l, h, stretch) {
   const row = rowOf(now.log, source, l, h);
   if (!row) return null;
-  const seen = Math.max(source.position + 1, row.keyStart + row.weights.length); // non-causal rows see later keys
-  const shares = pooled(row, stretch, Math.ceil(seen / stretch));
+  const numKeys = Math.max(source.position + 1, row.keyStart + row.weights.length); // non-causal rows see later keys
+  const shares = pooled(row, stretch, Math.ceil(numKeys / stretch));
   return Uint8Array.from(shares, (share, bin) =>
     bin * stretch <= source.position || share > 0 ? 1 + Math.round(254 * (row.max > 0 ? share / row.max : 0)) : 0,
   );
 }
 
-/** @param {HTMLCanvasElement | null} canvas @param {import("../../kit/canvas.js").Size} size @param {HeadsLayout} at */
-export function paint(canvas, { width, height }, at) {
+/** @type {(canvas: HTMLCanvasElement | null, size: import("../../kit/canvas.js").Size, layout: HeadsLayout) => void} */
+export function paint(canvas, { width, height }, layout) {
   if (!canvas) return;
   const c = prepare(canvas, width, height);
   const now = sequenceView.value;
@@ -81,30 +76,28 @@ export function paint(canvas, { width, height }, at) {
   const stretch = 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(1, last) / BINS)));
   const bins = Math.max(1, Math.ceil(last / stretch));
   c.imageSmoothingEnabled = false;
-  for (const cells of at.lines) {
+  for (const cells of layout.lines) {
     const picture = last > 0 ? pictureOf(c, now, cells, { first, last, stretch, bins }) : null;
     cells.forEach(({ layer: l, head: h, x, y }, place) => {
       c.fillStyle = palette["line-2"];
       c.globalAlpha = 0.45;
-      c.fillRect(x, y, at.across, at.down);
+      c.fillRect(x, y, layout.cellWidth, layout.cellHeight);
       c.globalAlpha = 1;
       const rows = last - first;
-      if (picture) c.drawImage(picture, 0, place * rows, bins, rows, x, y, at.across, at.down);
+      if (picture) c.drawImage(picture, 0, place * rows, bins, rows, x, y, layout.cellWidth, layout.cellHeight);
       if (l === now.layer && h === now.head) {
         c.strokeStyle = palette.q;
         c.lineWidth = 2;
-        c.strokeRect(x - 1, y - 1, at.across + 2, at.down + 2);
+        c.strokeRect(x - 1, y - 1, layout.cellWidth + 2, layout.cellHeight + 2);
       }
     });
   }
-  fetchMissing(now, [...new Set(at.lines.flat().map((cell) => cell.layer))], first, last);
+  fetchMissing(now, [...new Set(layout.lines.flat().map((cell) => cell.layer))], first, last);
 }
 
 /**
  * Paint the pictures of a line of cells into one image, stacked vertically, so that it is uploaded once.
- * @param {CanvasRenderingContext2D} c
- * @param {View} now
- * @param {import("./heads_geometry.js").Cell[]} cells
+ * @param {CanvasRenderingContext2D} c @param {View} now @param {import("./heads_geometry.js").Cell[]} cells
  * @param {{first: number, last: number, stretch: number, bins: number}} shown
  */
 function pictureOf(c, now, cells, { first, last, stretch, bins }) {
@@ -139,16 +132,14 @@ function pictureOf(c, now, cells, { first, last, stretch, bins }) {
 
 /**
  * Fetch layers that were not sent with their records, those of the newest row first.
- * @param {View} now
- * @param {number[]} layers
- * @param {number} first
+ * @param {View} now @param {number[]} layers @param {number} first
  * @param {number} last
  */
 function fetchMissing(now, layers, first, last) {
   let numFetched = 0;
-  for (let query = last - 1; query >= first && numFetched < FETCHED_AT_ONCE; query--)
+  for (let query = last - 1; query >= first && numFetched < MAX_FETCHES; query--)
     for (const l of layers) {
       const source = sources.peek()[query];
-      if (source && canFetch(now.log, source, l) && numFetched++ < FETCHED_AT_ONCE) wantLayer(source.record, l);
+      if (source && canFetch(now.log, source, l) && numFetched++ < MAX_FETCHES) wantLayer(source.record, l);
     }
 }

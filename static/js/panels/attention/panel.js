@@ -12,7 +12,7 @@ import { Candidates } from "./candidates.js";
 import { Matrix } from "./matrix.js";
 import { Overview } from "./overview.js";
 
-/** Lazy: narrow layouts show the candidates first. The placeholder reserves its space where both are shown. */
+/** Lazy, because narrow layouts show the candidates first. The placeholder reserves its space in other layouts. */
 const Softmax = lazy(
   () => import("./softmax.js").then((m) => m.Softmax),
   () => html`<section class="panel softmax"></section>`,
@@ -23,10 +23,10 @@ const Output = lazy(
   () => html`<section class="panel softmax"></section>`,
 );
 
-const MANY = 64; // total number of heads from which the overview is wider
+const WIDER_FROM = 64; // minimum number of heads of the model for a wider overview
 
 /**
- * Layout by size. stack: one below the other; tall: the matrix large, the rest beside it; wide: four columns; three:
+ * Layout by size. stack: one below the other; tall: a large matrix with the rest beside it; wide: four columns; three:
  * three columns.
  * @param {{width: number, height: number}} size
  */
@@ -39,31 +39,31 @@ function layoutFor({ width, height }) {
 /** @param {string} name */
 const title = (name) => t(`${name}.title`);
 /** Title for the three-column layout. @param {string} name */
-const short = (name) => t(`attention.short.${name}`);
+const shortTitle = (name) => t(`attention.short.${name}`);
 
 export function Panel() {
   const [box, size] = useBox();
   // before the first measurement, assume the window's width
   const layout = layoutFor(size.width ? size : { width: innerWidth, height: 0 });
-  const both = layout !== "three";
+  const showsCandidates = layout !== "three";
   const model = log.value?.header.model;
-  const many = model !== undefined && model.num_layers * model.num_heads > MANY;
-  const places = both ? ["softmax", "output"] : ["candidates", "softmax", "output"];
-  const choice = html`<${Segmented} label=${t("attention.answer")} name="answer" choices=${places}
-    usual=${both ? "softmax" : "candidates"} text=${both ? title : short} />`;
-  const answer = settings.answer.value;
+  const many = model !== undefined && model.num_layers * model.num_heads > WIDER_FROM;
+  const names = showsCandidates ? ["softmax", "output"] : ["candidates", "softmax", "output"];
+  const choice = html`<${Segmented} label=${t("attention.answer")} name="answer" choices=${names}
+    usual=${showsCandidates ? "softmax" : "candidates"} text=${showsCandidates ? title : shortTitle} />`;
+  const tab = settings.answer.value;
   return html`<div class="attention" data-layout=${layout} data-heads=${many ? "many" : null} ref=${box}>
     <${Matrix} />
     <${Overview} />
-    ${answer === "output" ? html`<${Output} choice=${choice} />` : null}
+    ${tab === "output" ? html`<${Output} choice=${choice} />` : null}
     ${
-      answer === "softmax" || (both && answer === "candidates")
-        ? html`<${Softmax} choice=${choice} whole=${both} />`
+      tab === "softmax" || (showsCandidates && tab === "candidates")
+        ? html`<${Softmax} choice=${choice} isWide=${showsCandidates} />`
         : null
     }
     ${
-      both || answer === "candidates"
-        ? html`<${Candidates} choice=${both ? null : choice} fits=${layout !== "stack"} />`
+      showsCandidates || tab === "candidates"
+        ? html`<${Candidates} choice=${showsCandidates ? null : choice} fits=${layout !== "stack"} />`
         : null
     }
   </div>`;

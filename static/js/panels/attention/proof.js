@@ -1,4 +1,4 @@
-// Proof that cached rows never change: the same tokens are recomputed at once without the cache and compared number by
+// Proof that cached rows never change: the tokens are recomputed in one pass without the cache and compared number by
 // number with the captures of all steps, in every layer.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
@@ -14,11 +14,11 @@ import { connection, sequenceView } from "../../state/store.js";
 /** @import {LayerCapture} from "../../core/trace.js" */
 /** @import {View} from "../../state/store.js" */
 
-const ALL_HEADS = 1 << 20; // heads · tokens² up to which all heads are compared; above it, only the chosen one
-const ONE_PASS = 1 << 22; // layers · heads · tokens² of one pass; above it, one pass per layer
+const ALL_HEADS = 1 << 20; // heads · tokens²; above it, only the chosen head is compared
+const ONE_PASS = 1 << 22; // layers · heads · tokens²; above it, each layer has its own pass
 
 /**
- * A comparison and its results. `layers`: those compared so far.
+ * A comparison and its results. `layers` has the layers compared so far.
  *
  * @typedef {{query: number, key: number, head: number, kept: number, again: number}} WorstCell
  * @typedef {{count: number, max: number, worst: WorstCell | null}} Compared
@@ -60,36 +60,36 @@ async function prove() {
   const all = num_heads * tokens ** 2 <= ALL_HEADS;
   const heads = all ? Array.from({ length: num_heads }, (_, head) => head) : [now.head];
   /** @type {Comparison} */
-  let mine = { log: now.log, seq_id: now.seq.seq_id, heads, all, tokens, running: true, layers: [] };
-  proof.value = mine;
-  /** @param {Partial<Comparison>} more changed fields; returns whether this comparison is still the latest */
-  const go = (more) => {
-    if (proof.peek() !== mine) return false;
-    proof.value = mine = { ...mine, ...more };
+  let comparison = { log: now.log, seq_id: now.seq.seq_id, heads, all, tokens, running: true, layers: [] };
+  proof.value = comparison;
+  /** @param {Partial<Comparison>} changes changed fields; returns whether this comparison is still the latest */
+  const update = (changes) => {
+    if (proof.peek() !== comparison) return false;
+    proof.value = comparison = { ...comparison, ...changes };
     return true;
   };
   const { compare } = await import("./proof_result.js");
   const passes = num_layers * heads.length * tokens ** 2 <= ONE_PASS ? [null] : [...Array(num_layers).keys()];
   for (const layer of passes) {
-    const message = { seq_id: mine.seq_id, layer, heads, num_tokens: tokens };
+    const message = { seq_id: comparison.seq_id, layer, heads, num_tokens: tokens };
     const answer = await command("recompute", message);
-    const same = answer?.token_ids.every((id, i) => id === now.seq.token_ids[i]); // else another run's sequence
-    if (!answer || !same) return void (proof.peek() === mine && (proof.value = null));
+    const same = answer?.token_ids.every((id, i) => id === now.seq.token_ids[i]); // else of another run
+    if (!answer || !same) return void (proof.peek() === comparison && (proof.value = null));
     for (const bytes of [answer.arrays].flat()) {
       const found = await compare(now, /** @type {LayerCapture} */ (decode(asBytes(bytes))), heads);
-      if (!go({ layers: [...mine.layers, found] })) return;
+      if (!update({ layers: [...comparison.layers, found] })) return;
     }
   }
-  go({ running: false });
+  update({ running: false });
 }
 
 export function Proof() {
   const live = connection.value !== "replay";
   const found = current.value;
-  const why = live ? t("proof.what") : t("proof.replay");
+  const tip = live ? t("proof.what") : t("proof.replay");
   return html`<div class="proof" id="proof">
     <button class="quiet proof-run" aria-disabled=${!live || Boolean(found?.running)}
-      onClick=${() => live && !found?.running && prove()} ...${tips([why])}>
+      onClick=${() => live && !found?.running && prove()} ...${tips([tip])}>
       <${Icon} name="reset" />${
         found?.running
           ? t("proof.running")

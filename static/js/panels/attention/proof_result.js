@@ -18,7 +18,7 @@ import { hovered, select, sequenceView } from "../../state/store.js";
 /** @import {View} from "../../state/store.js" */
 
 /**
- * Numbers and bars. `one`: results for the shown layer.
+ * Numbers and bars. `one` has the results for the shown layer.
  * @param {{found: Comparison, one: ComparedLayer | null}} props
  */
 export function Result({ found, one }) {
@@ -46,12 +46,12 @@ export function Result({ found, one }) {
     ${bars}`;
 }
 
-/** Summary of all layers: the first one that differs, or the largest difference. @param {{found: Comparison}} props */
+/** Summary of all layers: the first differing layer, or the largest difference. @param {{found: Comparison}} props */
 export function Verdict({ found: { layers } }) {
-  const [first, most] = [firstDifferent(layers), largestOf(layers)];
-  const [weights, k, v] = [most.weights, most.k, most.v].map(({ max }) => difference(max));
+  const [first, largestByKind] = [firstDifferent(layers), largestOf(layers)];
+  const [weights, k, v] = [largestByKind.weights, largestByKind.k, largestByKind.v].map(({ max }) => difference(max));
   const why = t("proof.same.why", { n: layers.length, weights, k, v });
-  const largest = difference(Math.max(most.weights.max, most.k.max, most.v.max));
+  const largest = difference(Math.max(largestByKind.weights.max, largestByKind.k.max, largestByKind.v.max));
   const text = first
     ? t(`proof.differs.${first.kind}`, { layer: first.layer, max: difference(first.max) })
     : t("proof.same", { n: layers.length, max: largest });
@@ -68,7 +68,7 @@ function Worst({ one }) {
   const at = (p) => t("matrix.token", { token: labelText(labels[p]), position: p });
   const lines = [
     t("proof.worst", { layer: one.layer, head: worst.head, query: at(worst.query), key: at(worst.key) }),
-    t("proof.pair", { kept: exact(worst.kept), again: exact(worst.again) }),
+    t("proof.pair", { kept: eightDigits(worst.kept), again: eightDigits(worst.again) }),
   ];
   const go = () => {
     settings.head.value = worst.head;
@@ -89,30 +89,30 @@ const dtypeOf = (log) => {
 };
 
 /** @param {number} value */
-const exact = (value) => Number(value.toPrecision(8));
+const eightDigits = (value) => Number(value.toPrecision(8));
 
 const SLICE_MS = 12; // time slice before yielding to the page
 
 /**
  * @param {View} now
- * @param {LayerCapture} whole recomputed layer with all tokens
+ * @param {LayerCapture} recomputed the layer with all tokens
  * @param {number[]} heads
  * @returns {Promise<ComparedLayer>}
  */
-export async function compare(now, whole, heads) {
-  const { layer } = whole;
+export async function compare(now, recomputed, heads) {
+  const { layer } = recomputed;
   const found = { layer, weights: nothingCompared(), k: nothingCompared(), v: nothingCompared(), rows: 0 };
   const view = sequenceViewAt(now.log, now.index, now.seq.seq_id, layer, now.head);
   const sources = view ? rowSources(view) : [];
   await Promise.all(
     sources.map((source) => (source && canFetch(now.log, source, layer) ? wantLayer(source.record, layer) : null)),
   );
-  let turn = performance.now();
+  let sliceStart = performance.now();
   for (const [position, source] of sources.entries()) {
-    if (source && comparePosition(found, now.log, source, position, whole, heads)) found.rows += 1;
-    if (performance.now() - turn < SLICE_MS) continue;
+    if (source && comparePosition(found, now.log, source, position, recomputed, heads)) found.rows += 1;
+    if (performance.now() - sliceStart < SLICE_MS) continue;
     await new Promise((resolve) => setTimeout(resolve));
-    turn = performance.now();
+    sliceStart = performance.now();
   }
   return /** @type {ComparedLayer} */ (found);
 }

@@ -6,7 +6,7 @@ import { laterWeights } from "../../core/attention.js";
 import { contextOf } from "../../kit/canvas.js";
 import { colours, sequentialAt } from "../../kit/colour.js";
 
-const SMALLEST = 64; // rows of the initial capacity, which doubles
+const MIN_CAPACITY = 64; // initial number of rows; it doubles when exceeded
 
 /**
  * Bytes of the image at several resolutions. A byte of level l covers 2^l × 2^l weights. 0: no weight; 1…255: share of
@@ -30,11 +30,8 @@ export class RowPyramid {
 
   /**
    * Add the row of `query`, or replace it. `source` names its origin.
-   * @param {number} query
-   * @param {string} source
-   * @param {number} keyStart
-   * @param {Float32Array} weights
-   * @param {number} max
+   * @param {number} query @param {string} source @param {number} keyStart
+   * @param {Float32Array} weights @param {number} max
    */
   put(query, source, keyStart, weights, max) {
     const side = Math.max(query + 1, keyStart + weights.length); // a non-causal row may have keys after its query
@@ -49,9 +46,7 @@ export class RowPyramid {
 
   /**
    * Return rows [first, last) at `level` pooled into one line: the maximum of each square.
-   * @param {number} level
-   * @param {number} first
-   * @param {number} last
+   * @param {number} level @param {number} first @param {number} last
    */
   line(level, first, last) {
     const { size, bytes } = this.levels[0];
@@ -78,7 +73,7 @@ export class RowPyramid {
   #grow(count) {
     const old = this.levels[0];
     const rows = this.capacity;
-    this.capacity = Math.max(SMALLEST, 2 ** Math.ceil(Math.log2(count)));
+    this.capacity = Math.max(MIN_CAPACITY, 2 ** Math.ceil(Math.log2(count)));
     this.levels = [];
     for (let size = this.capacity; size >= 8; size /= 2) this.levels.push({ size, bytes: new Uint8Array(size * size) });
     for (let row = 0; row < rows; row++)
@@ -103,7 +98,7 @@ export function cellsFor(count) {
 export class RowImage {
   rows = new RowPyramid();
   key = "";
-  /** @type {{canvas: HTMLCanvasElement, dirty: Set<number>}[]} by level; `dirty`: rows to paint */
+  /** @type {{canvas: HTMLCanvasElement, dirty: Set<number>}[]} by level; `dirty` has the rows to repaint */
   pictures = [];
   /** @type {HTMLCanvasElement | null} */
   strip = null;
@@ -114,8 +109,7 @@ export class RowImage {
 
   /**
    * Clear the image if `key` (log, sequence, layer, head) changes. A new `theme` only recolours it.
-   * @param {string} key
-   * @param {number} theme
+   * @param {string} key @param {number} theme
    */
   reset(key, theme) {
     if (key !== this.key) {
@@ -131,8 +125,7 @@ export class RowImage {
   }
 
   /**
-   * @param {number} query
-   * @param {string} source
+   * @param {number} query @param {string} source
    * @param {NonNullable<ReturnType<typeof import("../../core/attention.js").rowOf>>} row
    */
   put(query, source, row) {
@@ -148,11 +141,8 @@ export class RowImage {
   /**
    * Draw rows [first, last) of a matrix whose corner is at (0, 0), with `cell` CSS pixels per weight and `ratio` device
    * pixels per CSS pixel.
-   * @param {CanvasRenderingContext2D} context
-   * @param {number} first
-   * @param {number} last
-   * @param {number} cell
-   * @param {number} ratio
+   * @param {CanvasRenderingContext2D} context @param {number} first @param {number} last
+   * @param {number} cell @param {number} ratio
    */
   draw(context, first, last, cell, ratio) {
     if (!this.rows.capacity || first >= last) return;
@@ -184,11 +174,8 @@ export class RowImage {
 
   /**
    * Draw rows that cover only part of a row of the level.
-   * @param {CanvasRenderingContext2D} context
-   * @param {number} level
-   * @param {number} first
-   * @param {number} last
-   * @param {number} cell
+   * @param {CanvasRenderingContext2D} context @param {number} level @param {number} first
+   * @param {number} last @param {number} cell
    */
   #partial(context, level, first, last, cell) {
     if (first >= last) return;

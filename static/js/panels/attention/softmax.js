@@ -32,7 +32,7 @@ import { deltaWhy, plain, scoreFormula, share } from "./softmax_words.js";
 const READ_MS = 10; // time slice for reading keys before yielding to the page
 const ROW = 19; // px
 const SMALL_ROW = 17; // px, in narrow layouts
-const FULL = 330; // px of width from which every step has its own column
+const FULL_FROM = 330; // minimum px of width for a column per step of the softmax
 
 const reading = signal(0); // increments while keys are still being read
 /** @type {Map<string, Float32Array>} cached keys; a computed key never changes */
@@ -44,8 +44,7 @@ const attended = computed(() => phase("attend") > 0);
 /**
  * Return the keys at `positions`, with `undefined` for keys that are not loaded. Returns null while some are still
  * being read.
- * @param {View} now
- * @param {number[]} positions
+ * @param {View} now @param {number[]} positions
  */
 function keysOf(now, positions) {
   const until = performance.now() + READ_MS;
@@ -72,7 +71,7 @@ function keysOf(now, positions) {
 }
 
 /**
- * The message to show, or the softmax with the captured weights (`recorded`) and their largest difference.
+ * The softmax with the captured weights (`recorded`) and the largest difference, or a message if there is none.
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{problem?: string, found?: Shown}>}
  */
 const shown = computed(() => {
@@ -99,24 +98,24 @@ const shown = computed(() => {
 });
 
 /**
- * Softmax panel. `choice` replaces the title where panels share one place. `whole`: there is room for the full table.
- * @param {{choice?: Children, whole?: boolean}} props
+ * Softmax panel. `choice` replaces the title where panels share one place. `isWide`: the full table fits.
+ * @param {{choice?: Children, isWide?: boolean}} props
  */
-export function Softmax({ choice = null, whole = true }) {
+export function Softmax({ choice = null, isWide = true }) {
   const [box, size] = useBox();
   const { problem, found } = shown.value;
   return html`<section class="panel softmax">
     <h3 class="panel-title">
       ${choice ?? t("softmax.title")}
       ${
-        found && !whole
+        found && !isWide
           ? html`<span
         class="softmax-largest num">Δ${found.largest === null ? "–" : difference(found.largest)} <${Fidelity}
         kind="derived" formula=${`${t("softmax.largest")}. ${deltaWhy(found.now)}`} /></span>`
           : null
       }
       ${
-        found && whole
+        found && isWide
           ? html`<span
         class="softmax-query">${t("softmax.of", {
           token: labelText(found.now.labels[found.now.query]),
@@ -134,9 +133,9 @@ export function Softmax({ choice = null, whole = true }) {
 
 /** @param {Shown & {size: {width: number, height: number}}} props */
 function Table({ now, positions, terms, soft, recorded, size }) {
-  const full = size.width >= FULL;
-  const others = (full ? 3 : 2) + (soft.sink ? 1 : 0); // rows other than keys: head, rest, sum, sink
-  const room = Math.max(1, Math.floor(size.height / (full ? ROW : SMALL_ROW)) - others);
+  const isFull = size.width >= FULL_FROM;
+  const others = (isFull ? 3 : 2) + (soft.sink ? 1 : 0); // rows other than keys: head, rest, sum, sink
+  const room = Math.max(1, Math.floor(size.height / (isFull ? ROW : SMALL_ROW)) - others);
   const order = [...soft.weights.keys()].sort((a, b) => soft.weights[b] - soft.weights[a]);
   const count = order.length <= room + 1 ? order.length : room;
   const [top, rest] = [order.slice(0, count), order.slice(count)];
@@ -161,18 +160,18 @@ function Table({ now, positions, terms, soft, recorded, size }) {
   ) => html`<tr key=${key} class=${options.class ?? ""} ...${options.on ?? {}}>
     <th scope="row">${name}</th>
     <td>${values.score}</td>
-    ${full ? html`<td>${values.exp}</td>` : null}
+    ${isFull ? html`<td>${values.exp}</td>` : null}
     <td>${values.weight}</td>
     <td class="captured">${values.captured}</td>
-    ${full ? html`<td class="delta">${values.delta}</td>` : null}
+    ${isFull ? html`<td class="delta">${values.delta}</td>` : null}
   </tr>`;
-  return html`<table class=${`softmax-table num${full ? "" : " brief"}`}>
+  return html`<table class=${`softmax-table num${isFull ? "" : " brief"}`}>
       <thead>
         <tr>
           <th scope="col">${t("softmax.key")}</th>
-          ${head(full ? score.name : t("softmax.score"), "derived", score.formula)}
+          ${head(isFull ? score.name : t("softmax.score"), "derived", score.formula)}
           ${
-            full
+            isFull
               ? html`${head("exp", "derived", t("softmax.exp", { max: plain(soft.max) }))}
               ${head(
                 t(size.width >= 420 ? "softmax.weight" : "softmax.weight_short"),
@@ -203,7 +202,7 @@ function Table({ now, positions, terms, soft, recorded, size }) {
           };
           const name = html`<button class="softmax-key" onFocus=${on.onPointerEnter}
             onBlur=${on.onPointerLeave}>${labelText(now.labels[position])}${
-              full ? html`<small>@${position}</small>` : null
+              isFull ? html`<small>@${position}</small>` : null
             }</button>`;
           return row(
             position,
@@ -255,7 +254,7 @@ function Table({ now, positions, terms, soft, recorded, size }) {
             : null
         }
         ${
-          full
+          isFull
             ? row(
                 "sum",
                 "Σ",

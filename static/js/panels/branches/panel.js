@@ -11,26 +11,27 @@ import { html } from "../../kit/html.js";
 
 /** @typedef {import("../../core/branch_rows.js").Branches} Found */
 
-const OPEN = 2; // levels expanded initially
-const DEEPEST = 8; // maximum indented level
+const EXPANDED_LEVELS = 2; // levels expanded initially
+const MAX_INDENT = 8; // maximum indented level
 
 /**
- * Table of branches. `observed`: of a monitored server, which does not report block holders.
+ * Table of branches. `observed` omits the block holders, which monitored servers do not report.
  * @param {{found: Found, observed: boolean}} props
  */
 export function Panel({ found, observed }) {
-  const [turned, setTurned] = useState(/** @type {ReadonlySet<Branch["id"]>} */ (new Set())); // toggled branches
-  const { branches, num_more: more, unnamed } = found;
+  const [toggled, setToggled] = useState(/** @type {ReadonlySet<Branch["id"]>} */ (new Set())); // toggled branches
+  const { branches, num_more: numMore, unnamed } = found;
   if (!branches.length) return html`<p class="hint">${t("branches.none")}</p>`;
-  const isOpen = (/** @type {Branch} */ one) => one.level < OPEN !== turned.has(one.id);
+  const isOpen = (/** @type {Branch} */ one) => one.level < EXPANDED_LEVELS !== toggled.has(one.id);
   /** @type {boolean[]} whether each branch is visible */
-  const seen = [];
-  for (const [i, { parent }] of branches.entries()) seen[i] = parent < 0 || (seen[parent] && isOpen(branches[parent]));
+  const isVisible = [];
+  for (const [i, { parent }] of branches.entries())
+    isVisible[i] = parent < 0 || (isVisible[parent] && isOpen(branches[parent]));
   const forks = new Set(branches.map(({ parent }) => parent));
-  const turn = (/** @type {Branch["id"]} */ id) => {
-    const next = new Set(turned);
+  const toggle = (/** @type {Branch["id"]} */ id) => {
+    const next = new Set(toggled);
     if (!next.delete(id)) next.add(id);
-    setTurned(next);
+    setToggled(next);
   };
   const columns = ["blocks", "tokens", "all_tokens", ...(observed ? [] : ["held"]), "used_in"];
   return html`<div class="branches" tabindex="0" role="region" aria-label=${t("branches.title")}>
@@ -45,29 +46,29 @@ export function Panel({ found, observed }) {
         (name) => html`<th scope="col" key=${name} title=${t(`branches.${name}.why`)}>${t(`branches.${name}`)}</th>`,
       )}</tr></thead>
       <tbody>${branches.map((one, i) =>
-        seen[i]
+        isVisible[i]
           ? html`<${Row} key=${one.id} one=${one} columns=${columns} open=${forks.has(i) ? isOpen(one) : null}
-              turn=${turn} />`
+              toggle=${toggle} />`
           : null,
       )}</tbody>
     </table>
-    ${more ? html`<p class="hint">${t("branches.more", { n: grouped(more), count: more })}</p>` : null}
+    ${numMore ? html`<p class="hint">${t("branches.more", { n: grouped(numMore), count: numMore })}</p>` : null}
   </div>`;
 }
 
-/** @param {{one: Branch, columns: string[], open: boolean | null, turn: (id: Branch["id"]) => void}} props */
-function Row({ one, columns, open, turn }) {
+/** @param {{one: Branch, columns: string[], open: boolean | null, toggle: (id: Branch["id"]) => void}} props */
+function Row({ one, columns, open, toggle }) {
   const text = one.text || (one.token_ids.length ? `${one.token_ids.join(" ")} …` : t("branches.unsaid"));
-  const deep = Math.min(one.level - 1, DEEPEST);
+  const indent = Math.min(one.level - 1, MAX_INDENT);
   return html`<tr data-standing=${one.standing}>
-    <th scope="row" style=${{ paddingInlineStart: `${14 * deep}px` }}>
+    <th scope="row" style=${{ paddingInlineStart: `${14 * indent}px` }}>
       ${
         open === null
           ? html`<i class="branches-fold"></i>`
           : html`<button class="branches-fold" aria-expanded=${open} aria-label=${t(
               open ? "branches.shut" : "branches.open",
-            )} onClick=${() => turn(one.id)}>${open ? "▾" : "▸"}</button>`
-      }${one.level > DEEPEST + 1 ? html`<small>${one.level} </small>` : null}${
+            )} onClick=${() => toggle(one.id)}>${open ? "▾" : "▸"}</button>`
+      }${one.level > MAX_INDENT + 1 ? html`<small>${one.level} </small>` : null}${
         one.parent < 0 && !one.begins
           ? html`<span class="branches-unknown" title=${t("branches.unknown.why")}>${t("branches.unknown")} </span>`
           : null

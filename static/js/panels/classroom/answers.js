@@ -14,76 +14,76 @@ import { optionTexts, questionText } from "./question_parts.js";
  * @typedef {Poll["right"]} Answer
  */
 
-/** @param {{poll: Poll, give: (given: Answer) => unknown}} props */
-export function AnswerInput({ poll, give }) {
-  const before = answerTo(poll.id, poll.round);
+/** @param {{poll: Poll, answer: (value: Answer) => unknown}} props */
+export function AnswerInput({ poll, answer }) {
+  const previous = answerTo(poll.id, poll.round);
   return html`${
     poll.kind === "choice" || poll.kind === "lesson"
-      ? html`<${Options} poll=${poll} before=${before} give=${give} />`
-      : html`<${Field} key=${`${poll.id} ${poll.round}`} poll=${poll} before=${before} give=${give} />`
+      ? html`<${Options} poll=${poll} previous=${previous} answer=${answer} />`
+      : html`<${Field} key=${`${poll.id} ${poll.round}`} poll=${poll} previous=${previous} answer=${answer} />`
   }
-    <button class="class-unsure quiet" data-given=${before === null} onClick=${() => give(null)}>${t(
+    <button class="class-unsure quiet" data-given=${previous === null} onClick=${() => answer(null)}>${t(
       "class.unsure",
     )}</button>`;
 }
 
-/** @param {{poll: Poll, before: Answer | undefined, give: (given: Answer) => unknown}} props */
+/** @param {{poll: Poll, previous: Answer | undefined, answer: (value: Answer) => unknown}} props */
 const Options = ({
   poll,
-  before,
-  give,
+  previous,
+  answer,
 }) => html`<div class="class-options" role="group" aria-label=${questionText(poll)}>
   ${optionTexts(poll).map(
-    (text, i) => html`<button class="class-option" key=${i} aria-pressed=${before === i} onClick=${() => give(i)}>
+    (text, i) => html`<button class="class-option" key=${i} aria-pressed=${previous === i} onClick=${() => answer(i)}>
       <i aria-hidden="true">${letter(i)}</i><span>${text}</span></button>`,
   )}
 </div>`;
 
-/** @param {{poll: Poll, before: Answer | undefined, give: (given: Answer) => unknown}} props */
-function Field({ poll, before, give }) {
-  const [text, write] = useState(before === undefined || before === null ? "" : String(before));
-  const tapped = poll.kind === "slot" ? heldSlot() : null;
-  const value = typedAs(poll.kind, text);
+/** @param {{poll: Poll, previous: Answer | undefined, answer: (value: Answer) => unknown}} props */
+function Field({ poll, previous, answer }) {
+  const [text, setText] = useState(previous === undefined || previous === null ? "" : String(previous));
+  const pinned = poll.kind === "slot" ? pinnedSlot() : null;
+  const value = parseAnswer(poll.kind, text);
   /** @param {Event} event */
   const submit = (event) => {
     event.preventDefault();
-    if (value !== null) give(value);
+    if (value !== null) answer(value);
   };
   return html`<form class="class-field" onSubmit=${submit}>
     <label for="class-answer-input">${t(`class.give.${poll.kind}`)}</label>
     <span class="class-field-row">
       <input id="class-answer-input" value=${text} autocomplete="off" autocapitalize="none" spellcheck=${false}
         inputmode=${poll.kind === "slot" ? "numeric" : poll.kind === "number" ? "decimal" : "text"}
-        maxlength="64" onInput=${withValue(write)} />
+        maxlength="64" onInput=${withValue(setText)} />
       <button class="command primary" disabled=${value === null}>${t(
-        before === undefined || before === null ? "class.send" : "class.change",
+        previous === undefined || previous === null ? "class.send" : "class.change",
       )}</button>
     </span>
     ${
       poll.kind !== "slot"
         ? null
-        : tapped === null
+        : pinned === null
           ? html`<p class="hint">${t("class.tap_slot")}</p>`
-          : html`<button type="button" class="quiet" onClick=${() => (write(String(tapped)), give(tapped))}>${t(
+          : html`<button type="button" class="quiet" onClick=${() => (setText(String(pinned)), answer(pinned))}>${t(
               "class.take_slot",
-              { n: tapped },
+              { n: pinned },
             )}</button>`
     }
   </form>`;
 }
 
-/** @param {Poll["kind"]} kind @param {string} text @returns {Answer} null while there is no valid answer */
-export function typedAs(kind, text) {
-  const written = text.trim();
-  if (!written) return null;
-  if (kind === "token") return written;
-  const number = Number(written.replace(",", "."));
+/** @param {Poll["kind"]} kind @param {string} text @returns {Answer} null if the text is no valid answer */
+export function parseAnswer(kind, text) {
+  const trimmed = text.trim();
+  if (!trimmed) return null;
+  if (kind === "token") return trimmed;
+  const number = Number(trimmed.replace(",", "."));
   if (!Number.isFinite(number) || (kind === "slot" && (!Number.isInteger(number) || number < 0))) return null;
   return number;
 }
 
 /** Slot that is pinned in the picture, or null. */
-function heldSlot() {
+function pinnedSlot() {
   const { block, offset } = selected.value ?? {};
   const size = Number(log.value?.header.engine.block_size ?? 0);
   return block === undefined || offset === undefined || offset === null || !size ? null : block * size + offset;

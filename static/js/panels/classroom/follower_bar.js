@@ -1,4 +1,4 @@
-// Bar of a follower: its place, the way back, "lost here", and the current question.
+// Bar of a follower: what the page follows, a button back to the class, "lost here", and the current question.
 
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { answerToClass } from "../../control/class_lesson.js";
@@ -24,18 +24,18 @@ export function FollowerBar() {
   const now = classState.value;
   const own = ownSeat.value;
   const ref = useBarHeight();
-  const [aside, putAside] = useState(""); // question and phase whose sheet was put aside
+  const [hiddenKey, setHiddenKey] = useState(""); // question and phase of the dismissed sheet
   if (!now || !own) return null;
   if (now.over) return html`<${Over} />`;
   const poll = now.poll && !isPast(now.poll) ? now.poll : null;
   const key = poll ? `${poll.id} ${poll.phase}` : "";
-  return html`<${Sheet} poll=${key === aside ? null : poll} close=${() => putAside(key)} />
+  return html`<${Sheet} poll=${key === hiddenKey ? null : poll} close=${() => setHiddenKey(key)} />
     <section class="class-bar" id="class-bar" aria-label=${t("class.label")} data-roaming=${roaming.value} ref=${ref}>
-      <${Where} />
+      <${Location} />
       ${own.remote ? html`<${Remote} />` : null}
       ${
-        poll && key === aside
-          ? html`<button class="quiet" id="class-question" onClick=${() => putAside("")}>
+        poll && key === hiddenKey
+          ? html`<button class="quiet" id="class-question" onClick=${() => setHiddenKey("")}>
               ${t("class.question")}</button>`
           : null
       }
@@ -45,7 +45,7 @@ export function FollowerBar() {
     </section>`;
 }
 
-function Where() {
+function Location() {
   const now = classState.value;
   if (connection.value === "lost" || session.problem.value?.key === STOPPED)
     return html`<p class="class-where" role="status">${t("class.away")}</p>`;
@@ -79,7 +79,7 @@ function Over() {
   </section>`;
 }
 
-/** Return whether the class's lesson has gone on since the answers to its question were shown. @param {Poll} poll */
+/** Return whether the class's lesson has advanced since it showed the answers to its question. @param {Poll} poll */
 function isPast({ kind, phase, theater, item }) {
   if (kind !== "lesson" || phase !== "shown") return false;
   if (classState.value?.lesson?.theater !== theater) return true;
@@ -90,7 +90,7 @@ function isPast({ kind, phase, theater, item }) {
 }
 
 /**
- * The question sheet. It stays on top until it is put aside, and returns with the results.
+ * The question sheet. It stays on top until it is dismissed, and returns with the results.
  * @param {{poll: Poll | null, close: () => void}} props
  */
 function Sheet({ poll, close }) {
@@ -103,8 +103,8 @@ function Sheet({ poll, close }) {
     if (poll?.kind === "lesson") document.getElementById(`question-${poll.item}`)?.scrollIntoView({ block: "center" });
   }, [poll?.id]);
   if (!poll) return null;
-  const given = answersTo(poll);
-  const missed = poll.phase === "shown" && !given.length && answerTo(poll.id, 0) !== undefined;
+  const ownAnswers = answersTo(poll);
+  const missed = poll.phase === "shown" && !ownAnswers.length && answerTo(poll.id, 0) !== undefined;
   return html`<section class="class-sheet" id="class-sheet" tabindex="-1" ref=${box} aria-labelledby="class-asked">
     <p class="class-sheet-head"><span>${t(`class.phase.${poll.phase}`)}</span> <${Clock} poll=${poll} />
       <button class="tool" id="class-aside" aria-label=${t("class.aside")} title=${t("class.aside")}
@@ -112,10 +112,10 @@ function Sheet({ poll, close }) {
     <h2 id="class-asked">${questionText(poll)}</h2>
     ${
       poll.phase === "open" || poll.phase === "again"
-        ? html`<${AnswerInput} poll=${poll} give=${answerToClass} />
-          <p class="class-in" role="status">${given.length ? t("class.answer_is_in") : ""}</p>`
+        ? html`<${AnswerInput} poll=${poll} answer=${answerToClass} />
+          <p class="class-in" role="status">${ownAnswers.length ? t("class.answer_is_in") : ""}</p>`
         : poll.phase === "shown"
-          ? html`<${Histogram} poll=${poll} mine=${given} textOf=${answerText(poll)} />
+          ? html`<${Histogram} poll=${poll} ownAnswers=${ownAnswers} textOf=${answerText(poll)} />
             ${missed ? html`<p>${t("class.no_second")}</p>` : null}`
           : html`<p>${t(`class.wait.${poll.phase}`)}</p>`
     }

@@ -23,54 +23,54 @@ import {
 import { settings } from "../../state/settings.js";
 import { useBarHeight } from "./follower_bar.js";
 import { QuickQuestion } from "./quick_question.js";
-import { Another } from "./results.js";
+import { ReopenButton } from "./results.js";
 
 const COMMAND = "kvtheater serve --class";
 const QUIET = 4; // modules of quiet zone around a QR code
 
 /** @typedef {import("../../core/wire.js").Door} JoinInfo */
 
-/** @param {{door: JoinInfo}} props */
-function Code({ door }) {
-  const side = door.size + 2 * QUIET;
-  return html`<svg class="class-qr" role="img" aria-label=${t("class.qr", { url: door.shown })}
+/** @param {{info: JoinInfo}} props */
+function Code({ info }) {
+  const side = info.size + 2 * QUIET;
+  return html`<svg class="class-qr" role="img" aria-label=${t("class.qr", { url: info.shown })}
     viewBox=${`${-QUIET} ${-QUIET} ${side} ${side}`} shape-rendering="crispEdges">
-    <rect x=${-QUIET} y=${-QUIET} width=${side} height=${side} fill="#fff" /><path d=${door.path} fill="#000" />
+    <rect x=${-QUIET} y=${-QUIET} width=${side} height=${side} fill="#fff" /><path d=${info.path} fill="#000" />
   </svg>`;
 }
 
 /** Class code in two halves, as read aloud. @param {string} code */
 const spelled = (code) => `${code.slice(0, 3)} ${code.slice(3)}`.toUpperCase();
 
-const doorNow = () => presenting.value?.doors[chosenAddress.value] ?? presenting.value?.doors[0] ?? null;
+const currentInfo = () => presenting.value?.doors[chosenAddress.value] ?? presenting.value?.doors[0] ?? null;
 
 export function Corner() {
   const now = presenting.value;
-  const door = doorNow();
-  const here = attendance.value?.seats.filter((seat) => seat.here).length ?? 0;
+  const info = currentInfo();
+  const numPresent = attendance.value?.seats.filter((seat) => seat.here).length ?? 0;
   const ref = useBarHeight();
   if (!now || isJoinCodeLarge.value) return null;
   if (classState.value?.over)
     return html`<section class="class-strip" id="class-strip" aria-label=${t("class.label")} ref=${ref}>
       <span class="class-strip-here" role="status">${t(forgotten.value ? "class.forgotten" : "class.over")}</span>
-      ${forgotten.value ? html`<${Another} />` : null}
+      ${forgotten.value ? html`<${ReopenButton} />` : null}
       <button class="quiet" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button>
     </section>`;
   return html`<section class="class-strip" id="class-strip" aria-label=${t("class.label")} ref=${ref}>
     <button class="class-corner" id="class-corner" onClick=${() => (isJoinCodeLarge.value = true)}
-      aria-label=${t("class.join", { code: spelled(now.code), n: here })}>
-      ${door ? html`<${Code} door=${door} />` : null}
+      aria-label=${t("class.join", { code: spelled(now.code), n: numPresent })}>
+      ${info ? html`<${Code} info=${info} />` : null}
       <span class="class-corner-text"><b class="class-code">${spelled(now.code)}</b>
-        ${door ? html`<span>${door.shown}</span>` : null}</span>
+        ${info ? html`<span>${info.shown}</span>` : null}</span>
     </button>
-    <span class="class-strip-here num" role="status">${t("class.here", { n: here })}</span>
+    <span class="class-strip-here num" role="status">${t("class.here", { n: numPresent })}</span>
     ${drives.value ? null : html`<${Driver} />`}
     <button class="quiet" id="class-ask-open" onClick=${() => (askOpen.value = true)}>${t("class.ask_open")}</button>
     <a class="quiet" id="class-teacher-open" target="_blank" href=${`?class=${now.state.id}&distance=desk`}>${t(
       "class.teacher_open",
     )}</a>
   </section>
-  ${askOpen.value ? html`<${AskSide} />` : null}`;
+  ${askOpen.value ? html`<${QuestionSidebar} />` : null}`;
 }
 
 /** Name of the participant who drives in the presenter's place. */
@@ -81,7 +81,7 @@ const Driver = () =>
     "class.take_back",
   )}</button></span>`;
 
-const AskSide = () =>
+const QuestionSidebar = () =>
   html`<${Sidebar} id="class-ask-side" label=${t("class.ask_open")} close=${closeAsk}><${QuickQuestion} /><//>`;
 
 const closeAsk = () => (askOpen.value = false);
@@ -95,8 +95,8 @@ export function JoinView() {
   }, [open]);
   const now = presenting.value;
   if (!open || !now) return null;
-  const door = doorNow();
-  const here = attendance.value?.seats.filter((seat) => seat.here).length ?? 0;
+  const info = currentInfo();
+  const numPresent = attendance.value?.seats.filter((seat) => seat.here).length ?? 0;
   const close = () => (isJoinCodeLarge.value = false);
   const begin = () => {
     close();
@@ -113,8 +113,8 @@ export function JoinView() {
     <button class="tool class-join-close" id="class-join-close" aria-label=${t("help.close")} onClick=${close}><${Icon}
       name="close" /></button>
     <h2>${classState.value?.title || t("class.come_in")}</h2>
-    ${door ? html`<${Ways} door=${door} code=${now.code} />` : html`<${Closed} />`}
-    <p class="class-join-here" role="status">${t("class.here", { n: here })}</p>
+    ${info ? html`<${JoinInstructions} info=${info} code=${now.code} />` : html`<${ServerUnreachable} />`}
+    <p class="class-join-here" role="status">${t("class.here", { n: numPresent })}</p>
     <div class="class-join-begin">
       <button class="command primary" id="class-begin" onClick=${begin}>${t("class.begin")}</button>
       <button class="command" id="class-film" onClick=${() => (begin(), startOpening())}>${t("class.film")}</button>
@@ -122,14 +122,14 @@ export function JoinView() {
   </section>`;
 }
 
-/** @param {{door: JoinInfo, code: string}} props */
-function Ways({ door, code }) {
+/** @param {{info: JoinInfo, code: string}} props */
+function JoinInstructions({ info, code }) {
   const all = presenting.value?.doors ?? [];
   return html`<div class="class-ways">
-    <${Code} door=${door} />
+    <${Code} info=${info} />
     <div>
       <p>${t("class.scan")}</p>
-      <p class="class-address">${door.shown}</p>
+      <p class="class-address">${info.shown}</p>
       <p>${t("class.type")}</p>
       <p class="class-code class-code-large">${spelled(code)}</p>
       ${
@@ -144,5 +144,5 @@ function Ways({ door, code }) {
 }
 
 /** Shown when no other device can reach this server: the command that opens it. */
-const Closed = () => html`<div class="class-closed"><p>${t("class.closed")}</p><p><code>${COMMAND}</code></p>
+const ServerUnreachable = () => html`<div class="class-closed"><p>${t("class.closed")}</p><p><code>${COMMAND}</code></p>
   <p class="hint">${t("class.closed.more")}</p></div>`;

@@ -11,9 +11,9 @@ export function People() {
   const now = attendance.value;
   if (!now) return null;
   const seats = [...now.seats].sort((a, b) => Number(Boolean(b.wish)) - Number(Boolean(a.wish)) || a.seat - b.seat);
-  const here = seats.filter((seat) => seat.here).length;
+  const numPresent = seats.filter((seat) => seat.here).length;
   return html`<section class="class-people" aria-labelledby="class-people-title">
-    <h3 class="panel-title" id="class-people-title">${t("class.people", { n: here, all: seats.length })}</h3>
+    <h3 class="panel-title" id="class-people-title">${t("class.people", { n: numPresent, all: seats.length })}</h3>
     ${seats.length ? null : html`<p class="hint">${t("class.nobody")}</p>`}
     <ul>${seats.map((seat) => html`<${Person} key=${seat.seat} seat=${seat} />`)}</ul>
   </section>`;
@@ -22,8 +22,8 @@ export function People() {
 /** @param {{seat: SeatState}} props */
 function Person({ seat }) {
   const drives = classState.value?.driver === seat.seat;
-  const hand = () => requestOfClass("class_hand", { seat: drives ? null : seat.seat });
-  const remote = () => requestOfClass("class_remote", { seat: seat.seat, allowed: !seat.remote });
+  const toggleDriver = () => requestOfClass("class_hand", { seat: drives ? null : seat.seat });
+  const toggleRemote = () => requestOfClass("class_remote", { seat: seat.seat, allowed: !seat.remote });
   return html`<li class="class-person" data-here=${seat.here} data-lost=${seat.lost} data-drives=${drives}>
     <span class="class-person-name">${seat.name}</span>
     <span class="class-person-marks">
@@ -32,10 +32,12 @@ function Person({ seat }) {
       ${seat.wish ? html`<b>${t(`class.wishes.${seat.wish}`)}</b>` : null}
     </span>
     <span class="class-person-tools">
-      <button class="quiet" aria-pressed=${drives} data-do="hand" onClick=${hand}>${t(
+      <button class="quiet" aria-pressed=${drives} data-do="hand" onClick=${toggleDriver}>${t(
         drives ? "class.take_back" : "class.hand",
       )}</button>
-      <button class="quiet" aria-pressed=${seat.remote} data-do="remote" onClick=${remote}>${t("class.remote")}</button>
+      <button class="quiet" aria-pressed=${seat.remote} data-do="remote" onClick=${toggleRemote}>${t(
+        "class.remote",
+      )}</button>
       <button class="quiet" data-do="away" onClick=${() => requestOfClass("class_send_away", { seat: seat.seat })}>${t(
         "class.send_away",
       )}</button>
@@ -50,9 +52,9 @@ export function Lost() {
   const minutes = Math.max(10, Math.ceil(now.seconds / 60));
   const counts = Array.from({ length: minutes }, () => 0);
   for (const [at] of now.lost) counts[Math.min(minutes - 1, Math.floor(at / 60))] += 1;
-  const most = Math.max(...counts, 4);
+  const maxCount = Math.max(...counts, 4);
   const last = now.lost.filter(([at]) => now.seconds - at < 60);
-  const path = counts.map((n, i) => `${i ? "L" : "M"}${i} ${(30 * (1 - n / most)).toFixed(2)}`).join("");
+  const path = counts.map((n, i) => `${i ? "L" : "M"}${i} ${(30 * (1 - n / maxCount)).toFixed(2)}`).join("");
   return html`<figure class="class-lost-line"><figcaption class="panel-title">${t("class.lost_line", {
     n: now.lost.length,
     last: last.length,

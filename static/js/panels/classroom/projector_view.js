@@ -17,7 +17,7 @@ export function ProjectorView() {
     <h2 id="class-projector-asked">${questionText(poll)}</h2>
     ${
       shown
-        ? html`<${Histogram} poll=${poll} mine=${[]} textOf=${answerText(poll)} />`
+        ? html`<${Histogram} poll=${poll} ownAnswers=${[]} textOf=${answerText(poll)} />`
         : html`<ol class="class-projector-options">${optionTexts(poll).map(
             (text, i) => html`<li key=${i}><i aria-hidden="true">${letter(i)}</i>${text}</li>`,
           )}</ol>`

@@ -6,15 +6,15 @@ import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { lessonQuestion, secondsLeft } from "../../state/classroom.js";
 import { currentLesson } from "../../state/lessons.js";
-import { ownText } from "./histogram.js";
+import { pollAnswerText } from "./histogram.js";
 
 /** @param {{poll: import("../../core/wire.js").PollState}} props */
 export function Clock({ poll }) {
   const [, tick] = useState(0);
   useEffect(() => {
     if (poll.left === null) return undefined;
-    const every = setInterval(() => tick(performance.now()), 250);
-    return () => clearInterval(every);
+    const timer = setInterval(() => tick(performance.now()), 250);
+    return () => clearInterval(timer);
   }, [poll.left === null]);
   const seconds = secondsLeft();
   if (seconds === null) return null;
@@ -55,7 +55,7 @@ export function optionTexts(poll) {
 
 /** Formatter for answers. @param {Poll} poll @returns {(value: Answer) => string} */
 export function answerText(poll) {
-  if (poll.kind !== "lesson") return ownText(poll);
+  if (poll.kind !== "lesson") return pollAnswerText(poll);
   const texts = optionTexts(poll);
   return (value) => texts[Number(value)] ?? String(value);
 }

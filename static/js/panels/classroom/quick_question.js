@@ -10,47 +10,47 @@ import { askOpen, canAsk, classState } from "../../state/classroom.js";
 import { checkpoint } from "../../state/lessons.js";
 
 const KINDS = /** @type {const} */ (["choice", "number", "slot", "token"]);
-const MAX = 8;
+const MAX_OPTIONS = 8;
 const CLOCKS = [30, 60, 90, 120, 180, 300]; // seconds
 
 export function QuickQuestion() {
   if (!canAsk.value) return null;
-  return html`<div class="class-ask"><${OfLesson} /><${Quick} /></div>`;
+  return html`<div class="class-ask"><${LessonQuestion} /><${QuestionForm} /></div>`;
 }
 
 /** The question that the open lesson is waiting at. */
-function OfLesson() {
+function LessonQuestion() {
   const item = checkpoint.value;
   if (item?.kind !== "ask" || classState.value?.lesson === null) return null;
   return html`<div class="class-ask-lesson"><p>${stemText(item)}</p>
     <button class="command primary" id="class-ask-lesson" onClick=${askLesson}>${t("class.ask_lesson")}</button></div>`;
 }
 
-function Quick() {
-  const [kind, choose] = useState(/** @type {typeof KINDS[number]} */ ("choice"));
-  const [text, write] = useState("");
+function QuestionForm() {
+  const [kind, setKind] = useState(/** @type {typeof KINDS[number]} */ ("choice"));
+  const [text, setText] = useState("");
   const [options, setOptions] = useState(["", ""]);
   const [seconds, setSeconds] = useState("");
-  const wanted = options.map((one) => one.trim()).filter(Boolean);
-  const canAsk = text.trim() && (kind !== "choice" || wanted.length > 1);
+  const filledOptions = options.map((one) => one.trim()).filter(Boolean);
+  const canAsk = text.trim() && (kind !== "choice" || filledOptions.length > 1);
   /** @param {Event} event */
   const submit = async (event) => {
     event.preventDefault();
     const opened = await requestOfClass("class_ask", {
       kind,
       text: text.trim(),
-      options: kind === "choice" ? wanted : [],
+      options: kind === "choice" ? filledOptions : [],
       seconds: seconds ? Number(seconds) : null,
     });
     if (!opened) return;
     askOpen.value = false;
-    write("");
+    setText("");
     setOptions(["", ""]);
   };
   /** @param {number} i @param {string} value */
   const change = (i, value) => {
     const next = options.map((one, at) => (at === i ? value : one));
-    if (i === next.length - 1 && value && next.length < MAX) next.push("");
+    if (i === next.length - 1 && value && next.length < MAX_OPTIONS) next.push("");
     setOptions(next);
   };
   return html`<form class="class-form" id="class-quick" onSubmit=${submit}>
@@ -59,10 +59,10 @@ function Quick() {
       (
         one,
       ) => html`<button type="button" class=${one === kind ? "segment chosen" : "segment"} aria-pressed=${one === kind}
-        key=${one} onClick=${() => choose(one)}>${t(`class.kind.${one}`)}</button>`,
+        key=${one} onClick=${() => setKind(one)}>${t(`class.kind.${one}`)}</button>`,
     )}</div>
     <label class="field">${t("class.text")}<textarea id="class-text" rows="2" maxlength="500" value=${text}
-      onInput=${withValue(write)}></textarea></label>
+      onInput=${withValue(setText)}></textarea></label>
     ${
       kind === "choice"
         ? options.map(

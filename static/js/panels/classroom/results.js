@@ -51,7 +51,7 @@ export function Results({ open = false }) {
 const Files = () =>
   FILES.map(
     ([name, text]) =>
-      html`<button class="quiet" key=${name} data-file=${name} onClick=${() => take(name)}>${t(text)}</button>`,
+      html`<button class="quiet" key=${name} data-file=${name} onClick=${() => download(name)}>${t(text)}</button>`,
   );
 
 /** Stored results of a class that the server no longer holds in memory. */
@@ -70,7 +70,7 @@ function inDays(days) {
 }
 
 /** @param {string} name */
-async function take(name) {
+async function download(name) {
   try {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(await fileOf(name));
@@ -82,13 +82,12 @@ async function take(name) {
   }
 }
 
-// After the server has lost a class: a button that opens a new one.
-
-export const Another = () =>
+/** Button that opens a new class after the server has lost the previous one. */
+export const ReopenButton = () =>
   html`<button class="command primary" id="class-another" disabled=${connection.value === "lost"}
-    onClick=${open}>${t("class.another")}</button>`;
+    onClick=${reopen}>${t("class.another")}</button>`;
 
-function open() {
+function reopen() {
   leaveClass();
   startOpen.value = true;
 }

@@ -28,14 +28,16 @@ export function SelfView() {
 
 /** Own run of a follower, if the presenter allows it: active, queued, or none. @param {{own: Own}} props */
 function Lab({ own }) {
-  const has = own.lab !== null;
-  const waits = own.queue !== null;
-  const labText = waits ? t("class.lab_waits", { n: own.queue ?? 0 }) : t(has ? "class.lab_is" : "class.lab_what");
-  const text = has ? "class.lab_end" : waits ? "class.lab_leave" : "class.lab";
+  const isActive = own.lab !== null;
+  const isQueued = own.queue !== null;
+  const labText = isQueued
+    ? t("class.lab_waits", { n: own.queue ?? 0 })
+    : t(isActive ? "class.lab_is" : "class.lab_what");
+  const text = isActive ? "class.lab_end" : isQueued ? "class.lab_leave" : "class.lab";
   return html`<section class="class-lab">
     <h3 class="panel-title">${t("class.lab_title")}</h3>
     <p role="status">${labText}</p>
-    <button class="command" id="class-lab" onClick=${() => lab(!has && !waits)}>${t(text)}</button>
+    <button class="command" id="class-lab" onClick=${() => lab(!isActive && !isQueued)}>${t(text)}</button>
   </section>`;
 }
 
@@ -52,7 +54,7 @@ const short = (name) =>
 
 /** @param {{own: Own}} props */
 function Seat({ own }) {
-  const named = classState.value?.names !== "none";
+  const hasNames = classState.value?.names !== "none";
   const close = () => {
     open.value = false;
     draft.value = null;
@@ -64,14 +66,14 @@ function Seat({ own }) {
     if (name && (await requestOfClass("class_rename", { name }))) draft.value = null;
   };
   /** @param {"remote" | "drive"} wish */
-  const wishing = (wish) => html`<button class="quiet" aria-pressed=${own.wish === wish}
+  const wishButton = (wish) => html`<button class="quiet" aria-pressed=${own.wish === wish}
     onClick=${() => requestOfClass("class_wish", { wish: own.wish === wish ? null : wish })}>${t(
       own.wish === wish ? "class.wished" : `class.wish.${wish}`,
     )}</button>`;
   return html`<${Sidebar} id="class-seat" label=${t("class.seat")} close=${close}>
     <h2 class="side-title">${own.name}</h2>
     ${
-      named
+      hasNames
         ? html`<form class="class-form" onSubmit=${rename}>
           <label class="field">${t("class.name")}
             <input id="class-name" type="text" maxlength="24" autocomplete="off" value=${draft.value ?? own.name}
@@ -88,7 +90,7 @@ function Seat({ own }) {
           )}</button></p>`
     }
     ${classState.value?.labs ? html`<${Lab} own=${own} />` : null}
-    <p class="class-wishes">${wishing("remote")} ${wishing("drive")}</p>
+    <p class="class-wishes">${wishButton("remote")} ${wishButton("drive")}</p>
     <p><button class="quiet" onClick=${exitClass}>${t("class.leave")}</button></p>
   <//>`;
 }

@@ -17,7 +17,7 @@ import { PollSteps } from "./poll_steps.js";
 import { Counted } from "./projector_view.js";
 import { answerText, Clock, questionText } from "./question_parts.js";
 import { QuickQuestion } from "./quick_question.js";
-import { Another, Results, Stored } from "./results.js";
+import { ReopenButton, Results, Stored } from "./results.js";
 
 /** @import {Item, Opened} from "../../state/lessons.js" */
 
@@ -56,10 +56,10 @@ function Lessons() {
   </select></label>`;
 }
 
-/** Return whether the class is answering a lesson's question; its answers then lead on. */
+/** Return whether the class is answering a lesson's question. Revealing the answers then advances the lesson. */
 const isPolled = () => !canAsk.value && classState.value?.poll?.kind === "lesson";
 
-/** Effect of the "next" button in a lesson. @param {Opened} now @param {Item | null} item */
+/** Text for the effect of the "next" button in a lesson. @param {Opened} now @param {Item | null} item */
 function nextText(now, item) {
   if (isPolled()) return t("class.next.polled");
   if (item?.kind === "ask") return t("class.next.ask", { question: stemText(item) });
@@ -98,7 +98,7 @@ function Labs() {
     ${on ? html`<span class="hint">${count} ${why}</span>` : null}</div>`;
 }
 
-function Doors() {
+function Admission() {
   const now = attendance.value;
   if (!now) return null;
   const { open, origins, seats } = now;
@@ -133,7 +133,7 @@ export function TeacherView() {
     <section class="class-teacher-now"><${Next} /><${Lessons} /><${Notes} /></section>
     <section class="class-teacher-question"><${Question} /><${QuickQuestion} /></section>
     <section class="class-teacher-people"><${Lost} /><${People} /></section>
-    <footer class="class-teacher-foot"><${Hold} /><${Doors} /><${Labs} /><${Results} /><${End} /></footer>
+    <footer class="class-teacher-foot"><${Hold} /><${Admission} /><${Labs} /><${Results} /><${End} /></footer>
   </main>`;
 }
 
@@ -142,7 +142,7 @@ const Over = () => html`<main class="class-teacher" id="class-teacher" data-over
   <header class="class-teacher-head"><h1>${classState.value?.title || t("class.teacher")}</h1>
     <span role="status">${t(forgotten.value ? "class.forgotten" : "class.over")}</span></header>
   <section class="class-teacher-now">
-    ${forgotten.value ? html`<${Stored} /><${Another} />` : html`<${Results} open=${true} />`}
+    ${forgotten.value ? html`<${Stored} /><${ReopenButton} />` : html`<${Results} open=${true} />`}
     <button class="command" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button></section>
 </main>`;
 
@@ -173,7 +173,7 @@ function Question() {
   if (!poll) return null;
   return html`<div class="class-teacher-poll"><h2>${questionText(poll)}</h2>
     <p><${Counted} /> <${Clock} poll=${poll} /></p>
-    <${Histogram} poll=${{ ...poll, tallies }} mine=${[]} textOf=${answerText(poll)} />
+    <${Histogram} poll=${{ ...poll, tallies }} ownAnswers=${[]} textOf=${answerText(poll)} />
     <${PollSteps} poll=${poll} /></div>`;
 }
 
@@ -184,10 +184,11 @@ function Hold() {
 }
 
 function End() {
-  const [asks, ask] = useState(false);
-  if (!asks) return html`<button class="quiet" id="class-end" onClick=${() => ask(true)}>${t("class.end")}</button>`;
+  const [isConfirming, setConfirming] = useState(false);
+  if (!isConfirming)
+    return html`<button class="quiet" id="class-end" onClick=${() => setConfirming(true)}>${t("class.end")}</button>`;
   return html`<span class="class-steps"><span>${t("class.end_sure")}</span>
     <button class="command primary" id="class-end-sure"
       onClick=${() => requestOfClass("class_end", {})}>${t("class.end")}</button>
-    <button class="quiet" onClick=${() => ask(false)}>${t("class.not_yet")}</button></span>`;
+    <button class="quiet" onClick=${() => setConfirming(false)}>${t("class.not_yet")}</button></span>`;
 }

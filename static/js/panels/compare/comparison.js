@@ -23,24 +23,24 @@ export const SIDES = ["a", "b"];
 
 /** @typedef {Pick<Answer["runs"][number], "status">} Live */
 
-/** Whether a fork is still catching up with its fork point. @param {Live} run */
-const comes = ({ status }) => Boolean(status.fork?.active);
+/** Whether a run is a fork that is still repeating the records before its fork point. @param {Live} run */
+const isCatchingUp = ({ status }) => Boolean(status.fork?.active);
 
 /** Whether a run advances without being stepped. @param {Live} run */
-export const grows = (run) => comes(run) || (run.status.mode === "running" && run.status.unfinished > 0);
+export const isGrowing = (run) => isCatchingUp(run) || (run.status.mode === "running" && run.status.unfinished > 0);
 
 /** @param {Live} run */
-const waits = ({ status }) => status.mode === "paused" && status.unfinished > 0;
+const isPaused = ({ status }) => status.mode === "paused" && status.unfinished > 0;
 
 /** Whether one of these runs can be stepped, now or soon. @param {Live[]} runs */
-export const canGoOn = (runs) => runs.some((run) => waits(run) || comes(run));
+export const canStep = (runs) => runs.some((run) => isPaused(run) || isCatchingUp(run));
 
 /**
  * Return the runs that can be stepped now: none while a fork is catching up, since it would be left behind.
  * @template {Live} Run
  * @param {Run[]} runs
  */
-export const thatGoOn = (runs) => (runs.some(comes) ? [] : runs.filter(waits));
+export const steppable = (runs) => (runs.some(isCatchingUp) ? [] : runs.filter(isPaused));
 
 /** Decode bytes from hexadecimal text. @param {string} hex */
 export const bytesOf = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
@@ -62,29 +62,31 @@ export function alignedPair(pair) {
   return { ...pair, lanes, same, difference: pair.difference && differenceAt(lanes, same) };
 }
 
-const FEW = 4; // number of sequences up to which all lanes are shown
-const MAX = 8; // maximum number of visible lanes that differ
+const MAX_UNFOLDED = 4; // maximum number of sequences of which all lanes are shown
+const MAX_VISIBLE = 8; // maximum number of visible differing pairs
 
 /**
- * Fold lanes if there are more than a few sequences: those with equal tokens to the end in both runs, and those beyond
- * the first differing ones.
+ * Fold pairs if there are more than `MAX_UNFOLDED`: those with equal tokens to the end in both runs, and those beyond
+ * the first `MAX_VISIBLE` differing ones.
  * @param {SequencePair[]} sequences
  */
 export function foldedPairs(sequences) {
   /** @type {SequencePair[]} */
   const none = [];
-  if (sequences.length <= FEW) return { shown: sequences, apart: none, same: none };
+  if (sequences.length <= MAX_UNFOLDED) return { shown: sequences, differing: none, same: none };
   const equal = (/** @type {SequencePair} */ { a, b, same_prompt: same, equal_tokens: n }) =>
     Boolean(a && b) && same && n === a?.tokens.length && n === b?.tokens.length;
-  const apart = sequences.filter((pair) => !equal(pair));
-  return { shown: apart.slice(0, MAX), apart: apart.slice(MAX), same: sequences.filter(equal) };
+  const differing = sequences.filter((pair) => !equal(pair));
+  return {
+    shown: differing.slice(0, MAX_VISIBLE),
+    differing: differing.slice(MAX_VISIBLE),
+    same: sequences.filter(equal),
+  };
 }
 
 /**
  * Return the label of the token that an operation sampled, or null if it samples none.
- * @param {Pick<Answer, "sequences">} comparison
- * @param {Side} side
- * @param {Op | null} op
+ * @param {Pick<Answer, "sequences">} comparison @param {Side} side @param {Op | null} op
  * @param {number} record
  * @returns {string | null}
  */
@@ -98,9 +100,7 @@ export function chosenToken({ sequences }, side, op, record) {
 
 /**
  * Whether a run's log does not report a figure of the whole run; the answer then holds a placeholder value.
- * @param {Pick<Answer, "unsaid">} comparison
- * @param {Side} side
- * @param {string} name
+ * @param {Pick<Answer, "unsaid">} comparison @param {Side} side @param {string} name
  */
 export const isUnsaid = ({ unsaid }, side, name) => unsaid[side].includes(name);
 
@@ -150,33 +150,32 @@ export const FIGURES = [
 ];
 
 /**
- * Return the operations whose counts differ between the runs.
+ * Return the types of operations whose counts differ between the runs.
  * @param {Pick<Answer, Side>} comparison
  * @returns {[type: string, a: number, b: number][]}
  */
-export function operationsThatDiffer({ a, b }) {
-  const [mine, theirs] = [a.totals.operations, b.totals.operations];
-  const types = [...new Set([...Object.keys(mine), ...Object.keys(theirs)])].sort();
+export function differingOperations({ a, b }) {
+  const [countsA, countsB] = [a.totals.operations, b.totals.operations];
+  const types = [...new Set([...Object.keys(countsA), ...Object.keys(countsB)])].sort();
   const times = types.map(
-    (type) => /** @type {[string, number, number]} */ ([type, mine[type] ?? 0, theirs[type] ?? 0]),
+    (type) => /** @type {[string, number, number]} */ ([type, countsA[type] ?? 0, countsB[type] ?? 0]),
   );
   return times.filter(([, x, y]) => x !== y);
 }
 
 /**
- * Two series of `of(point)` over steps as step lines in a 1 × 1 box: lists of [x, y] with y from the bottom. `steps`:
- * of the longer run; `most`: the largest value.
- * @param {Pick<Answer, Side>} comparison
- * @param {(point: SeriesPoint) => number} of
+ * Two series of `of(point)` over steps as step lines in a 1 × 1 box: lists of [x, y] with y from the bottom. `steps` is
+ * the number of steps of the longer run, `max` the largest value.
+ * @param {Pick<Answer, Side>} comparison @param {(point: SeriesPoint) => number} of
  */
 export function linesOf(comparison, of) {
   const series = [comparison.a.series, comparison.b.series];
   const steps = Math.max(1, ...series.map((points) => points.at(-1)?.step ?? 0));
-  const most = Math.max(0, ...series.flatMap((points) => points.map(of)));
+  const max = Math.max(0, ...series.flatMap((points) => points.map(of)));
   const line = (/** @type {SeriesPoint[]} */ points) =>
     points.flatMap((point) => [
-      [(point.step - 1) / steps, most ? of(point) / most : 0],
-      [point.step / steps, most ? of(point) / most : 0],
+      [(point.step - 1) / steps, max ? of(point) / max : 0],
+      [point.step / steps, max ? of(point) / max : 0],
     ]);
-  return { a: line(series[0]), b: line(series[1]), steps, most };
+  return { a: line(series[0]), b: line(series[1]), steps, max };
 }

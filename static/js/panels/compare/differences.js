@@ -8,7 +8,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { quoted } from "../../runs/words.js";
 import { chosenToken, isUnsaid, SIDES, wordOf } from "./comparison.js";
-import { look } from "./model.js";
+import { showRecord } from "./model.js";
 import { settingName, settingValue } from "./verdict.js";
 
 /** @import {Answer, Side, Op} from "./comparison.js" */
@@ -21,7 +21,7 @@ export function FirstToken({ now }) {
     ${
       first
         ? html`<p class="compare-ways">
-          ${SIDES.map((side) => html`<${Way} key=${side} side=${side} record=${first[side]?.record} />`)}
+          ${SIDES.map((side) => html`<${RecordButton} key=${side} side=${side} record=${first[side]?.record} />`)}
         </p>`
         : null
     }
@@ -64,17 +64,17 @@ const equalText = ({ a }) => t("compare.no_op", { steps: grouped(a.totals.num_st
 function Operation({ now: { first_op: first }, side, text }) {
   const ended = first?.[`kind_${side}`] === null;
   return html`<dt class=${side}>${side.toUpperCase()}</dt>
-    <dd>${text} <${Way} side=${side} record=${ended ? undefined : first?.record} /></dd>`;
+    <dd>${text} <${RecordButton} side=${side} record=${ended ? undefined : first?.record} /></dd>`;
 }
 
 /** Button that shows a record of one of the runs. @param {{side: Side, record: number | undefined}} props */
-function Way({ side, record }) {
+function RecordButton({ side, record }) {
   if (record === undefined) return null;
   const name = side.toUpperCase();
   return html`<button
     class="runs-go compare-way num"
     data-side=${side}
-    onClick=${() => look(side, record)}
+    onClick=${() => showRecord(side, record)}
     title=${t("compare.look", { side: name })}
   >
     ${t("compare.record", { side: name, n: grouped(record + 1) })}
@@ -82,7 +82,7 @@ function Way({ side, record }) {
 }
 
 /** Whether one of the two runs comes from a monitored server. @param {Answer["unsaid"]} unsaid */
-const isOutside = ({ a, b }) => [a, b].some((names) => names.includes("num_steps"));
+const isMonitored = ({ a, b }) => [a, b].some((names) => names.includes("num_steps"));
 
 /** @param {{now: Answer}} props */
 function Notes({ now }) {
@@ -93,7 +93,7 @@ function Notes({ now }) {
 }
 
 /**
- * Notes for reading the comparison: differing settings, another model or machine, omitted inputs.
+ * Notes for reading the comparison: differing settings, a different model or machine, omitted inputs.
  * @param {Pick<Answer, "settings" | "same_model" | "same_machine" | "runs" | "unsaid">} comparison
  * @returns {string[]}
  */
@@ -108,8 +108,8 @@ export function notes({ settings, same_model, same_machine, runs, unsaid }) {
     ...settings.map(({ name, a, b }) =>
       t("compare.setting", { name: settingName(name), a: settingValue(name, a), b: settingValue(name, b) }),
     ),
-    ...(same_model || isOutside(unsaid) ? [] : [t("compare.other_model")]),
-    ...(same_machine || isOutside(unsaid) ? [] : [t("compare.other_machine")]),
+    ...(same_model || isMonitored(unsaid) ? [] : [t("compare.other_model")]),
+    ...(same_machine || isMonitored(unsaid) ? [] : [t("compare.other_machine")]),
     ...runs.flatMap(({ status }) => [
       ...(status.fork?.left_out ?? []),
       ...(status.fork && status.error ? [refusalText({ message: status.error, said: status.said })] : []),
@@ -119,8 +119,7 @@ export function notes({ settings, same_model, same_machine, runs, unsaid }) {
 
 /**
  * Describe an operation. `op` is null if the record has no such operation; `kind` is null if the log ends before it.
- * @param {Op | null} op
- * @param {string | null} kind
+ * @param {Op | null} op @param {string | null} kind
  * @param {string | null} token the token that it sampled
  */
 export function opWords(op, kind, token = null) {
@@ -143,12 +142,11 @@ const fieldText = (value) =>
         : value;
 
 /**
- * List the fields in which two operations differ, for operations with identical texts: ["verdict miss, …", "verdict
+ * List the differing fields of two operations with identical texts: ["verdict miss, …", "verdict
  * hit, …"].
- * @param {Op} one
- * @param {Op} other
+ * @param {Op} one @param {Op} other
  */
-function fieldsApart(one, other) {
+function differingFields(one, other) {
   const [a, b] = /** @type {Record<string, unknown>[]} */ (/** @type {unknown} */ ([one, other]));
   const names = Object.keys(a).filter((field) => JSON.stringify(a[field]) !== JSON.stringify(b[field]));
   return [a, b].map((op) => names.map((field) => `${field} ${fieldText(op[field])}`).join(", "));
@@ -164,6 +162,6 @@ export function opDifference(comparison) {
   let a = opWords(found.a, found.kind_a, chosenToken(comparison, "a", found.a, found.record));
   let b = opWords(found.b, found.kind_b, chosenToken(comparison, "b", found.b, found.record));
   if (a === b && found.a && found.b)
-    [a, b] = fieldsApart(found.a, found.b).map((fields) => t("compare.op.apart", { text: a, fields }));
+    [a, b] = differingFields(found.a, found.b).map((fields) => t("compare.op.apart", { text: a, fields }));
   return { where: t("compare.first_op", { record: grouped(found.record + 1), op: found.op + 1 }), a, b };
 }

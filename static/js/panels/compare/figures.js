@@ -4,7 +4,7 @@ import { bytesText, countText, grouped, secondsText, t } from "../../i18n/words.
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
-import { FIGURES, isUnsaid, linesOf, operationsThatDiffer, SIDES } from "./comparison.js";
+import { differingOperations, FIGURES, isUnsaid, linesOf, SIDES } from "./comparison.js";
 import { keyOf } from "./token_rows.js";
 
 /** @import {Answer, Kind, SequenceFigures, SequencePair, SeriesPoint, Side} from "./comparison.js" */
@@ -19,7 +19,7 @@ export function Tables({ now }) {
 }
 
 /**
- * `clock`: a measured time, whose differences carry no meaning.
+ * `clock` marks a measured time; its differences are not highlighted.
  *
  * @typedef {{
  *   key: string,
@@ -75,9 +75,9 @@ function RequestRow({ pair, side }) {
     <th scope="row" class=${side}>${side.toUpperCase()}</th>
     ${COLUMNS.map(({ key, of, text, clock }) => {
       const [a, b] = [pair.a && of(pair.a), pair.b && of(pair.b)];
-      const mine = side === "a" ? a : b;
+      const value = side === "a" ? a : b;
       const kind = !clock && pair.a && pair.b && a !== b ? "differs" : "";
-      return html`<td key=${key} data-figure=${key} class=${kind}>${mine === null ? "–" : text(mine)}</td>`;
+      return html`<td key=${key} data-figure=${key} class=${kind}>${value === null ? "–" : text(value)}</td>`;
     })}
   </tr>`;
 }
@@ -89,11 +89,11 @@ const EXACT = { bytes: (n) => `${grouped(n)} B`, flops: (n) => `${grouped(n)} FL
 
 /** @param {{now: Answer}} props */
 function Totals({ now }) {
-  const other = operationsThatDiffer(now);
-  // a log recorded from outside may lack operations that did happen
+  const operations = differingOperations(now);
+  // the log of a monitored server may lack operations that did happen
   const cell = (/** @type {Side} */ side, /** @type {number} */ n) =>
     n || !isUnsaid(now, side, "num_steps") ? grouped(n) : "?";
-  const times = other.map(
+  const times = operations.map(
     ([type, a, b]) => html`<span key=${type}><code>${type}</code> ${cell("a", a)} / ${cell("b", b)}</span>`,
   );
   return html`<table class="compare-table num" id="compare-totals">
@@ -114,7 +114,7 @@ function Totals({ now }) {
       </tbody>`,
     )}
     ${
-      other.length
+      operations.length
         ? html`<tbody>
           <tr>
             <th scope="row">${derived(t("compare.operations"), "operations")}</th>
@@ -130,12 +130,12 @@ function Totals({ now }) {
 function Row({ name, kind, a, b, unsaid }) {
   const exact = EXACT[kind];
   const isKnown = a !== null && b !== null;
-  const about = exact && isKnown ? { tabindex: 0, ...tips(() => [`A ${exact(a)}`, `B ${exact(b)}`]) } : {};
+  const tipProps = exact && isKnown ? { tabindex: 0, ...tips(() => [`A ${exact(a)}`, `B ${exact(b)}`]) } : {};
   return html`<tr data-figure=${name} class=${!isKnown || a === b ? "" : "differs"}>
     <th scope="row">${derived(t(`compare.total.${name}`), name)}</th>
     <${Value} kind=${kind} value=${a} source=${unsaid.source_a} />
     <${Value} kind=${kind} value=${b} source=${unsaid.source_b} />
-    <td ...${about}>${isKnown ? differenceText(kind, a, b) : "–"}</td>
+    <td ...${tipProps}>${isKnown ? differenceText(kind, a, b) : "–"}</td>
   </tr>`;
 }
 
@@ -167,17 +167,17 @@ function Charts({ now }) {
 
 /** @param {{now: Answer, name: string, of: (point: SeriesPoint) => number, text: (value: number) => string}} props */
 function Chart({ now, name, of, text }) {
-  const { a, b, steps, most } = linesOf(now, of);
+  const { a, b, steps, max } = linesOf(now, of);
   const path = (/** @type {number[][]} */ line) =>
     line.map(([x, y], i) => `${i ? "L" : "M"}${(x * WIDE).toFixed(1)} ${(HIGH - y * (HIGH - 2)).toFixed(1)}`).join("");
-  const label = t(`compare.chart.${name}.label`, { most: text(most), steps: grouped(steps) });
+  const label = t(`compare.chart.${name}.label`, { most: text(max), steps: grouped(steps) });
   return html`<figure class="compare-chart">
     <figcaption>${derived(t(`compare.chart.${name}`), `chart_${name}`)}</figcaption>
     <svg viewBox=${`0 0 ${WIDE} ${HIGH + 2}`} preserveAspectRatio="none" role="img" aria-label=${label}>
       <path class="a" d=${path(a)} /><path class="b" d=${path(b)} />
     </svg>
     <p class="compare-scale num">
-      <span>${t("compare.chart.most", { most: text(most) })}</span>
+      <span>${t("compare.chart.most", { most: text(max) })}</span>
       <span>${t("compare.chart.steps", { n: grouped(steps) })}</span>
     </p>
   </figure>`;

@@ -22,7 +22,7 @@ import { log, record, state, viewIndex } from "../../state/store.js";
  */
 
 /** @param {{change: import("../../control/fork.js").Change | null}} props */
-function Make({ change }) {
+function ForkButton({ change }) {
   const off = !change || !canFork.value || Boolean(progress.value);
   return html`<button class="command primary" id="fork-make" disabled=${off} onClick=${() => change && fork(change)}>
     <${Icon} name="fork" /><span>${t("fork.make")}</span>
@@ -36,28 +36,28 @@ function Make({ change }) {
  *   choices: [key: string | number, text: string][],
  *   value: string | number | undefined,
  *   choose: (key: string) => void,
- * }} PickProps
- * @param {PickProps} props
+ * }} SelectFieldProps
+ * @param {SelectFieldProps} props
  */
-function Pick({ id, label, choices, value, choose }) {
+function SelectField({ id, label, choices, value, choose }) {
   return html`<label class="field"><span>${label}</span>
     <${Select} id=${id} value=${value} choices=${choices} commit=${choose} /></label>`;
 }
 
 /**
- * @typedef {Record<string, string>} Fields entered values by option
- * @typedef {{row: Row, fields: Fields, before: Record<string, unknown>, set: (fields: Fields) => void}} NumberProps
+ * @typedef {Record<string, string>} Fields entered value by option
+ * @typedef {{row: Row, fields: Fields, previous: Record<string, unknown>, set: (fields: Fields) => void}} NumberProps
  *
  * Field of a numeric option. An empty field keeps the previous value.
  * @param {NumberProps} props
  */
-function NumberOf({ row, fields, before, set }) {
+function NumberField({ row, fields, previous, set }) {
   const { name, kind } = row;
   const commit = (/** @type {number | null} */ n) => set({ ...fields, [name]: n === null ? "" : String(n) });
   return html`<label class="field"><span>${optionLabel(name)}</span>
     <${Numeric} id=${`fork-${name.replaceAll("_", "-")}`} step=${kind === "integer" ? 1 : "any"}
-      value=${fields[name] ?? ""} bounds=${boundsOf(row)} none=${String(before[name] ?? "–")} commit=${commit} eager />
-    </label>`;
+      value=${fields[name] ?? ""} bounds=${boundsOf(row)} none=${String(previous[name] ?? "–")}
+      commit=${commit} eager /></label>`;
 }
 
 /** Fields that replace a token sampled in this record. */
@@ -79,21 +79,21 @@ export function TokenFields() {
     record: now.index,
   };
   return html`<div class="fork-fields">
-    <${Pick}
+    <${SelectField}
       id="fork-seq"
       label=${t("fork.sequence")}
       value=${output.seq_id}
       choose=${(/** @type {string} */ id) => setSeq(Number(id))}
       choices=${outputs.map((o) => [o.seq_id, `${sequenceName(o.seq_id)}: ${word(o)}`])}
     />
-    <${Pick}
+    <${SelectField}
       id="fork-instead"
       label=${t("fork.instead")}
       value=${taken?.token_id}
       choose=${(/** @type {string} */ id) => setToken(Number(id))}
       choices=${others.map((c) => [c.token_id, `${word(c)} (p ${probabilityText(Math.exp(c.logprob))})`])}
     />
-    <${Make} change=${change ?? null} />
+    <${ForkButton} change=${change ?? null} />
   </div>`;
 }
 
@@ -103,7 +103,7 @@ export function RequestFields() {
   return html`<div class="fork-fields">
     <label class="field wide"><span>${t("fork.prompt")}</span>
       <input id="fork-prompt" type="text" value=${text} onInput=${entered} /></label>
-    <${Make} change=${text ? { kind: "request", text, sampling: wantedSampling() } : null} />
+    <${ForkButton} change=${text ? { kind: "request", text, sampling: wantedSampling() } : null} />
   </div>`;
 }
 
@@ -112,21 +112,21 @@ function useRequest() {
   const [chosen, setChosen] = useState(/** @type {string | null} */ (null));
   const now = state.value;
   const ids = now ? [...now.running, ...now.waiting].map((id) => now.sequences.get(id)?.request_id ?? "") : [];
-  const there = [...new Set(ids)];
-  const id = chosen !== null && there.includes(chosen) ? chosen : there[0];
+  const available = [...new Set(ids)];
+  const id = chosen !== null && available.includes(chosen) ? chosen : available[0];
   if (!id) return { id: null, pick: html`<p class="hint" id="fork-nothing">${t("fork.nothing.request")}</p>` };
-  const choices = there.map((name) => [name, name]);
+  const choices = available.map((name) => [name, name]);
   const label = t("fork.request");
   return {
     id,
-    pick: html`<${Pick} id="fork-request" label=${label} value=${id} choose=${setChosen} choices=${choices} />`,
+    pick: html`<${SelectField} id="fork-request" label=${label} value=${id} choose=${setChosen} choices=${choices} />`,
   };
 }
 
 export function AbortFields() {
   const { id, pick } = useRequest();
   if (id === null) return pick;
-  return html`<div class="fork-fields">${pick} <${Make} change=${{ kind: "abort", request_id: id }} /></div>`;
+  return html`<div class="fork-fields">${pick} <${ForkButton} change=${{ kind: "abort", request_id: id }} /></div>`;
 }
 
 const CHANGING = SAMPLING.filter((row) => row.may_change && ["integer", "number"].includes(row.kind));
@@ -136,15 +136,16 @@ export function SamplingFields() {
   const { id, pick } = useRequest();
   const [fields, setFields] = useState(/** @type {Fields} */ ({}));
   if (id === null) return pick;
-  const before = samplingOf(id);
+  const previous = samplingOf(id);
   const filled = Object.entries(fields).filter(([, value]) => value !== "");
   const sampling = Object.fromEntries(filled.map(([name, value]) => [name, Number(value)]));
   return html`<div class="fork-fields">
     ${pick}
     ${CHANGING.map(
-      (row) => html`<${NumberOf} key=${row.name} row=${row} fields=${fields} before=${before} set=${setFields} />`,
+      (row) =>
+        html`<${NumberField} key=${row.name} row=${row} fields=${fields} previous=${previous} set=${setFields} />`,
     )}
-    <${Make} change=${filled.length ? { kind: "sampling", request_id: id, sampling } : null} />
+    <${ForkButton} change=${filled.length ? { kind: "sampling", request_id: id, sampling } : null} />
   </div>`;
 }
 
@@ -165,22 +166,22 @@ function samplingOf(requestId) {
 export function ConfigFields() {
   const engine = /** @type {import("../../core/trace.js").Header | undefined} */ (log.value?.header)?.engine ?? {};
   const [fields, setFields] = useState(/** @type {Fields} */ ({}));
-  const wantedOf = (/** @type {Row} */ { name, kind }) =>
+  const chosenValue = (/** @type {Row} */ { name, kind }) =>
     kind === "integer" ? Number(fields[name] || engine[name]) : (fields[name] ?? engine[name]);
-  const wanted = Object.fromEntries(LAYOUT.map((row) => [row.name, wantedOf(row)]));
-  const config = Object.fromEntries(Object.entries(wanted).filter(([name, value]) => value !== engine[name]));
-  const pick = (/** @type {Row} */ { name, choices }) => html`<${Pick}
+  const options = Object.fromEntries(LAYOUT.map((row) => [row.name, chosenValue(row)]));
+  const config = Object.fromEntries(Object.entries(options).filter(([name, value]) => value !== engine[name]));
+  const pick = (/** @type {Row} */ { name, choices }) => html`<${SelectField}
     key=${name}
     id=${`fork-${name}`}
     label=${optionLabel(name)}
-    value=${wanted[name]}
+    value=${options[name]}
     choose=${(/** @type {string} */ value) => setFields({ ...fields, [name]: value })}
     choices=${(choices ?? []).map((choice) => [choice, valueText(name, choice)])}
   />`;
   const number = (/** @type {Row} */ row) =>
-    html`<${NumberOf} key=${row.name} row=${row} fields=${fields} before=${engine} set=${setFields} />`;
+    html`<${NumberField} key=${row.name} row=${row} fields=${fields} previous=${engine} set=${setFields} />`;
   return html`<div class="fork-fields">
     ${LAYOUT.map((row) => (row.kind === "choice" ? pick(row) : number(row)))}
-    <${Make} change=${Object.keys(config).length ? { kind: "config", config } : null} />
+    <${ForkButton} change=${Object.keys(config).length ? { kind: "config", config } : null} />
   </div>`;
 }

@@ -26,7 +26,7 @@ export function ForkForm() {
     goOnAt.value = null;
     /** @type {HTMLElement | null | undefined} */ (form.current?.querySelector('[aria-pressed="true"]'))?.focus();
   }, [goOnAt.value]);
-  return html`<section class="fork-form" id="fork-form" aria-label=${t("fork.title")} ref=${form} onKeyDown=${leave}>
+  return html`<section class="fork-form" id="fork-form" aria-label=${t("fork.title")} ref=${form} onKeyDown=${onKey}>
     <div class="segmented-small" role="group" aria-label=${t("fork.what")}>
       ${KINDS.map(
         (
@@ -43,7 +43,7 @@ export function ForkForm() {
 }
 
 /** Close the form on Escape and focus the button that opens it. @param {KeyboardEvent} event */
-function leave(event) {
+function onKey(event) {
   if (event.key !== "Escape") return;
   event.stopPropagation();
   formOpen.value = false;

@@ -1,4 +1,4 @@
-// Comparison of two runs of this server. The server's answer is refreshed as long as one of the runs grows.
+// Comparison of two runs of this server. The server's answer is refreshed while one of the runs is growing.
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
 import { openRun } from "../../control/deep_link.js";
@@ -8,18 +8,18 @@ import { createdSessions } from "../../net/created_sessions.js";
 import { isRecording } from "../../net/followed_run.js";
 import { settings } from "../../state/settings.js";
 import { connection, goTo, numRecords } from "../../state/store.js";
-import { canGoOn, grows, thatGoOn } from "./comparison.js";
+import { canStep, isGrowing, steppable } from "./comparison.js";
 
 /** @import {Answers} from "../../core/wire.js" */
 /** @import {Answer, Side} from "./comparison.js" */
 
-const SOON = 300; // ms after a change
-const AGAIN = 1500; // ms between two requests while a run that is not on stage advances
+const REFRESH_DELAY_MS = 300; // after a change
+const POLL_MS = 1500; // between two requests while a run that is not on stage advances
 
 /**
  * @typedef {Record<string, unknown>} Config
  *
- * A run that can be compared. `group`: own runs, runs shipped with the program, runs of other users.
+ * A run that can be compared.
  * @typedef {{
  *   id: string,
  *   name: string,
@@ -46,12 +46,12 @@ export const chosen = computed(() => ({ a: settings.run_a.value ?? onStage.value
 
 /** Answer of /api/compare, or null. */
 export const comparison = signal(/** @type {Answer | null} */ (null));
-/** The server's error message if there is no answer, else null. */
+/** The server's error message, or null. */
 export const problem = signal(/** @type {string | null} */ (null));
 /** Runs that can be compared. */
 export const runs = signal(/** @type {Run[]} */ ([]));
 
-const moved = signal(0); // increments when a run that is not on stage is stepped from here
+const stepped = signal(0); // increments when a run that is not on stage is stepped from here
 
 /** Request the comparison while the panel is mounted. Returns a function that stops it. */
 export function followComparison() {
@@ -59,30 +59,30 @@ export function followComparison() {
   let timer = null;
   let last = 0; // number of requests sent
   let answered = 0; // the latest request whose answer is shown
-  const later = (/** @type {number} */ ms) => (timer ??= setTimeout(ask, ms));
-  async function ask() {
+  const schedule = (/** @type {number} */ ms) => (timer ??= setTimeout(send, ms));
+  async function send() {
     timer = null;
-    const mine = ++last;
+    const request = ++last;
     const { a, b } = chosen.peek();
     try {
       const [listed, answer] = await Promise.all([listRuns(), a && b ? compare(a, b) : null]);
       const now = chosen.peek();
-      if (mine < answered || now.a !== a || now.b !== b) return;
-      answered = mine;
+      if (request < answered || now.a !== a || now.b !== b) return;
+      answered = request;
       runs.value = listed;
       problem.value = answer && "error" in answer ? refusalText(answer.error) : null;
       comparison.value = answer && !("error" in answer) ? answer : null;
-      if (comparison.value?.runs?.some(grows)) later(AGAIN);
+      if (comparison.value?.runs?.some(isGrowing)) schedule(POLL_MS);
     } catch {
-      if (mine === last) later(4 * AGAIN); // the server is unreachable; the page reports that elsewhere
+      if (request === last) schedule(4 * POLL_MS); // the server is unreachable; the page reports that elsewhere
     }
   }
   const stop = effect(() => {
     chosen.value;
     numRecords.value;
     connection.value;
-    moved.value;
-    later(SOON);
+    stepped.value;
+    schedule(REFRESH_DELAY_MS);
   });
   return () => {
     stop();
@@ -92,20 +92,20 @@ export function followComparison() {
   };
 }
 
-/** Whether one of the runs has work left, now or after its fork has caught up. */
-export const canContinue = computed(() => canGoOn(comparison.value?.runs ?? []));
+/** Whether one of the runs has work left, now or after its fork has repeated the earlier records. */
+export const canContinue = computed(() => canStep(comparison.value?.runs ?? []));
 
 /** Runs that a step of both applies to. */
-export const continuing = computed(() => thatGoOn(comparison.value?.runs ?? []));
+export const continuing = computed(() => steppable(comparison.value?.runs ?? []));
 
 /** Take up to `count` steps of both runs, each as long as it has work. @param {number} count */
 export async function continueBoth(count) {
   for (const { theater } of continuing.peek()) await command("step", { theater, count });
-  moved.value += 1;
+  stepped.value += 1;
 }
 
 /** Show record `index` of run `side` on the stage and follow that run. @param {Side} side @param {number} index */
-export async function look(side, index) {
+export async function showRecord(side, index) {
   const { a, b } = chosen.peek();
   const id = side === "a" ? a : b;
   if (id === onStage.peek()) return goTo(index);
@@ -123,10 +123,10 @@ async function listRuns() {
     fetchJson("api/theaters"),
     fetchJson("api/recordings"),
   ]);
-  const mine = new Set([...createdSessions.peek(), settings.theater.peek()]);
+  const ownSessions = new Set([...createdSessions.peek(), settings.theater.peek()]);
   return [
     ...theaters.map(({ theater: id, name, config, status: { fork }, summary }) =>
-      runOf({ id, name, config, fork, summary, group: mine.has(id) && !name ? "own" : "other" }),
+      runOf({ id, name, config, fork, summary, group: ownSessions.has(id) && !name ? "own" : "other" }),
     ),
     ...recordings.map(({ id, name, title, source, summary }) =>
       runOf({

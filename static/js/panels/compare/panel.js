@@ -1,4 +1,4 @@
-// Two runs side by side: a run and its fork, or any two of this server. Shows what is equal, the first difference and
+// Two runs side by side: a run and its fork, or any two of this server. Shows the equal part, the first difference and
 // the cost.
 
 import { useEffect, useLayoutEffect } from "../../../vendor/preact/hooks.js";
@@ -51,7 +51,7 @@ export function Panel() {
       now
         ? html`<${Summary} now=${now} /><${FirstToken} now=${now} /><${TokenRows} now=${now} />
           <${Differences} now=${now} /><${Tables} now=${now} />`
-        : html`<${Missing} />`
+        : html`<${Placeholder} />`
     }
   </div>`;
 }
@@ -63,25 +63,25 @@ const Summary = ({ now }) =>
   </p>`;
 
 /** Shown instead of a comparison, with the reason. */
-function Missing() {
+function Placeholder() {
   if (problem.value) return html`<p class="compare-problem" id="compare-problem">${problem.value}</p>`;
   const text = t(chosen.value.b ? "compare.loading" : "compare.empty");
   return html`<p class="hint compare-empty" id="compare-empty">${text}</p>`;
 }
 
-const ALL = 10_000; // steps; more than any run has left
+const ALL = 10_000; // more than any run has left
 
 function Head() {
-  const swapping = t("compare.swap");
+  const label = t("compare.swap");
   const open = formOpen.value;
   return html`<div class="compare-head">
-    <${Pick} side="a" /> <${Pick} side="b" />
+    <${RunSelect} side="a" /> <${RunSelect} side="b" />
     <button
       class="tool small"
       id="compare-swap"
       disabled=${!chosen.value.b}
-      aria-label=${swapping}
-      title=${swapping}
+      aria-label=${label}
+      title=${label}
       onClick=${swap}
     >⇄</button>
     ${canContinue.value ? html`<${Continue} name="step" count=${1} /><${Continue} name="finish" count=${ALL} />` : null}
@@ -116,9 +116,9 @@ function swap() {
 }
 
 /** @param {{side: Side}} props */
-function Pick({ side }) {
+function RunSelect({ side }) {
   const id = chosen.value[side];
-  const known = runs.value.some((run) => run.id === id);
+  const isListed = runs.value.some((run) => run.id === id);
   const choose = (/** @type {Event & {currentTarget: HTMLSelectElement}} */ event) => {
     const { a } = chosen.peek();
     if (side === "b" && !settings.run_a.peek()) settings.run_a.value = a;
@@ -130,8 +130,8 @@ function Pick({ side }) {
     <span class="compare-side">${name}</span>
     <select id=${`compare-${side}`} value=${id ?? ""} aria-label=${label} onChange=${choose}>
       ${side === "b" ? html`<option value="" selected=${!id}>${t("compare.choose")}</option>` : null}
-      ${id && !known ? html`<option value=${id} selected=${true}>${id}</option>` : null}
-      ${GROUPS.map((group) => html`<${Choices} key=${group} group=${group} id=${id} />`)}
+      ${id && !isListed ? html`<option value=${id} selected=${true}>${id}</option>` : null}
+      ${GROUPS.map((group) => html`<${RunOptions} key=${group} group=${group} id=${id} />`)}
     </select>
   </label>`;
 }
@@ -143,12 +143,12 @@ const GROUPS = ["own", "shipped", "other"];
  * Options of one group of runs; null if the group is empty.
  * @param {{group: Run["group"], id: string | null}} props `id`: of the selected run
  */
-function Choices({ group, id }) {
-  const there = runs.value.filter((run) => run.group === group);
-  if (!there.length) return null;
-  const differing = settingsThatDiffer(there, runs.value);
+function RunOptions({ group, id }) {
+  const groupRuns = runs.value.filter((run) => run.group === group);
+  if (!groupRuns.length) return null;
+  const differing = settingsThatDiffer(groupRuns, runs.value);
   return html`<optgroup label=${t(`compare.group.${group}`)}>
-    ${there.map(
+    ${groupRuns.map(
       (run) =>
         html`<option key=${run.id} value=${run.id} selected=${run.id === id}>${
           run.id === onStage.value ? t("compare.here") : ""

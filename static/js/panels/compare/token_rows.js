@@ -8,55 +8,55 @@ import { html } from "../../kit/html.js";
 import { placeClass } from "../../runs/side_by_side.js";
 import { labelsOf, placesShown } from "../../runs/tokens.js";
 import { alignedPair, foldedPairs, SIDES } from "./comparison.js";
-import { look } from "./model.js";
+import { showRecord } from "./model.js";
 
 /** @import {Token} from "../../runs/tokens.js" */
 /** @import {Answer, SequencePair, Side} from "./comparison.js" */
 
 /** @param {KeyboardEvent & {currentTarget: HTMLElement}} event */
-function walk(event) {
+function moveFocus(event) {
   const box = event.currentTarget;
-  const of = (/** @type {string} */ side) => buttons(box, side);
+  const laneOf = (/** @type {string} */ side) => buttons(box, side);
   const focused = document.activeElement?.closest(".compare-token");
-  const at = focused instanceof HTMLElement ? focused : null;
-  const lane = of(at?.dataset.side ?? "a");
-  const place = at ? lane.indexOf(at) : -1;
-  const other = (/** @type {string} */ side) => {
-    const column = at?.closest(".runs-place");
+  const current = focused instanceof HTMLElement ? focused : null;
+  const lane = laneOf(current?.dataset.side ?? "a");
+  const place = current ? lane.indexOf(current) : -1;
+  const otherSide = (/** @type {string} */ side) => {
+    const column = current?.closest(".runs-place");
     return column ? buttons(column, side)[0] : undefined;
   };
   /** @type {Record<string, () => HTMLElement | undefined>} */
-  const ways = {
+  const targets = {
     ArrowRight: () => lane[place + 1],
     ArrowLeft: () => lane[place - 1],
     Home: () => lane[0],
     End: () => lane.at(-1),
-    ArrowDown: () => other("b"),
-    ArrowUp: () => other("a"),
+    ArrowDown: () => otherSide("b"),
+    ArrowUp: () => otherSide("a"),
   };
-  const next = ways[event.key];
+  const next = targets[event.key];
   if (!next) return;
   event.preventDefault();
-  (next() ?? (place < 0 ? (lane[0] ?? of("b")[0]) : null))?.focus();
+  (next() ?? (place < 0 ? (lane[0] ?? laneOf("b")[0]) : null))?.focus();
 }
 
 /** @param {Element} box @param {string} side @returns {HTMLElement[]} */
 const buttons = (box, side) => [...box.querySelectorAll(/** @type {"button"} */ (`button[data-side="${side}"]`))];
 
-/** Tokens rendered before and after the first difference. */
+/** Maximum number of tokens rendered before and after the first difference. */
 const SPAN = { before: 24, after: 128 };
 
 /** @param {{now: Answer}} props */
 export function TokenRows({ now }) {
-  const { shown, apart, same } = foldedPairs(now.sequences);
+  const { shown, differing, same } = foldedPairs(now.sequences);
   const lanes = (/** @type {SequencePair[]} */ pairs) =>
     pairs.map((pair) => html`<${Pair} key=${keyOf(pair)} pair=${pair} first=${now.first_token} />`);
-  const more = t("compare.folded_apart", { n: apart.length });
+  const more = t("compare.folded_apart", { n: differing.length });
   const all = t(shown.length ? "compare.folded" : "compare.folded_all", { n: same.length });
   return html`<section class="compare-lanes" aria-label=${t("compare.tokens")}>
     <h3 class="panel-title">${t("compare.tokens")} <${Fidelity} kind="captured" /></h3>
     ${lanes(shown)}
-    <${Folded} key="apart" id="compare-apart" text=${more} pairs=${apart} lanes=${lanes} />
+    <${Folded} key="apart" id="compare-apart" text=${more} pairs=${differing} lanes=${lanes} />
     <${Folded} key="same" id="compare-same" text=${all} pairs=${same} lanes=${lanes} />
   </section>`;
 }
@@ -65,15 +65,15 @@ export function TokenRows({ now }) {
 export const keyOf = (pair) => `${pair.request_id}/${pair.number}/${pair.member}`;
 
 /**
- * Collapsed lanes, rendered when they are opened.
+ * Collapsed lanes, rendered only when opened.
  * @param {{id: string, text: string, pairs: SequencePair[], lanes: (pairs: SequencePair[]) => unknown}} props
  */
 function Folded({ id, text, pairs, lanes }) {
   const [open, setOpen] = useState(false);
   if (!pairs.length) return null;
-  const toggled = (/** @type {Event & {currentTarget: HTMLDetailsElement}} */ event) =>
+  const onToggle = (/** @type {Event & {currentTarget: HTMLDetailsElement}} */ event) =>
     setOpen(event.currentTarget.open);
-  return html`<details class="compare-folded" id=${id} onToggle=${toggled}>
+  return html`<details class="compare-folded" id=${id} onToggle=${onToggle}>
     <summary>${text}</summary>
     ${open ? lanes(pairs) : null}
   </details>`;
@@ -85,12 +85,13 @@ function Pair({ pair, first }) {
   const { lanes, same, difference } = aligned;
   const labels = lanes.map(labelsOf);
   const [from, to] = placesShown(aligned, SPAN);
-  const later = Math.max(...lanes.map((lane) => lane.length)) - to;
+  const numLater = Math.max(...lanes.map((lane) => lane.length)) - to;
   const earliest = difference && first && keyOf(first) === keyOf(pair) ? " earliest" : "";
   const member = pair.member ? html`<span> · ${t("compare.member", { n: pair.member + 1 })}</span>` : null;
-  const token = (/** @type {number} */ lane, /** @type {number} */ place, both = false) => {
+  const token = (/** @type {number} */ lane, /** @type {number} */ place, isShared = false) => {
     const [chosen, label] = [lanes[lane][place], labels[lane][place]];
-    return html`<${TokenButton} key=${place} side=${SIDES[lane]} token=${chosen} label=${label} both=${both} />`;
+    const side = SIDES[lane];
+    return html`<${TokenButton} key=${place} side=${side} token=${chosen} label=${label} isShared=${isShared} />`;
   };
   return html`<div class="compare-pair" data-request=${pair.request_id} data-equal=${pair.equal_tokens}>
     <p class="compare-request">
@@ -103,7 +104,7 @@ function Pair({ pair, first }) {
       tabindex="0"
       data-arrows
       aria-label=${t("compare.lanes_of", { request: pair.request_id })}
-      onKeyDown=${walk}
+      onKeyDown=${moveFocus}
     >
       <div class="compare-names" aria-hidden="true"><span class="a">A</span><span class="b">B</span></div>
       ${
@@ -119,7 +120,7 @@ function Pair({ pair, first }) {
           ${lanes.map((_, lane) => token(lane, place))}
         </div>`,
       )}
-      ${later > 0 ? html`<span class="compare-more">${t("compare.later", { n: later })}</span>` : null}
+      ${numLater > 0 ? html`<span class="compare-more">${t("compare.later", { n: numLater })}</span>` : null}
     </div>
   </div>`;
 }
@@ -129,13 +130,13 @@ const places = (from, to) => Array.from({ length: Math.max(0, to - from) }, (_, 
 
 /**
  * A sampled token as a button that shows its record. Arrow keys move within a lane.
- * @param {{side: Side, token: Token | undefined, label: string, both: boolean}} props
+ * @param {{side: Side, token: Token | undefined, label: string, isShared: boolean}} props
  */
-function TokenButton({ side, token, label, both }) {
+function TokenButton({ side, token, label, isShared }) {
   if (!token) return html`<span class="compare-none" aria-hidden="true">·</span>`;
-  const where = { side: side.toUpperCase(), token: label, n: grouped(token.record + 1) };
+  const values = { side: side.toUpperCase(), token: label, n: grouped(token.record + 1) };
   const name =
-    t(both ? "compare.token_both" : "compare.token", where) + (token.chosen ? t("compare.from_outside") : "");
+    t(isShared ? "compare.token_both" : "compare.token", values) + (token.chosen ? t("compare.from_outside") : "");
   return html`<button
     class=${`compare-token generated${token.chosen ? " chosen" : ""}`}
     tabindex="-1"
@@ -143,7 +144,7 @@ function TokenButton({ side, token, label, both }) {
     aria-label=${name}
     title=${name}
     lang=${langOf(label)}
-    onClick=${() => look(side, token.record)}
+    onClick=${() => showRecord(side, token.record)}
   >
     ${label}
   </button>`;

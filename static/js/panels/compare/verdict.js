@@ -10,15 +10,15 @@ import { isUnsaid, SIDES } from "./comparison.js";
  * @typedef {Answer["settings"][number]} SettingDifference
  * @typedef {Exclude<keyof Answer["a"]["totals"], "operations">} TotalName
  * @typedef {{name: TotalName, weight: number, text: (value: number) => string}} Kind
- * @typedef {{name: TotalName, more: Side, values: Record<Side, number>}} Outcome `more`: the side that has more of it
+ * @typedef {{name: TotalName, larger: Side, values: Record<Side, number>}} Outcome `larger`: side of the larger value
  */
 
-const LEAST = 0.05; // minimum relative difference of an outcome
-const LEAST_OF_A_CLOCK = 0.2; // the same for seconds, which vary between runs
-const MAX_NAMED = 3; // settings
+const MIN_SHARE = 0.05; // minimum relative difference of an outcome
+const MIN_SHARE_OF_TIME = 0.2; // the same for seconds, which vary between runs
+const MAX_CAUSES = 3; // settings that are named
 
 /**
- * Outcomes by importance. Counts weigh more than measured times: 46 of 71 preemptions say more than 2 of 3 copies.
+ * Outcomes by importance. Counts weigh more than measured times.
  * @type {Kind[]}
  */
 const OUTCOMES = [
@@ -44,16 +44,16 @@ const OUTCOMES = [
 export function outcomeOf(comparison) {
   const { a, b, same_machine } = comparison;
   /** @type {{outcome: Outcome, weight: number} | null} */
-  let found = null;
+  let best = null;
   for (const { name, weight } of OUTCOMES) {
     if (isUnsaid(comparison, "a", name) || isUnsaid(comparison, "b", name)) continue;
     const values = { a: a.totals[name], b: b.totals[name] };
     const share = Math.abs(values.a - values.b) / Math.max(values.a, values.b, Number.MIN_VALUE);
-    if (share < (name === "seconds" ? LEAST_OF_A_CLOCK : LEAST) || (name === "seconds" && !same_machine)) continue;
-    if (found && share * weight <= found.weight) continue;
-    found = { outcome: { name, more: values.a > values.b ? "a" : "b", values }, weight: share * weight };
+    if (share < (name === "seconds" ? MIN_SHARE_OF_TIME : MIN_SHARE) || (name === "seconds" && !same_machine)) continue;
+    if (best && share * weight <= best.weight) continue;
+    best = { outcome: { name, larger: values.a > values.b ? "a" : "b", values }, weight: share * weight };
   }
-  return found?.outcome ?? null;
+  return best?.outcome ?? null;
 }
 
 /**
@@ -63,19 +63,19 @@ export function outcomeOf(comparison) {
 export function verdictText(comparison) {
   if (SIDES.some((side) => isUnsaid(comparison, side, "num_steps"))) return t("compare.verdict.unsaid");
   const outcome = outcomeOf(comparison);
-  const about = outcome?.more ?? "b";
-  const causes = causesOf(comparison, about);
-  const cause = { cause: causes.join(t("join.clauses")), about: about.toUpperCase() };
+  const subject = outcome?.larger ?? "b";
+  const causes = causesOf(comparison, subject);
+  const cause = { cause: causes.join(t("join.clauses")), about: subject.toUpperCase() };
   if (!outcome) return causes.length ? t("compare.verdict.none_but", cause) : t("compare.verdict.none");
   const { name, values } = outcome;
-  const less = about === "a" ? "b" : "a";
+  const other = subject === "a" ? "b" : "a";
   const { text } = /** @type {Kind} */ (OUTCOMES.find((kind) => kind.name === name));
   const outcomeText = t(`compare.outcome.${name}`, {
-    more: about.toUpperCase(),
-    less: less.toUpperCase(),
-    most: text(values[about]),
-    least: text(values[less]),
-    n: values[about],
+    more: subject.toUpperCase(),
+    less: other.toUpperCase(),
+    most: text(values[subject]),
+    least: text(values[other]),
+    n: values[subject],
   });
   return causes.length
     ? t("compare.verdict", { outcome: outcomeText, ...cause })
@@ -83,20 +83,19 @@ export function verdictText(comparison) {
 }
 
 /**
- * Return what distinguishes the run `about` from the other: model, requests, settings.
- * @param {Parameters<typeof verdictText>[0]} comparison
- * @param {Side} about
+ * Return the differences of run `subject` from the other run: model, requests, settings.
+ * @param {Parameters<typeof verdictText>[0]} comparison @param {Side} subject
  */
-function causesOf({ same_model, settings, sequences, a, b }, about) {
-  const same = sequences.every((pair) => pair.a && pair.b && pair.same_prompt);
+function causesOf({ same_model, settings, sequences, a, b }, subject) {
+  const hasSamePrompts = sequences.every((pair) => pair.a && pair.b && pair.same_prompt);
   const requests = { a: a.totals.requests, b: b.totals.requests };
-  const other = about === "a" ? "b" : "a";
-  const named = settings.slice(0, MAX_NAMED).map((setting) => causeOf(setting, about, settings));
+  const other = subject === "a" ? "b" : "a";
+  const settingCauses = settings.slice(0, MAX_CAUSES).map((setting) => causeOf(setting, subject, settings));
   return [
     ...(same_model ? [] : [t("compare.cause.model")]),
-    ...(same ? [] : [requestsText(requests[about], requests[other])]),
-    ...named,
-    ...(settings.length > MAX_NAMED ? [t("compare.cause.more", { n: settings.length - MAX_NAMED })] : []),
+    ...(hasSamePrompts ? [] : [requestsText(requests[subject], requests[other])]),
+    ...settingCauses,
+    ...(settings.length > MAX_CAUSES ? [t("compare.cause.more", { n: settings.length - MAX_CAUSES })] : []),
   ];
 }
 
@@ -104,18 +103,18 @@ function causesOf({ same_model, settings, sequences, a, b }, about) {
 const requestsText = (n, other) =>
   n === other ? t("compare.cause.other_requests") : t("compare.cause.requests", { n, other });
 
-/** @param {SettingDifference} setting @param {Side} about @param {SettingDifference[]} all */
-function causeOf({ name, a, b }, about, all) {
-  const [one, other] = about === "a" ? [a, b] : [b, a];
-  const alone = !all.some((setting) => setting.name === "block_size"); // block counts compare only at equal block sizes
-  if (name === "num_blocks" && alone && typeof one === "number" && typeof other === "number" && other > 0)
+/** @param {SettingDifference} setting @param {Side} subject @param {SettingDifference[]} all */
+function causeOf({ name, a, b }, subject, all) {
+  const [one, other] = subject === "a" ? [a, b] : [b, a];
+  const isComparable = !all.some((setting) => setting.name === "block_size"); // else block counts mean different sizes
+  if (name === "num_blocks" && isComparable && typeof one === "number" && typeof other === "number" && other > 0)
     return t("compare.cause.pool", { size: sizeText(one / other) });
   if (name === OFF) return t(one ? "compare.cause.off" : "compare.cause.all_on", { off: settingValue(name, one) });
   return t("compare.cause.setting", { name, value: settingValue(name, one), other: settingValue(name, other) });
 }
 
-/** @type {[ratio: number, key: string][]} ratios that have a word */
-const RATIOS = [
+/** @type {[ratio: number, key: string][]} ratios with a text of their own */
+const NAMED_RATIOS = [
   [1 / 3, "two_thirds_less"],
   [1 / 2, "half"],
   [2 / 3, "third_less"],
@@ -125,7 +124,7 @@ const RATIOS = [
 
 /** Describe a ratio of sizes: “a third smaller”, “twice as large”, “12 % larger”. @param {number} ratio */
 export function sizeText(ratio) {
-  const [, key] = RATIOS.find(([known]) => Math.abs(ratio / known - 1) < 0.02) ?? [];
+  const [, key] = NAMED_RATIOS.find(([named]) => Math.abs(ratio / named - 1) < 0.02) ?? [];
   if (key) return t(`compare.size.${key}`);
   if (ratio > 2) return t("compare.size.times", { n: Number(ratio.toPrecision(2)) });
   const percent = Math.max(1, Math.round(Math.abs(ratio - 1) * 100));
@@ -134,10 +133,10 @@ export function sizeText(ratio) {
 
 const OFF = "ablate"; // a setting without a flag
 
-/** Name of a setting as its flag spells it, or its label if it has no flag. @param {string} name */
+/** Name of a setting as in its flag, or its label if it has no flag. @param {string} name */
 export const settingName = (name) => (name === OFF ? optionLabel(name) : name);
 
-/** Format a setting's value; switches and ablations have words. @param {string} name @param {unknown} value */
+/** Format a setting's value. @param {string} name @param {unknown} value */
 export function settingValue(name, value) {
   if (name === OFF) return offText(/** @type {string | null} */ (value));
   return value === null ? "–" : typeof value === "boolean" ? valueText(name, value) : String(value);

@@ -10,9 +10,7 @@ const SIDES = /** @type {const} */ (["Top", "Right", "Bottom", "Left"]);
 
 /**
  * Draw the background of an element, and an inset ring made by `box-shadow`.
- * @param {Element} element
- * @param {CSSStyleDeclaration} style
- * @param {At} at
+ * @param {Element} element @param {CSSStyleDeclaration} style @param {At} at
  * @param {string[]} defs receives gradients and patterns
  */
 export function background(element, style, at, defs) {
@@ -47,8 +45,7 @@ function swatch(id, colour, at) {
 
 /**
  * Draw a colour scale (a linear gradient to the right) or hatching. The page uses no other gradients.
- * @param {string} css
- * @param {At} at
+ * @param {string} css @param {At} at
  * @param {string[]} defs receives the gradient or the pattern
  */
 function gradient(css, at, defs) {

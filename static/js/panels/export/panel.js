@@ -1,4 +1,4 @@
-// Export: the run as one file, one panel as PNG or SVG, every record as an image in a zip, one step for print.
+// Export: the run as a file, a panel as PNG or SVG, a range of records as images in a zip, and printing.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -11,10 +11,10 @@ import { Sidebar } from "../../kit/sidebar.js";
 import { runAddress } from "../../net/commands.js";
 import { log, numRecords, toast, viewIndex } from "../../state/store.js";
 import { embeddedTrace, hasTrace } from "../../state/without_server.js";
-import { pngOf, save, sharply, sheetOf } from "./sheet.js";
-import { MAX, zipOfRecords } from "./steps.js";
+import { atExportResolution, pngOf, save, sheetOf } from "./sheet.js";
+import { MAX_PICTURES, zipOfRecords } from "./steps.js";
 
-const making = signal(false);
+const isLoading = signal(false);
 
 function Run() {
   const page = runAddress("export.html");
@@ -24,21 +24,21 @@ function Run() {
     <div class="side-row">
       ${
         page
-          ? html`<button class="quiet" id="export-html" disabled=${making.value} aria-busy=${making.value}
-        onClick=${() => takePage(page)}>${t("export.html")}</button>`
+          ? html`<button class="quiet" id="export-html" disabled=${isLoading.value} aria-busy=${isLoading.value}
+        onClick=${() => downloadPage(page)}>${t("export.html")}</button>`
           : null
       }
       ${
         page === null
-          ? html`<button class="quiet" id="export-trace" onClick=${takeLog}>${t("export.trace")}</button>`
+          ? html`<button class="quiet" id="export-trace" onClick=${downloadLog}>${t("export.trace")}</button>`
           : html`<a class="quiet" id="export-trace" href=${runAddress("trace")} download>${t("export.trace")}</a>`
       }
     </div>`;
 }
 
 /** @param {string | null} address */
-async function takePage(address) {
-  making.value = true;
+async function downloadPage(address) {
+  isLoading.value = true;
   try {
     const answer = await fetch(address ?? "");
     if (!answer.ok) throw new Error(refusalText((await answer.json()).error));
@@ -49,11 +49,11 @@ async function takePage(address) {
   } catch (error) {
     toast(t("export.html_failed", { reason: /** @type {Error} */ (error).message }), "error");
   } finally {
-    making.value = false;
+    isLoading.value = false;
   }
 }
 
-async function takeLog() {
+async function downloadLog() {
   const trace = await embeddedTrace();
   if (trace) save(new Blob([trace]), "run.kvtrace");
 }
@@ -69,7 +69,7 @@ export function Panel() {
   return html`<${Sidebar} id="export" label=${t("header.export")} close=${() => (exportOpen.value = false)}>
     <${Run} />
     <h2 class="side-title">${t("export.title")}</h2>
-    <${One} />
+    <${SinglePanel} />
     <h2 class="side-title">${t("export.series")}</h2>
     ${numRecords.value > 0 ? html`<${Series} />` : html`<p class="hint">${t("stage.none")}</p>`}
     <h2 class="side-title">${t("export.print")}</h2>
@@ -78,7 +78,7 @@ export function Panel() {
   <//>`;
 }
 
-function One() {
+function SinglePanel() {
   const found = panels();
   const key = found.some((panel) => panel.key === chosen.value) ? chosen.value : found[0]?.key;
   return html`<label class="field">
@@ -87,16 +87,16 @@ function One() {
         commit=${(/** @type {string} */ value) => (chosen.value = value)} />
     </label>
     <div class="side-row">
-      <button class="quiet" id="export-png" onClick=${() => takeOne(key, "png")}>${t("export.png")}</button>
-      <button class="quiet" id="export-svg" onClick=${() => takeOne(key, "svg")}>${t("export.svg")}</button>
+      <button class="quiet" id="export-png" onClick=${() => downloadPanel(key, "png")}>${t("export.png")}</button>
+      <button class="quiet" id="export-svg" onClick=${() => downloadPanel(key, "svg")}>${t("export.svg")}</button>
     </div>
     <p class="hint">${t("export.note")}</p>`;
 }
 
 /** @param {string} key @param {"png" | "svg"} kind */
-async function takeOne(key, kind) {
+async function downloadPanel(key, kind) {
   try {
-    await sharply(async () => {
+    await atExportResolution(async () => {
       const panel = panelOf(key);
       if (!panel) return toast(t("export.gone"), "error");
       const sheet = sheetOf(panel.element, captionOf(panel.title, viewIndex.value));
@@ -111,9 +111,8 @@ async function takeOne(key, kind) {
 }
 
 /**
- * Caption of a picture of record `index`: its panel, its place in the run, and the sentence.
- * @param {string} title
- * @param {number} index
+ * Caption of a picture of record `index`: the panel's title, the record's position in the run, and the sentence.
+ * @param {string} title @param {number} index
  */
 function captionOf(title, index) {
   const record = log.value?.records[index];
@@ -124,7 +123,7 @@ function captionOf(title, index) {
   return { title, facts, sentence: shownSentence() };
 }
 
-/** Text of the sentence without the mark of its phase, which the sentence already names. */
+/** Text of the sentence without its phase label, which the sentence repeats. */
 function shownSentence() {
   const copy = /** @type {Element | undefined} */ (document.getElementById("sentence")?.cloneNode(true));
   copy?.querySelector(".phase")?.remove();
@@ -132,9 +131,9 @@ function shownSentence() {
 }
 
 function Series() {
-  const [wanted, setRange] = useState({ first: 1, last: numRecords.value });
+  const [entered, setRange] = useState({ first: 1, last: numRecords.value });
   // the run may have been replaced by a shorter one
-  const range = { first: Math.min(wanted.first, numRecords.value), last: Math.min(wanted.last, numRecords.value) };
+  const range = { first: Math.min(entered.first, numRecords.value), last: Math.min(entered.last, numRecords.value) };
   const now = series.value;
   /** @type {(id: string, name: "first" | "last", label: string) => import("../../kit/html.js").Children} */
   const field = (id, name, label) => html`<label class="field">
@@ -155,26 +154,26 @@ function Series() {
           <span class="num">${t("export.progress", now)}</span>
           <button class="quiet" id="export-cancel" onClick=${now.cancel}>${t("export.cancel")}</button>
         </div>`
-        : html`<button class="quiet" id="export-zip" onClick=${() => takeSeries(range)}>${t("export.zip")}</button>`
+        : html`<button class="quiet" id="export-zip" onClick=${() => downloadSeries(range)}>${t("export.zip")}</button>`
     }`;
 }
 
 /** @param {{first: number, last: number}} range */
-async function takeSeries({ first, last }) {
+async function downloadSeries({ first, last }) {
   const total = last - first + 1;
-  if (total > MAX || total < 1) return toast(t("export.too_many", { most: MAX }), "error");
+  if (total > MAX_PICTURES || total < 1) return toast(t("export.too_many", { most: MAX_PICTURES }), "error");
   const panel = panelOf(chosen.value) ?? panels()[0];
   const control = new AbortController();
   /** @param {number} done */
-  const tell = (done) => (series.value = { done, total, cancel: () => control.abort() });
-  tell(0);
+  const onProgress = (done) => (series.value = { done, total, cancel: () => control.abort() });
+  onProgress(0);
   try {
     const zip = await zipOfRecords({
       first: first - 1,
       last: last - 1,
       panel: () => (panelOf(panel.key) ?? panel).element,
       caption: (index) => captionOf(panel.title, index),
-      progress: tell,
+      progress: onProgress,
       signal: control.signal,
     });
     const name = `kvtheater-${panel.key}-${first}-${last}.zip`;
@@ -191,7 +190,7 @@ async function takeSeries({ first, last }) {
 // Parts of the page that can be exported as a picture: the stage, and every visible element with a panel title.
 
 /**
- * Return all exportable parts in document order. `key` finds a panel again after the page has changed.
+ * Return all exportable parts in document order. `key` identifies a part when the page has changed.
  * @returns {{key: string, title: string, element: Element}[]}
  */
 export function panels() {
@@ -199,7 +198,7 @@ export function panels() {
   const found = [];
   /** @type {(key: string, title: string, element: Element | null) => void} */
   const add = (key, title, element) => {
-    if (element && visible(element)) found.push({ key, title, element });
+    if (element && isVisible(element)) found.push({ key, title, element });
   };
   add("page", t("export.page"), document.querySelector("main"));
   add("stage", t("region.stage"), document.getElementById("region-stage"));
@@ -216,7 +215,8 @@ export function panels() {
 const panelOf = (key) => panels().find((panel) => panel.key === key) ?? null;
 
 /** @param {Element} element */
-const visible = (element) => element.getClientRects().length > 0 && element.clientWidth > 0 && element.clientHeight > 0;
+const isVisible = (element) =>
+  element.getClientRects().length > 0 && element.clientWidth > 0 && element.clientHeight > 0;
 
 /** Text of a heading without fidelity marks and controls. @param {Element} heading */
 function titleOf(heading) {

@@ -8,16 +8,13 @@ import { escaped, fontAttributes, textOf } from "./text.js";
 
 /** @import {At} from "./svg.js" */
 
-/**
- * @typedef {{origin: DOMRect, defs: string[], parts: string[]}} Drawing origin, definitions and parts of the
- *   picture
- */
+/** @typedef {{origin: DOMRect, defs: string[], parts: string[]}} Drawing */
 
 /** Skipped elements: controls without meaning in a picture, and text for screen readers only. */
 const SKIPPED = ".visually-hidden, .tool, .skip, input[type=range], script, style, template, [data-no-picture]";
 
 /** Computed styles of inline SVGs that are copied into the export. */
-const CARRIED = [
+const COPIED_STYLES = [
   ...["fill", "fill-opacity", "fill-rule", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray"],
   ...["stroke-linecap", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight", "font-style"],
   ...["text-anchor", "dominant-baseline", "visibility", "display", "paint-order"],
@@ -49,8 +46,8 @@ function walk(element, drawing) {
     width: box.width,
     height: box.height,
   };
-  const open = openGroup(style, at, drawing);
-  if (element instanceof SVGSVGElement) drawing.parts.push(cloned(element, at));
+  const closingTags = openGroup(style, at, drawing);
+  if (element instanceof SVGSVGElement) drawing.parts.push(clonedSvg(element, at));
   else {
     drawing.parts.push(background(element, style, at, drawing.defs), borders(style, at));
     if (element instanceof HTMLCanvasElement) drawing.parts.push(image(element, at));
@@ -58,7 +55,7 @@ function walk(element, drawing) {
     else if (element.matches("mfrac")) fraction(element, style, drawing);
     else children(element, style, drawing);
   }
-  drawing.parts.push(open);
+  drawing.parts.push(closingTags);
 }
 
 /** @param {Element} element @param {CSSStyleDeclaration} style @param {Drawing} drawing */
@@ -71,9 +68,7 @@ function children(element, style, drawing) {
 
 /**
  * Open a group if the element has opacity or clips its contents. Returns the closing tags.
- * @param {CSSStyleDeclaration} style
- * @param {At} at
- * @param {Drawing} drawing
+ * @param {CSSStyleDeclaration} style @param {At} at @param {Drawing} drawing
  */
 function openGroup(style, at, drawing) {
   let closing = "";
@@ -105,9 +100,7 @@ function fieldText(field, style, at) {
 
 /**
  * Draw a fraction with its bar, which the browser renders without an element, between numerator and denominator.
- * @param {Element} element
- * @param {CSSStyleDeclaration} style
- * @param {Drawing} drawing
+ * @param {Element} element @param {CSSStyleDeclaration} style @param {Drawing} drawing
  */
 function fraction(element, style, drawing) {
   children(element, style, drawing);
@@ -121,13 +114,13 @@ function fraction(element, style, drawing) {
 }
 
 /** Clone an inline SVG with its computed styles as attributes. @param {SVGSVGElement} svg @param {At} at */
-function cloned(svg, at) {
+function clonedSvg(svg, at) {
   const copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
-  const originals = partsOf(svg);
-  partsOf(copy).forEach((element, i) => {
+  const originals = elementsOf(svg);
+  elementsOf(copy).forEach((element, i) => {
     const style = getComputedStyle(originals[i]);
-    const shift = originals[i].style?.transform; // a CSS transform, which is no attribute
-    for (const name of CARRIED) {
+    const transform = originals[i].style?.transform; // a CSS transform is not an attribute
+    for (const name of COPIED_STYLES) {
       const value = style.getPropertyValue(name);
       if (value)
         element.setAttribute(
@@ -135,7 +128,8 @@ function cloned(svg, at) {
           /^(fill|stroke)$/.test(name) && /^(color|oklab)\(/.test(value) ? plain(value)[0] : value,
         );
     }
-    if (shift && !element.getAttribute("transform")) element.setAttribute("transform", shift.replace(/px|deg/g, ""));
+    if (transform && !element.getAttribute("transform"))
+      element.setAttribute("transform", transform.replace(/px|deg/g, ""));
     element.removeAttribute("class");
     element.removeAttribute("style");
   });
@@ -146,4 +140,4 @@ function cloned(svg, at) {
 }
 
 /** Return an SVG and all its descendants. @param {SVGSVGElement} svg @returns {SVGElement[]} */
-const partsOf = (svg) => [svg, .../** @type {NodeListOf<SVGElement>} */ (svg.querySelectorAll("*"))];
+const elementsOf = (svg) => [svg, .../** @type {NodeListOf<SVGElement>} */ (svg.querySelectorAll("*"))];

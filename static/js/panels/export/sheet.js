@@ -33,7 +33,7 @@ export function sheetOf(element, caption) {
   ].filter((line) => line.text);
   const top = MARGIN + drawing.height + MARGIN;
   const height = Math.ceil(top + lines.length * LINE + MARGIN / 2);
-  const words = lines.map((line, i) => {
+  const texts = lines.map((line, i) => {
     const place = `x="${MARGIN}" y="${top + i * LINE + 14}"`;
     const font = `font-size="${line.size}" font-weight="${line.weight}"`;
     return `<text ${place} ${font} ${paint("fill", line.colour)}>${escaped(line.text)}</text>`;
@@ -44,7 +44,7 @@ export function sheetOf(element, caption) {
     `<title>${escaped(`${caption.title} · ${caption.facts}`)}</title>`,
     `<rect width="100%" height="100%" ${paint("fill", style.backgroundColor)}/>`,
     `<g transform="translate(${MARGIN} ${MARGIN})">${drawing.body}</g>`,
-    ...words,
+    ...texts,
     "</svg>",
   ].join("");
   return { svg, width, height };
@@ -88,15 +88,15 @@ const repaint = async () => {
 };
 
 /**
- * Run `take` while every canvas is painted at export resolution; the screen resolution is restored afterwards.
+ * Run `work` while every canvas is painted at export resolution; the screen resolution is restored afterwards.
  * @template T
- * @param {() => Promise<T>} take
+ * @param {() => Promise<T>} work
  */
-export async function sharply(take) {
+export async function atExportResolution(work) {
   sharpen(SCALE);
   try {
     await repaint();
-    return await take();
+    return await work();
   } finally {
     sharpen(1);
     await repaint();

@@ -1,21 +1,21 @@
-// Pictures of many records in one zip. Shows each record, waits until it is drawn, stores the picture and restores the
+// Pictures of many records in one zip. Shows each record, waits until it is drawn, stores the picture, and restores the
 // view. PNGs are stored uncompressed, since they are already compressed. Finished parts move into Blobs, which the
-// browser may keep on disk, so the page holds only a few MiB at a time.
+// browser may store on disk, so the page holds only a few MiB at a time.
 
 import { settings } from "../../state/settings.js";
 import { fetching } from "../../state/store.js";
-import { pngOf, sharply, sheetOf } from "./sheet.js";
+import { atExportResolution, pngOf, sheetOf } from "./sheet.js";
 
-export const MAX = 500; // pictures in one zip
-const HELD = 8 * 2 ** 20; // bytes buffered before they move into a Blob
-const PATIENCE = 8000; // ms per record; arrays that do not arrive in time stay hatched, as on the page
+export const MAX_PICTURES = 500; // pictures in one zip
+const FLUSH_BYTES = 8 * 2 ** 20; // bytes buffered before they move into a Blob
+const TIMEOUT_MS = 8000; // per record; arrays that do not arrive in time are hatched, as on the page
 
 /**
  * Wait until record `index` is painted, no animation runs and no array of it is being fetched.
  * @param {number} index
  */
-async function drawn(index) {
-  const until = performance.now() + PATIENCE;
+async function untilDrawn(index) {
+  const until = performance.now() + TIMEOUT_MS;
   let quiet = 0;
   while (quiet < 3 && performance.now() < until) {
     await new Promise(requestAnimationFrame);
@@ -32,11 +32,11 @@ async function drawn(index) {
  * @param {{
  *   first: number, last: number, panel: () => Element, caption: (index: number) => import("./sheet.js").Caption,
  *   progress: (done: number, total: number) => void, signal: AbortSignal,
- * }} wanted
+ * }} options
  */
 export async function zipOfRecords({ first, last, panel, caption, progress, signal }) {
   const { strToU8, Zip, ZipPassThrough } = await import("../../../vendor/fflate/fflate.js");
-  const before = { step: settings.step.value, sub: settings.sub.value, motion: settings.motion.value };
+  const previous = { step: settings.step.value, sub: settings.sub.value, motion: settings.motion.value };
   const store = blobs();
   const zip = new Zip((error, chunk) =>
     error ? store.fail(error) : store.push(/** @type {Uint8Array<ArrayBuffer>} */ (chunk)),
@@ -51,13 +51,13 @@ export async function zipOfRecords({ first, last, panel, caption, progress, sign
   const captions = [];
   const digits = String(last + 1).length;
   settings.motion.value = false;
-  settings.sub.value = null; // whole records
+  settings.sub.value = null; // complete records, not sub-steps
   try {
-    await sharply(async () => {
+    await atExportResolution(async () => {
       for (let index = first; index <= last; index++) {
         signal.throwIfAborted();
         settings.step.value = index;
-        await drawn(index);
+        await untilDrawn(index);
         const words = caption(index);
         const png = await pngOf(sheetOf(panel(), words));
         const name = `${String(index + 1).padStart(digits, "0")}.png`;
@@ -71,9 +71,9 @@ export async function zipOfRecords({ first, last, panel, caption, progress, sign
     zip.end();
     return store.finish();
   } finally {
-    settings.motion.value = before.motion;
-    settings.step.value = before.step;
-    settings.sub.value = before.sub;
+    settings.motion.value = previous.motion;
+    settings.step.value = previous.step;
+    settings.sub.value = previous.sub;
   }
 }
 
@@ -81,26 +81,26 @@ function blobs() {
   /** @type {Blob[]} */
   const finished = [];
   /** @type {BlobPart[]} */
-  let held = [];
+  let buffered = [];
   let bytes = 0;
   /** @type {Error | null} */
-  let failed = null;
+  let failure = null;
   const flush = () => {
-    finished.push(new Blob(held));
-    held = [];
+    finished.push(new Blob(buffered));
+    buffered = [];
     bytes = 0;
   };
   return {
     /** @param {Uint8Array<ArrayBuffer>} chunk */
     push(chunk) {
-      held.push(chunk);
+      buffered.push(chunk);
       bytes += chunk.length;
-      if (bytes >= HELD) flush();
+      if (bytes >= FLUSH_BYTES) flush();
     },
     /** @param {Error} error */
-    fail: (error) => (failed = error),
+    fail: (error) => (failure = error),
     finish() {
-      if (failed) throw failed;
+      if (failure) throw failure;
       flush();
       return new Blob(finished, { type: "application/zip" });
     },

@@ -1,7 +1,7 @@
 // Building blocks of an exported SVG: numbers, rectangles, images, resolved colours.
 
 /** @type {Map<string, [string, number]>} */
-const known = new Map();
+const cache = new Map();
 /** @type {CanvasRenderingContext2D | null} */
 let context = null;
 
@@ -11,8 +11,8 @@ let context = null;
  * @returns {[string, number]}
  */
 export function plain(colour) {
-  const found = known.get(colour) ?? measure(colour);
-  known.set(colour, found);
+  const found = cache.get(colour) ?? measure(colour);
+  cache.set(colour, found);
   return found;
 }
 
@@ -29,8 +29,7 @@ function measure(colour) {
 
 /**
  * Return the attributes `name="#…" name-opacity="…"`, or "" for a transparent colour.
- * @param {string} name
- * @param {string} colour
+ * @param {string} name @param {string} colour
  */
 export function paint(name, colour) {
   const [hex, opacity] = plain(colour);

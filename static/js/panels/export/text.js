@@ -15,7 +15,7 @@ const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 const fontOf = (style) => `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
 
 /** @param {string} font */
-function measuring(font) {
+function contextFor(font) {
   context ??= contextOf(document.createElement("canvas"));
   context.font = font;
   return context;
@@ -37,10 +37,10 @@ function linesOf(node) {
     return [{ text: node.data, box: boxes[0] }];
   /** @type {{text: string, left: number, right: number, top: number, height: number}[]} */
   const lines = [];
-  let at = 0;
+  let offset = 0;
   for (const character of node.data) {
-    range.setStart(node, at);
-    range.setEnd(node, (at += character.length));
+    range.setStart(node, offset);
+    range.setEnd(node, (offset += character.length));
     const box = range.getClientRects()[0];
     if (!box || box.width === 0) continue; // collapsed white space
     const line = lines.at(-1);
@@ -56,21 +56,19 @@ function linesOf(node) {
 }
 
 /** @param {string} font */
-function measured(font) {
-  const { fontBoundingBoxAscent: ascent, fontBoundingBoxDescent: descent } = measuring(font).measureText("x");
+function measureFont(font) {
+  const { fontBoundingBoxAscent: ascent, fontBoundingBoxDescent: descent } = contextFor(font).measureText("x");
   return { ascent, descent };
 }
 
 /**
  * Return SVG text elements for a text node, relative to `origin`. Each has a fixed width, in case another font is used.
- * @param {Text} node
- * @param {CSSStyleDeclaration} style
- * @param {DOMRect} origin
+ * @param {Text} node @param {CSSStyleDeclaration} style @param {DOMRect} origin
  */
 export function textOf(node, style, origin) {
   if (parseFloat(style.fontSize) < 1) return "";
   const font = fontOf(style);
-  const { ascent, descent } = metrics.get(font) ?? measured(font);
+  const { ascent, descent } = metrics.get(font) ?? measureFont(font);
   metrics.set(font, { ascent, descent });
   return linesOf(node)
     .map(({ text, box }) => {
@@ -96,16 +94,14 @@ export function fontAttributes(style) {
 
 /**
  * Break `text` into lines of at most `width` px in `font`: at spaces, and anywhere between Chinese characters.
- * @param {string} text
- * @param {number} width
- * @param {string} font
+ * @param {string} text @param {number} width @param {string} font
  */
 export function wrap(text, width, font) {
-  const c = measuring(font);
+  const context_ = contextFor(font);
   const lines = [];
   let line = "";
   for (const piece of text.match(/[\u3000-\u9fff\uff00-\uffef]|[^\s\u3000-\u9fff\uff00-\uffef]+\s*|\s+/g) ?? []) {
-    if (line && c.measureText((line + piece).trimEnd()).width > width) {
+    if (line && context_.measureText((line + piece).trimEnd()).width > width) {
       lines.push(line.trimEnd());
       line = "";
     }

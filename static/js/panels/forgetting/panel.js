@@ -1,4 +1,4 @@
-// Keys evicted per KV head: a matrix of tokens and heads, the reason for an eviction, the freed memory and its cost.
+// Keys evicted per KV head: a matrix of tokens and heads, the reason for an eviction, the freed memory and the cost.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { canFork, fork, problem } from "../../control/fork.js";
@@ -30,16 +30,16 @@ import { captureVersion, drawnIndex, layer, log, sequenceView, state } from "../
 
 const ROW = 24; // px
 const HEAD = 28; // px
-const WIDE = 24; // columns up to which the matrix covers all layers; above it, only the shown layer
+const MAX_COLUMNS = 24; // of a matrix of all layers; a model with more heads shows only the chosen layer's
 
 export function Panel() {
-  const [now, view, at] = [log.value, sequenceView.value, state.value];
+  const [trace, view, current] = [log.value, sequenceView.value, state.value];
   const [cell, setCell] = useState(/** @type {Cell | null} */ (null));
   captureVersion.value; // dependency: arrays may arrive later
-  if (!now || !view || !at) return html`<p class="hint">${t("forgetting.empty")}</p>`;
-  const { engine, model } = now.header;
+  if (!trace || !view || !current) return html`<p class="hint">${t("forgetting.empty")}</p>`;
+  const { engine, model } = trace.header;
   const heads = forgettingHeads(model);
-  const columns = heads.length <= WIDE ? heads : heads.filter((one) => one.layer === layer.value);
+  const columns = heads.length <= MAX_COLUMNS ? heads : heads.filter((one) => one.layer === layer.value);
   const values = { policy: t(`option.forget_policy.${engine.forget_policy}`), budget: Number(engine.forget_budget) };
   return html`<div class="forgetting" id="forgetting">
     <header>
@@ -55,7 +55,7 @@ export function Panel() {
       <${Matrix} view=${view} columns=${columns} cell=${cell} choose=${setCell} />
       <div class="forgetting-facts">
         <div class="forgetting-why" role="status"><${Why} view=${view} cell=${cell} budget=${values.budget} /></div>
-        <${Memory} now=${now} at=${at} view=${view} />
+        <${Memory} trace=${trace} current=${current} view=${view} />
         <${Quality} view=${view} choose=${setCell} />
         ${
           columns.length < heads.length
@@ -75,7 +75,7 @@ function Matrix({ view, columns, cell, choose }) {
   const [box, size] = useBox();
   const count = view.numFilled;
   const list = useLongList({ box, height: size.height, count, high: ROW, head: HEAD });
-  const gone = columns.map((one) => forgottenBy(view.seq, one.layer, one.head));
+  const evicted = columns.map((one) => forgottenBy(view.seq, one.layer, one.head));
   const scores = columns.map((one) => scoresOf(view.log, view.index, view.seq.seq_id, one.layer));
   const shares = columns.map(({ head }, i) => sharesOf(scores[i], head));
   const rows = Array.from({ length: Math.max(0, list.last - list.first) }, (_, i) => list.first + i);
@@ -92,12 +92,12 @@ function Matrix({ view, columns, cell, choose }) {
           data-pinned=${view.seq.pinned.includes(position)}>
           <th scope="row"><small>${position}</small> <span>${view.labels[position]?.text ?? ""}</span></th>
           ${columns.map((one, i) => {
-            const went = gone[i].get(position);
-            const on = cell?.position === position && cell.layer === one.layer && cell.head === one.head;
-            const words = { ...one, position, at: went?.at ?? 0 };
-            return html`<td key=${i}><button class="forgetting-cell" data-gone=${went !== undefined} aria-pressed=${on}
-              style=${went ? undefined : { "--share": shares[i][position] ?? 0.5 }}
-              aria-label=${t(went ? "forgetting.cell.gone" : "forgetting.cell.kept", words)}
+            const eviction = evicted[i].get(position);
+            const isChosen = cell?.position === position && cell.layer === one.layer && cell.head === one.head;
+            const words = { ...one, position, at: eviction?.at ?? 0 };
+            return html`<td key=${i}><button class="forgetting-cell" data-gone=${eviction !== undefined}
+              aria-pressed=${isChosen} style=${eviction ? undefined : { "--share": shares[i][position] ?? 0.5 }}
+              aria-label=${t(eviction ? "forgetting.cell.gone" : "forgetting.cell.kept", words)}
               onClick=${() => choose({ ...one, position })}></button></td>`;
           })}
         </tr>`,
@@ -113,8 +113,8 @@ function Matrix({ view, columns, cell, choose }) {
  */
 function sharesOf(scores, head) {
   if (!scores) return [];
-  const own = Array.from({ length: scores.shape[1] }, (_, i) => scores.row(head)[i]);
-  const order = own.map((score, i) => [score, i]).filter(([score]) => !Number.isNaN(score));
+  const ownScores = Array.from({ length: scores.shape[1] }, (_, i) => scores.row(head)[i]);
+  const order = ownScores.map((score, i) => [score, i]).filter(([score]) => !Number.isNaN(score));
   order.sort(([a], [b]) => a - b);
   /** @type {number[]} */
   const shares = [];
@@ -128,13 +128,19 @@ function sharesOf(scores, head) {
  */
 function Why({ view, cell, budget }) {
   if (!cell) return html`<p class="hint">${t("forgetting.choose")}</p>`;
-  const went = forgottenBy(view.seq, cell.layer, cell.head).get(cell.position);
+  const eviction = forgottenBy(view.seq, cell.layer, cell.head).get(cell.position);
   const token = view.labels[cell.position]?.text ?? "";
   const words = { ...cell, token, budget };
-  if (!went) return html`<p id="forgetting-why">${t("forgetting.stays", words)}</p>`;
-  const values = { ...words, at: went.at, rank: went.rank, score: short(went.score), lowest: short(went.lowest) };
+  if (!eviction) return html`<p id="forgetting-why">${t("forgetting.stays", words)}</p>`;
+  const values = {
+    ...words,
+    at: eviction.at,
+    rank: eviction.rank,
+    score: short(eviction.score),
+    lowest: short(eviction.lowest),
+  };
   return html`<div id="forgetting-why">
-    <p>${t(went.lowest === null ? "forgetting.why_full" : "forgetting.why", values)}</p>
+    <p>${t(eviction.lowest === null ? "forgetting.why_full" : "forgetting.why", values)}</p>
     <${KeepButton} view=${view} position=${cell.position} />
   </div>`;
 }
@@ -153,11 +159,11 @@ function KeepButton({ view, position }) {
     ${problem.value ? html`<p class="compare-problem">${problem.value}</p>` : null}`;
 }
 
-/** @param {{now: TraceLog, at: State, view: View}} props */
-function Memory({ now, at, view }) {
+/** @param {{trace: TraceLog, current: State, view: View}} props */
+function Memory({ trace, current, view }) {
   if (view.seq.status === "finished")
     return html`<p class="hint" id="forgetting-memory">${t("forgetting.finished")}</p>`;
-  const found = memoryOf(now, at, view.seq);
+  const found = memoryOf(trace, current, view.seq);
   return html`<dl class="num" id="forgetting-memory">
     <dt>${t("forgetting.masked")} <${Fidelity} kind="derived" formula=${t("forgetting.masked.formula")} /></dt>
     <dd>${t("forgetting.masked.value", { n: grouped(found.pairs), bytes: bytes(found.maskedBytes) })}</dd>

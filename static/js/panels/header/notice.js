@@ -1,4 +1,4 @@
-// Notice about the connection, with the available actions, for as long as the problem lasts; and the black screen.
+// Notice of a connection problem with the available actions, and the black screen.
 
 import { effect, signal } from "../../../vendor/signals/signals.js";
 import { blackout } from "../../control/keyboard.js";
@@ -13,33 +13,33 @@ import { session } from "../../net/session.js";
 import { attends, classState } from "../../state/classroom.js";
 import { connection, modelFacts, numRecords, serverModel } from "../../state/store.js";
 
-const AWAY = [BARRED, STOPPED]; // reasons that concern the whole server
+const SERVER_REFUSALS = [BARRED, STOPPED]; // reasons that concern the whole server
 
 /** Whether the notice is dismissed. It returns with the next change of the connection, or on request. */
-export const putAway = signal(false);
+export const isDismissed = signal(false);
 effect(() => {
   connection.value;
-  putAway.value = false;
+  isDismissed.value = false;
 });
 
 export function Notice() {
   const now = connection.value;
-  if (asksForControl.value && now === "live") return html`<${Foreign} />`;
-  if (putAway.value) return null;
+  if (asksForControl.value && now === "live") return html`<${ForeignRun} />`;
+  if (isDismissed.value) return null;
   if (now === "lost")
     return html`<p class="toast quiet" id="notice">
-      <span>${whyLost()}</span><${Close} />
+      <span>${lostText()}</span><${Close} />
     </p>`;
   if (now !== "gone") return null;
-  const cannotBegin = isBarred() || isLed();
+  const cannotStart = isBarred() || followsClass();
   const why = sentences(lossReason());
-  if (cannotBegin && !why) return null;
+  if (cannotStart && !why) return null;
   return modelFacts.value?.live === false
-    ? Unmodelled()
+    ? NoModel()
     : html`<p class="toast" id="notice">
         <span>${why}</span>
         ${
-          cannotBegin
+          cannotStart
             ? null
             : html`<button class="command primary" id="btn-again" onClick=${startAgain}
           aria-disabled=${session.beginning.value}>${t("connection.again")}</button>`
@@ -48,8 +48,8 @@ export function Notice() {
       </p>`;
 }
 
-/** Shown when a reader is about to control another user's run. */
-const Foreign = () => html`<p class="toast" id="notice-foreign">
+/** Shown before the user controls another user's run for the first time. */
+const ForeignRun = () => html`<p class="toast" id="notice-foreign">
   <span>${t("connection.foreign")}</span>
   <button class="command primary" id="btn-own-run" onClick=${startOwnRun}>${t("connection.own_run")}</button>
   <button class="quiet" id="btn-drive" onClick=${() => rememberSession(session.run?.theater ?? "")}>${t(
@@ -59,8 +59,8 @@ const Foreign = () => html`<p class="toast" id="notice-foreign">
     name="close" /></button>
 </p>`;
 
-/** Reason for the lost connection, as far as the server reported one. */
-function whyLost() {
+/** Reason for the lost connection: the server's, if it reported one. */
+function lostText() {
   const model = serverModel.value;
   if (model?.state === "failed")
     return t("connection.failed", { error: refusalText({ message: model.error, said: model.said }) });
@@ -71,20 +71,20 @@ function whyLost() {
 function lossReason() {
   if (session.beginning.value) return [t("connection.awaited")];
   const reasons = explanation();
-  if (isBarred() || isLed()) {
-    const inBar = attends.value && AWAY.includes(session.problem.value?.key ?? "");
-    const why = inBar ? [] : reasons; // participants read it in the class's bar
+  if (isBarred() || followsClass()) {
+    const isInClassBar = attends.value && SERVER_REFUSALS.includes(session.problem.value?.key ?? "");
+    const why = isInClassBar ? [] : reasons; // participants read it in the class's bar
     return numRecords.value ? [...why, t("connection.read", { n: numRecords.value })] : why;
   }
   if (numRecords.value) return [...reasons, t("connection.gone_long", { n: numRecords.value })];
   return reasons.length ? reasons : [t("connection.gone_empty")];
 }
 
-/** Whether the server rejects all requests until its token is given. */
+/** Whether the server rejects all requests without its token. */
 const isBarred = () => session.problem.value?.key === BARRED;
 
-/** Whether the page follows a class, so that it may start no run. */
-const isLed = () => attends.value && !classState.value?.over;
+/** Whether the page follows a class and therefore may not start a run. */
+const followsClass = () => attends.value && !classState.value?.over;
 
 /** Known reason why there is no run: one sentence or none. */
 function explanation() {
@@ -93,7 +93,7 @@ function explanation() {
 }
 
 /** Shown for a server without a model, which can only show recordings. */
-function Unmodelled() {
+function NoModel() {
   const nothing = session.problem.value?.key === NOTHING_HERE;
   return html`<p class="toast" id="notice">
     <span>${
@@ -112,7 +112,7 @@ function Unmodelled() {
 
 function Close() {
   return html`<button class="tool small" id="notice-close" aria-label=${t("help.close")}
-    onClick=${() => (putAway.value = true)}><${Icon} name="close" /></button>`;
+    onClick=${() => (isDismissed.value = true)}><${Icon} name="close" /></button>`;
 }
 
 /** Black screen, as toggled by a presenter's remote. A click or the same key brings the page back. */

@@ -1,4 +1,4 @@
-// The page's header: model, connection, language and theme, a link to this very step.
+// The page's header: model, connection, language, theme, and tools such as sharing a link to the shown record.
 
 import { batch, computed } from "../../../vendor/signals/signals.js";
 import { helpOpen } from "../../control/keyboard.js";
@@ -30,21 +30,21 @@ import {
   viewIndex,
 } from "../../state/store.js";
 import { hasLesson, isEmbedded, isSite } from "../../state/without_server.js";
-import { putAway } from "./notice.js";
+import { isDismissed } from "./notice.js";
 
 function RecordMark() {
-  const made = beingMade.value;
-  if (!made) return null;
-  return html`<button class="tool record-now" id="record-now" title=${made.name} onClick=${show}><i class="record-mark"
-    aria-hidden="true">●</i> ${t("library.recording")}</button>`;
+  const recording = beingMade.value;
+  if (!recording) return null;
+  return html`<button class="tool record-now" id="record-now" title=${recording.name} onClick=${openLibrary}><i
+    class="record-mark" aria-hidden="true">●</i> ${t("library.recording")}</button>`;
 }
 
-function show() {
+function openLibrary() {
   settings.region.value = "detail";
   settings.detail.value = "library";
 }
 
-/** Whether the run on stage could use another model: one named on the command line, or the default one again. */
+/** Whether the run on stage can change its model, to one named on the command line or back to the default. */
 const hasChoice = computed(
   () =>
     connection.value === "live" &&
@@ -75,7 +75,7 @@ function FaultBadge() {
   // without a server, the fault is shown by its name in the log
   const exhibit = exhibits.value.find((one) => one.id === fault);
   const name = exhibit ? inLanguage(exhibit.title) : fault;
-  const show = () => {
+  const openExhibit = () => {
     markPlace();
     batch(() => {
       settings.exhibit.value = fault;
@@ -84,7 +84,7 @@ function FaultBadge() {
     });
   };
   return html`<button class="fault-badge" id="fault-badge" data-fault=${fault} title=${t("museum.badge.more")}
-    onClick=${show}>
+    onClick=${openExhibit}>
     <span aria-hidden="true">⚠\uFE0E</span><span class="fault-badge-what">${t("museum.badge")}</span><span
       class="fault-badge-short">${t("museum.badge.short")}</span><span class="fault-badge-name">${name}</span>
   </button>`;
@@ -157,11 +157,11 @@ export function Panel() {
   </header>`;
 }
 
-/** Download of the run as a file. While the page waits for the run, its space is reserved. */
+/** Download of the run as a file. A placeholder reserves the space while the page waits for the run. */
 function DownloadLink() {
   const trace = log.value && runAddress("trace");
-  const comes = !log.value && !longRun.value && !isSite;
-  if (!trace) return comes ? html`<i class="tool" aria-hidden="true"></i>` : null;
+  const isAwaited = !log.value && !longRun.value && !isSite;
+  if (!trace) return isAwaited ? html`<i class="tool" aria-hidden="true"></i>` : null;
   return html`<a class="tool" id="btn-download" href=${trace} download aria-label=${t("header.download")}
     title=${t("header.download")}><${Icon} name="download" /></a>`;
 }
@@ -194,11 +194,11 @@ const Links = () => html`<span class="header-links" role="toolbar" aria-label=${
 function ApiLink() {
   const api = modelFacts.value?.api;
   if (!api) return null;
-  const here = settings.theater.value === api;
-  const active = (here && status.value?.api?.active) || 0;
+  const isShown = settings.theater.value === api;
+  const active = (isShown && status.value?.api?.active) || 0;
   const target = `?theater=${encodeURIComponent(api)}&distance=bench&detail=requests`;
-  return html`<a class=${`tool header-bench header-api${here ? " here" : ""}`} id="link-api" href=${target}
-    aria-current=${here ? "page" : undefined} title=${t("header.api.why")}>API${active ? ` · ${active}` : ""}</a>`;
+  return html`<a class=${`tool header-bench header-api${isShown ? " here" : ""}`} id="link-api" href=${target}
+    aria-current=${isShown ? "page" : undefined} title=${t("header.api.why")}>API${active ? ` · ${active}` : ""}</a>`;
 }
 
 /** @param {{header: import("../../core/trace.js").Header}} props */
@@ -219,7 +219,7 @@ function Facts({ header }) {
 }
 
 /**
- * Text of the number of layers, and of those with recurrent states if there are any.
+ * Text of the number of layers, including the number with recurrent states if there are any.
  * @param {import("../../core/trace.js").ModelFacts} model
  */
 function layersText({ num_layers: keys, layer_kinds: kinds = [] }) {
@@ -236,25 +236,25 @@ const Compiling = () =>
 function Connection() {
   const now = connection.value;
   const mark = { live: "●", replay: "▷", connecting: "◌", lost: "◌", gone: "○" }[now];
-  const away = putAway.value && (now === "lost" || now === "gone");
-  const polls = now === "live" && isPolling.value;
-  const word = now === "connecting" && isLoading.value ? "loading" : polls ? "polling" : now;
+  const isMinimized = isDismissed.value && (now === "lost" || now === "gone");
+  const isPolled = now === "live" && isPolling.value;
+  const word = now === "connecting" && isLoading.value ? "loading" : isPolled ? "polling" : now;
   const text = html`<i aria-hidden="true">${mark}</i> <span class="connection-text">${t(`connection.${word}`)}</span>`;
   return html`<span class=${`connection ${now}`} role="status" id="connection"
-    title=${polls ? t("connection.polling_why") : null}>${
-      away
+    title=${isPolled ? t("connection.polling_why") : null}>${
+      isMinimized
         ? html`<button class="connection-why" id="connection-why" title=${t("connection.why")}
-          onClick=${() => (putAway.value = false)}>${text}</button>`
+          onClick=${() => (isDismissed.value = false)}>${text}</button>`
         : text
     }</span>`;
 }
 
 const learn = () => openView("lesson");
 
-/** Share the address of the shown record: through the system dialog on touch devices, else on the clipboard. */
+/** Share the address of the shown record through the system dialog on touch devices, otherwise copy it. */
 async function share() {
   const address = new URL(location.href);
-  for (const own of ["token", "class", "teach"]) address.searchParams.delete(own);
+  for (const parameter of ["token", "class", "teach"]) address.searchParams.delete(parameter);
   if (viewIndex.value >= 0) address.searchParams.set("step", String(viewIndex.value));
   if (navigator.share && matchMedia("(pointer: coarse)").matches) {
     await navigator.share({ title: t("app.title"), url: address.href }).catch(() => {}); // dialog was dismissed

@@ -10,10 +10,10 @@ import { Sidebar } from "../../kit/sidebar.js";
 import { isEmbedded, isSite } from "../../state/without_server.js";
 
 export function Panel() {
-  return helpOpen.value ? html`<${Open} />` : null;
+  return helpOpen.value ? html`<${HelpSidebar} />` : null;
 }
 
-function Open() {
+function HelpSidebar() {
   return html`<${Sidebar} id="help" label=${t("header.help")} close=${() => (helpOpen.value = false)}>
     <h2 class="side-title">${t("help.title")}</h2>
     <dl class="keys">

@@ -12,26 +12,23 @@ import { eased } from "./time.js";
 /** @import {Word} from "../../core/film.js" */
 /** @import {Size} from "./geometry.js" */
 
-const LONGEST = 26; // maximum letters of the stem
+const MAX_STEM = 26; // characters
 
 /**
  * Paint the branches. The words are buttons placed by `fanOf`.
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
- * @param {string} stem preceding text
- * @param {Word[]} words
- * @param {number | null} chosen
- * @param {number} now
+ * @param {CanvasRenderingContext2D} c @param {Size} size
+ * @param {string} stem the preceding text
+ * @param {Word[]} words @param {number | null} chosen @param {number} now
  */
 function paintFan(c, size, stem, words, chosen, now) {
   const palette = colours();
   const fan = fanOf(size, words.length);
-  const open = eased(now, 0.2, 1.4);
+  const progress = eased(now, 0.2, 1.4);
   const line = stem.replaceAll("\n", " ");
-  const text = line.length > LONGEST ? `…${line.slice(-LONGEST)}` : line;
+  const text = line.length > MAX_STEM ? `…${line.slice(-MAX_STEM)}` : line;
   c.font = fontOf(100);
-  const room = fan.narrow ? size.width - 32 : fan.stem.x - 40;
-  c.font = fontOf(Math.min(fan.narrow ? 30 : 56, (100 * room) / c.measureText(text).width));
+  const maxWidth = fan.narrow ? size.width - 32 : fan.stem.x - 40;
+  c.font = fontOf(Math.min(fan.narrow ? 30 : 56, (100 * maxWidth) / c.measureText(text).width));
   c.textAlign = fan.narrow ? "center" : "right";
   c.textBaseline = "middle";
   c.fillStyle = palette.prompt;
@@ -45,16 +42,23 @@ function paintFan(c, size, stem, words, chosen, now) {
         ]
       : [fan.stem, { x: box.x - 4, y }];
     if (fan.narrow && i > 0) return;
-    c.globalAlpha = (chosen === null || chosen === i ? 0.35 + 0.6 * Math.sqrt(words[i].p) : 0.1) * open;
+    c.globalAlpha = (chosen === null || chosen === i ? 0.35 + 0.6 * Math.sqrt(words[i].p) : 0.1) * progress;
     c.strokeStyle = palette.generated;
     c.lineCap = "round";
     c.lineWidth = 1.5 + 12 * words[i].p;
     const middle = from.x + (to.x - from.x) * 0.5;
     c.beginPath();
     c.moveTo(from.x, from.y);
-    if (fan.narrow) c.lineTo(to.x, from.y + (to.y - from.y) * open);
+    if (fan.narrow) c.lineTo(to.x, from.y + (to.y - from.y) * progress);
     else
-      c.bezierCurveTo(middle, from.y, middle, from.y + (to.y - from.y) * open, to.x, from.y + (to.y - from.y) * open);
+      c.bezierCurveTo(
+        middle,
+        from.y,
+        middle,
+        from.y + (to.y - from.y) * progress,
+        to.x,
+        from.y + (to.y - from.y) * progress,
+      );
     c.stroke();
   });
   c.globalAlpha = 1;
@@ -63,35 +67,39 @@ function paintFan(c, size, stem, words, chosen, now) {
 const OPENING_MS = 1500;
 
 /**
- * Fan with its buttons. `can`: whether a word can be chosen. `futures`: known continuations of each word.
+ * Fan with its buttons. `canChoose` returns whether a word can be chosen; `futures` has each word's known continuation.
  * @param {{
  *   stem: string, futures?: string[], words: Word[], choose: (k: number) => void,
- *   can?: (k: number) => boolean,
+ *   canChoose?: (k: number) => boolean,
  *   taken: import("../../../vendor/signals/signals.js").Signal<number | null>,
  * }} props
  */
-export function Fan({ stem, words, futures = [], taken, choose, can = () => true }) {
+export function Fan({ stem, words, futures = [], taken, choose, canChoose = () => true }) {
   const [box, size] = useBox();
-  let began = 0;
+  let start = 0;
   const ref = usePainter(
     () => [taken.value, themeVersion.value],
-    function paint(element, room) {
-      began ||= performance.now();
-      const now = still.peek() ? OPENING_MS : performance.now() - began;
-      const c = prepare(/** @type {HTMLCanvasElement} */ (element.firstElementChild), room.width, room.height);
-      paintFan(c, room, stem, words, taken.peek(), now / 1000);
-      if (now < OPENING_MS) requestAnimationFrame(() => paint(element, room));
+    function paint(element, canvasSize) {
+      start ||= performance.now();
+      const now = still.peek() ? OPENING_MS : performance.now() - start;
+      const c = prepare(
+        /** @type {HTMLCanvasElement} */ (element.firstElementChild),
+        canvasSize.width,
+        canvasSize.height,
+      );
+      paintFan(c, canvasSize, stem, words, taken.peek(), now / 1000);
+      if (now < OPENING_MS) requestAnimationFrame(() => paint(element, canvasSize));
     },
   );
-  const places = fanOf(size, words.length).words;
+  const boxes = fanOf(size, words.length).words;
   return html`<div class="opening-picture" ref=${box}>
     <div class="opening-canvas" ref=${ref}><canvas aria-hidden="true"></canvas></div>
-    <ol class="opening-fan">${places.map(({ x, y, width, height }, i) => {
+    <ol class="opening-fan">${boxes.map(({ x, y, width, height }, i) => {
       const word = words[i];
-      const place = { left: `${x}px`, top: `${y}px`, maxWidth: `${width}px`, height: `${height}px` };
+      const style = { left: `${x}px`, top: `${y}px`, maxWidth: `${width}px`, height: `${height}px` };
       const p = probabilityText(word.p);
-      return html`<li style=${place} data-taken=${taken.value === null ? null : taken.value === i}>
-        <button class="opening-word" lang=${langOf(word.text)} disabled=${!can(i)}
+      return html`<li style=${style} data-taken=${taken.value === null ? null : taken.value === i}>
+        <button class="opening-word" lang=${langOf(word.text)} disabled=${!canChoose(i)}
           aria-disabled=${taken.value !== null}
           onClick=${() => choose(i)}><span class="opening-future"><b>${word.text}</b>${futures[i]}</span>
           <span class="visually-hidden">${t("intro.probability")}</span><span class="num">${p}</span></button>

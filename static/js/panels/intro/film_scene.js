@@ -4,9 +4,9 @@
 import { attentionOf, vectorIn } from "../../core/film.js";
 import { joinText } from "../../core/labels.js";
 import { colours } from "../../kit/colour.js";
-import { columnsOf, fitting, roomFor } from "./geometry.js";
+import { columnsOf, countFitting, lineWidth } from "./geometry.js";
 import { attentionAt, paintAttention, paintWord, rowsOf } from "./paint_attention.js";
-import { paintKept, paintServing } from "./paint_pool.js";
+import { paintPool, paintServing } from "./paint_pool.js";
 import { paintRace } from "./paint_race.js";
 import { beatAt, linear } from "./time.js";
 
@@ -15,18 +15,16 @@ import { beatAt, linear } from "./time.js";
 
 /** @typedef {ReturnType<typeof sceneOf>} Scene */
 
-const MAX_VISIBLE = 14; // words visible to the attending query
+const MAX_VISIBLE = 14; // maximum number of words that the query attends to
 const MIN_VISIBLE = 8;
-const ALONE = 1.7; // s for which only the prompt is shown
+const PROMPT_SECONDS = 1.7; // during which only the prompt is shown
 
 /**
- * Return what the pictures of a film need at a screen width: the attending query, and cached vectors.
- * @param {CanvasRenderingContext2D} c
- * @param {Film} film
- * @param {number} width
+ * Return the inputs of a film's pictures at a screen width: the query with its attention, and cached vectors.
+ * @param {CanvasRenderingContext2D} c @param {Film} film @param {number} width
  */
 export function sceneOf(c, film, width) {
-  const fits = fitting(c, film.words.slice(0, MAX_VISIBLE + 1), roomFor(width)) - 1;
+  const fits = countFitting(c, film.words.slice(0, MAX_VISIBLE + 1), lineWidth(width)) - 1;
   const attention = attentionOf(film, Math.max(MIN_VISIBLE, Math.min(MAX_VISIBLE, fits))) ?? {
     index: film.steps[0],
     head: 0,
@@ -34,11 +32,11 @@ export function sceneOf(c, film, width) {
     weights: new Float32Array(film.numPrompt),
   };
   /** @type {Map<string, Float32Array | null>} */
-  const known = new Map();
+  const vectors = new Map();
   const vector = (/** @type {"q" | "k" | "v"} */ kind, /** @type {number} */ position) => {
     const key = `${kind}${position}`;
-    const found = known.get(key) ?? vectorIn(film, kind, position, attention.head);
-    known.set(key, found);
+    const found = vectors.get(key) ?? vectorIn(film, kind, position, attention.head);
+    vectors.set(key, found);
     return found;
   };
   return {
@@ -53,9 +51,7 @@ export function sceneOf(c, film, width) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
- * @param {Scene} scene
+ * @param {CanvasRenderingContext2D} c @param {Size} size @param {Scene} scene
  * @param {number} time seconds, before the fan begins
  */
 export function paintFilm(c, size, scene, time) {
@@ -64,11 +60,11 @@ export function paintFilm(c, size, scene, time) {
   if (id === "next") paintBeginning(c, size, scene, local);
   else if (id === "ask") paintAttentionBeat(c, size, scene, local);
   else if (id === "again" || id === "race") paintRace(c, size, scene, id, local);
-  else if (id === "kept") paintKept(c, size, scene, scene.q(film.numPrompt + film.steps.length - 2), local);
+  else if (id === "kept") paintPool(c, size, scene, scene.q(film.numPrompt + film.steps.length - 2), local);
   else paintServing(c, size, scene, local);
 }
 
-/** Text before the word that the fan replaces. @param {Film} film */
+/** Text before the word for which the fan offers alternatives. @param {Film} film */
 export function stemOf(film) {
   const bytes = film.log.tail.sequences.get(film.seq)?.token_bytes ?? [];
   return joinText(bytes.slice(0, film.numPrompt + film.steps.indexOf(film.fanAt)));
@@ -76,16 +72,14 @@ export function stemOf(film) {
 
 /**
  * Paint the prompt with a cursor, then its next words one by one.
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
- * @param {Scene} scene
+ * @param {CanvasRenderingContext2D} c @param {Size} size @param {Scene} scene
  * @param {number} now
  */
 function paintBeginning(c, size, { film, numVisible }, now) {
   const columns = columnsOf(c, film.words.slice(0, numVisible + 1), size.width);
   const { text } = rowsOf(size, columns);
-  const more = numVisible - film.numPrompt;
-  const count = film.numPrompt + Math.floor(more * linear(now, ALONE, 3.7));
+  const numGenerated = numVisible - film.numPrompt;
+  const count = film.numPrompt + Math.floor(numGenerated * linear(now, PROMPT_SECONDS, 3.7));
   for (let p = columns.first; p < Math.min(count, numVisible); p++) {
     const colour = p < film.numPrompt ? colours().prompt : colours().generated;
     paintWord(c, columns, p, film.words[p], text, { colour });
@@ -101,9 +95,9 @@ function paintAttentionBeat(c, size, { film, attention, numVisible, k, v, q }, n
   const words = film.words.slice(0, numVisible + 1);
   const columns = columnsOf(c, words, size.width);
   const { weights, query } = attention;
-  const pictured = {
+  const inputs = {
     ...{ words: words.slice(0, numVisible), numPrompt: film.numPrompt, weights, query, k, v, q: q(query) },
     next: words[numVisible] ?? null,
   };
-  paintAttention(c, columns, rowsOf(size, columns), pictured, attentionAt(now));
+  paintAttention(c, columns, rowsOf(size, columns), inputs, attentionAt(now));
 }

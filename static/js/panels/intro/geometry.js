@@ -1,4 +1,4 @@
-// Geometry of the pictures of the first look. Pure, except for measuring words.
+// Geometry of the pictures of the intro view. Pure, except for measuring words.
 
 /**
  * @typedef {{width: number, height: number}} Size
@@ -15,49 +15,45 @@ export function fontOf(size, weight = "") {
   return `${weight} ${size}px ${family}`;
 }
 
-const LARGEST = 52;
-const LEAST = 15; // minimum px of letters
-const COMFORTABLE = 23;
-const AIR = 0.62; // space between words, in units of the font size
+const MAX_SIZE = 52; // maximum font size in px
+const MIN_SIZE = 15; // minimum font size in px
+const FITTING_SIZE = 23; // font size in px at which words are counted
+const WORD_GAP = 0.62; // space between words, in units of the font size
 
 /** Width available for a line of words, without margins. @param {number} width */
-export const roomFor = (width) => width - (width < 720 ? 28 : 128);
+export const lineWidth = (width) => width - (width < 720 ? 28 : 128);
 
 /**
  * Compute columns for `words`, centred in `width`. If they do not fit at 15 px, the first words are dropped.
- * @param {CanvasRenderingContext2D} c
- * @param {string[]} words
- * @param {number} width
+ * @param {CanvasRenderingContext2D} c @param {string[]} words @param {number} width
  * @param {number} [largest]
  * @returns {Columns}
  */
-export function columnsOf(c, words, width, largest = LARGEST) {
+export function columnsOf(c, words, width, largest = MAX_SIZE) {
   c.font = fontOf(100);
-  const wide = words.map((word) => c.measureText(word).width / 100); // width at a font size of 1 px
-  const share = (/** @type {number} */ w) => Math.max(0.9, w) + AIR;
-  const total = wide.reduce((sum, w) => sum + share(w), 0);
-  const room = roomFor(width);
-  const size = Math.max(LEAST, Math.min(largest, Math.floor(room / total)));
+  const unitWidths = words.map((word) => c.measureText(word).width / 100); // width at a font size of 1 px
+  const share = (/** @type {number} */ w) => Math.max(0.9, w) + WORD_GAP;
+  const total = unitWidths.reduce((sum, w) => sum + share(w), 0);
+  const room = lineWidth(width);
+  const size = Math.max(MIN_SIZE, Math.min(largest, Math.floor(room / total)));
   let first = 0;
   let left = total * size;
-  while (left > room && first < words.length - 1) left -= share(wide[first++]) * size;
-  let at = (width - left) / 2;
-  const widths = wide.slice(first).map((w) => share(w) * size);
-  const x = widths.map((w) => (at += w) - w / 2);
+  while (left > room && first < words.length - 1) left -= share(unitWidths[first++]) * size;
+  let end = (width - left) / 2;
+  const widths = unitWidths.slice(first).map((w) => share(w) * size);
+  const x = widths.map((w) => (end += w) - w / 2);
   return { size, x, widths, first };
 }
 
 /**
- * Return how many words fit side by side into `width`.
- * @param {CanvasRenderingContext2D} c
- * @param {string[]} words
- * @param {number} width
+ * Return the number of words that fit side by side into `width`.
+ * @param {CanvasRenderingContext2D} c @param {string[]} words @param {number} width
  */
-export function fitting(c, words, width) {
+export function countFitting(c, words, width) {
   c.font = fontOf(100);
   let [count, used] = [0, 0];
   for (const word of words) {
-    used += (Math.max(0.9, c.measureText(word).width / 100) + AIR) * COMFORTABLE;
+    used += (Math.max(0.9, c.measureText(word).width / 100) + WORD_GAP) * FITTING_SIZE;
     if (used > width) break;
     count += 1;
   }
@@ -66,9 +62,7 @@ export function fitting(c, words, width) {
 
 /**
  * Lay out the two lanes of the race: `count` tokens side by side, `steps` rows above, one row below, and the counters.
- * @param {Size} size
- * @param {number} count
- * @param {number} steps
+ * @param {Size} size @param {number} count @param {number} steps
  */
 export function lanesOf({ width, height }, count, steps) {
   const narrow = width < 720;
@@ -97,8 +91,7 @@ export function lanesOf({ width, height }, count, steps) {
 
 /**
  * Lay out the pool: one box per block, with space above for block tables.
- * @param {Size} size
- * @param {number} blocks
+ * @param {Size} size @param {number} blocks
  * @param {number} slots slots per block
  * @param {number} tables share of the space for tables, from 0 to 1
  */
@@ -110,14 +103,14 @@ export function poolOf({ width, height }, blocks, slots, tables) {
   const gap = narrow ? 12 : 24;
   const top = height * (0.3 + (narrow ? 0.14 : 0.18) * tables);
   const label = 20;
-  const wide = (width - 2 * margin - (columns - 1) * gap) / columns;
-  const tall = Math.min(narrow ? 60 : 84, (height - top - 8) / rows - label - 12);
-  const slot = wide / slots;
+  const blockWidth = (width - 2 * margin - (columns - 1) * gap) / columns;
+  const blockHeight = Math.min(narrow ? 60 : 84, (height - top - 8) / rows - label - 12);
+  const slot = blockWidth / slots;
   const box = (/** @type {number} */ id) => ({
-    x: margin + (id % columns) * (wide + gap),
-    y: top + Math.floor(id / columns) * (tall + label + 12) + label,
-    width: wide,
-    height: tall,
+    x: margin + (id % columns) * (blockWidth + gap),
+    y: top + Math.floor(id / columns) * (blockHeight + label + 12) + label,
+    width: blockWidth,
+    height: blockHeight,
   });
   return {
     narrow,
@@ -132,20 +125,19 @@ export function poolOf({ width, height }, blocks, slots, tables) {
   };
 }
 
-const LEAST_EACH = 46; // px per word of the fan including spacing; large enough for touch
+const MIN_WORD_HEIGHT = 46; // px per word of the fan including spacing; large enough for touch
 
 /**
  * Compute the positions of the fan's words and branches. Low screens show fewer than `count`.
- * @param {Size} size
- * @param {number} count
+ * @param {Size} size @param {number} count
  */
 export function fanOf({ width, height }, count) {
   const narrow = width < 720;
   const stem = narrow ? { x: width / 2, y: 64 } : { x: width * 0.3, y: height / 2 };
-  const [left, wide] = narrow ? [16, width - 32] : [width * 0.42, width * 0.55];
+  const [left, wordWidth] = narrow ? [16, width - 32] : [width * 0.42, width * 0.55];
   const from = narrow ? (height < 360 ? 76 : 112) : height * 0.08;
   const room = height - from - (narrow ? 4 : height * 0.08);
-  const shown = narrow && height > 0 ? Math.max(2, Math.min(count, Math.floor(room / LEAST_EACH))) : count;
+  const shown = narrow && height > 0 ? Math.max(2, Math.min(count, Math.floor(room / MIN_WORD_HEIGHT))) : count;
   const each = Math.min(84, room / shown);
   const start = narrow ? from : (height - each * shown) / 2;
   return {
@@ -154,7 +146,7 @@ export function fanOf({ width, height }, count) {
     words: Array.from({ length: shown }, (_, i) => ({
       x: left,
       y: start + i * each + (each - Math.min(60, each - 8)) / 2,
-      width: wide,
+      width: wordWidth,
       height: Math.min(60, each - 8),
     })),
   };

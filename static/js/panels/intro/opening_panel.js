@@ -1,4 +1,4 @@
-// The opening: one picture, one sentence, and seven parts that play automatically and can be navigated.
+// The opening film: a picture and a sentence for each of seven parts, which play automatically and can be navigated.
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { effect, signal } from "../../../vendor/signals/signals.js";
@@ -17,8 +17,8 @@ import { settings } from "../../state/settings.js";
 import { connection } from "../../state/store.js";
 import { Fan } from "./fan.js";
 import { paintFilm, sceneOf, stemOf } from "./film_scene.js";
-import { Own } from "./next_steps.js";
-import { counted, stepsAt } from "./paint_race.js";
+import { OwnPrompt } from "./next_steps.js";
+import { computedTokens, stepsAt } from "./paint_race.js";
 import { ATTENTION_BEAT, BEATS, beatAt, END, endOf } from "./time.js";
 
 /** @import {Film} from "../../core/film.js" */
@@ -51,7 +51,7 @@ export function Panel() {
     <p class="opening-sentence" id="opening-sentence" aria-live=${id === "race" && playing.value ? "off" : "polite"}>${
       failed.value ? t("intro.missing") : now ? text : t("intro.loading")
     }</p>
-    ${id === "fan" ? html`<${Own} />` : null}
+    ${id === "fan" ? html`<${OwnPrompt} />` : null}
     ${attends.value ? null : html`<${Controls} text=${text} index=${index} />`}
     <${Model} />
   </main>`;
@@ -75,14 +75,14 @@ function Model() {
   return html`<p class="opening-model" id="opening-model" role="status">${text}</p>`;
 }
 
-/** Sentence about the picture; for the race, with the current counters. @param {Film | null} now */
+/** Sentence about the picture, with the current counters during the race. @param {Film | null} now */
 function sentenceOf(now) {
   const { id, local } = beatAt(time.value);
   if (!now) return t(`intro.${id}`);
   if (id === "fan" && attends.value) return t("intro.fan.led");
   if (id !== "race") return t(`intro.${id}`, { each: bytesText(kvTerms(now.log.header).bytes_per_token) });
   const done = scene.value?.found.film === now ? stepsAt(scene.value.found, id, local) : now.steps.length;
-  const [without, withCache] = counted(now, done);
+  const [without, withCache] = computedTokens(now, done);
   return t("intro.race", { times: Number((without / withCache).toPrecision(3)) });
 }
 
@@ -99,20 +99,20 @@ function Picture({ now, fan }) {
   if (fan)
     return html`<${Fan} stem=${stemOf(now)} words=${now.fan} futures=${futures.value} taken=${taken}
       choose=${attends.value ? () => {} : take} />`;
-  return html`<${Moving} now=${now} />`;
+  return html`<${FilmPicture} now=${now} />`;
 }
 
 /** @param {{now: Film}} props */
-function Moving({ now }) {
+function FilmPicture({ now }) {
   const ref = usePainter(
     () => [time.value, themeVersion.value],
     (element, size) => {
       const c = prepare(/** @type {HTMLCanvasElement} */ (element.firstElementChild), size.width, size.height);
       if (!size.width) return;
-      let known = scene.peek();
-      if (known?.width !== size.width || known.found.film !== now)
-        scene.value = known = { width: size.width, found: sceneOf(c, now, size.width) };
-      paintFilm(c, size, known.found, time.peek());
+      let current = scene.peek();
+      if (current?.width !== size.width || current.found.film !== now)
+        scene.value = current = { width: size.width, found: sceneOf(c, now, size.width) };
+      paintFilm(c, size, current.found, time.peek());
     },
   );
   return html`<div class="opening-picture"><div class="opening-canvas" ref=${ref}><canvas
@@ -127,20 +127,20 @@ const canPlayTo = (now) => (now.isWhole ? END : endOf(ATTENTION_BEAT));
 /** Advance the time while playing. With reduced motion, each part is shown complete. */
 function followClock() {
   let frame = 0;
-  let before = 0;
+  let previous = 0;
   /** @param {number} now */
   const tick = (now) => {
     // limit the step after a hidden page or a slow frame
-    const passed = before ? Math.min(0.1, (now - before) / 1000) : 0;
-    const most = film.peek() ? Math.min(canPlayTo(/** @type {Film} */ (film.peek())), led()) : 0;
-    if (time.peek() < most) time.value = Math.min(most, time.peek() + passed);
-    before = now;
+    const passed = previous ? Math.min(0.1, (now - previous) / 1000) : 0;
+    const limit = film.peek() ? Math.min(canPlayTo(/** @type {Film} */ (film.peek())), timeLimit()) : 0;
+    if (time.peek() < limit) time.value = Math.min(limit, time.peek() + passed);
+    previous = now;
     if (time.peek() >= END) playing.value = false;
     else frame = requestAnimationFrame(tick);
   };
   return effect(() => {
     cancelAnimationFrame(frame);
-    before = 0;
+    previous = 0;
     if (!film.value) return;
     if (still.value) {
       playing.value = false;
@@ -151,7 +151,7 @@ function followClock() {
 }
 
 /** Time limit of a follower: the end of the part that the presenter shows. */
-const led = () => (attends.peek() ? endOf(settings.film.peek() ?? 0) : END);
+const timeLimit = () => (attends.peek() ? endOf(settings.film.peek() ?? 0) : END);
 
 /** Publish the shown part as a presenter; follow it as a participant. */
 function followPresenter() {
@@ -174,7 +174,7 @@ function followPresenter() {
 
 function toggle() {
   if (!playing.peek() && time.peek() >= END) time.value = 0;
-  if (still.peek()) return walk(1);
+  if (still.peek()) return moveBy(1);
   playing.value = !playing.peek();
 }
 
@@ -186,29 +186,34 @@ function scrub(event) {
 }
 
 /** Move to the next or previous part. @param {number} direction 1 or -1 */
-function walk(direction) {
+function moveBy(direction) {
   const to = Math.max(0, Math.min(BEATS.length - 1, beatAt(time.peek()).index + direction));
   time.value = still.peek() ? endOf(to) : BEATS[to].from;
 }
 
-/** Whether a key belongs to the text field or to the class's controls. @param {EventTarget | null} target */
-const isBeside = (target) =>
+/** Whether a key belongs to the text field or to controls outside the opening. @param {EventTarget | null} target */
+const isOutside = (target) =>
   target instanceof Element &&
   target !== document.body &&
   (!target.closest("#opening") || target.matches("#own-words"));
 
 /** @param {KeyboardEvent} event */
 function onKey(event) {
-  if (attends.peek() || event.ctrlKey || event.metaKey || event.altKey || isBeside(event.target)) return;
+  if (attends.peek() || event.ctrlKey || event.metaKey || event.altKey || isOutside(event.target)) return;
   /** @type {Record<string, () => void>} */
   const keys = {
-    ...{ ArrowRight: () => walk(1), PageDown: () => walk(1), ArrowLeft: () => walk(-1), PageUp: () => walk(-1) },
+    ...{
+      ArrowRight: () => moveBy(1),
+      PageDown: () => moveBy(1),
+      ArrowLeft: () => moveBy(-1),
+      PageUp: () => moveBy(-1),
+    },
     ...{ Escape: endOpening, " ": toggle },
   };
-  const act = keys[event.key];
+  const action = keys[event.key];
   const onButton = event.target instanceof Element && event.target.closest("button");
   event.stopPropagation(); // keep keys from the page below
-  if (!act || (event.key === " " && onButton)) return;
+  if (!action || (event.key === " " && onButton)) return;
   event.preventDefault();
-  act();
+  action();
 }

@@ -1,10 +1,10 @@
-// Picture of the pool: columns of K and V drop into the slots of blocks; then other requests share them or wait.
+// Picture of the pool: columns of K and V drop into the slots of blocks, then other requests share the blocks or wait.
 
 import { t } from "../../i18n/words.js";
 import { hairline, roundRect } from "../../kit/canvas.js";
 import { colours } from "../../kit/colour.js";
 import { fontOf, poolOf } from "./geometry.js";
-import { lanes } from "./paint_race.js";
+import { lanesAt } from "./paint_race.js";
 import { paintStripes } from "./stripes.js";
 import { between, eased, linear } from "./time.js";
 
@@ -13,47 +13,45 @@ import { between, eased, linear } from "./time.js";
 
 /** @typedef {ReturnType<typeof poolOf>} Pool */
 
-const FALL = [0.8, 5.4]; // s in which all columns fall, one after the other
-const FLIGHT = 0.5; // s of one fall
-const QUESTION = [5.2, 7]; // s in which the query fades
+const FALL_SECONDS = [0.8, 5.4]; // first and last second of the fall of all columns
+const FLIGHT_SECONDS = 0.5; // duration of the fall of a column
+const QUERY_SECONDS = [5.2, 7]; // first and last second of the query's fading
 
 /** Number of positions whose K and V are cached. @param {Scene} scene */
-const keptOf = ({ film }) => film.numPrompt + film.steps.length - 1;
+const numCached = ({ film }) => film.numPrompt + film.steps.length - 1;
 
 /**
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
- * @param {Scene} scene
+ * @param {CanvasRenderingContext2D} c @param {Size} size @param {Scene} scene
  * @param {Float32Array | null} q query of the last word
  * @param {number} now
  */
-export function paintKept(c, size, scene, q, now) {
+export function paintPool(c, size, scene, q, now) {
   const { film } = scene;
   const pool = poolOf(size, film.numBlocks, film.blockSize, 0);
-  const lane = lanes(size, film);
-  const there = eased(now, 0, 0.8);
-  const count = keptOf(scene);
+  const lane = lanesAt(size, film);
+  const progress = eased(now, 0, 0.8);
+  const count = numCached(scene);
   const top = pool.top * 0.3;
-  c.globalAlpha = there;
+  c.globalAlpha = progress;
   for (let id = 0; id < film.numBlocks; id++) paintBlock(c, pool, id, tableLabel(film, id, now, count));
   c.globalAlpha = 1;
   for (let p = 0; p < count; p++) {
-    const begin = FALL[0] + (p / count) * (FALL[1] - FALL[0] - FLIGHT);
-    const way = eased(now, begin, begin + FLIGHT);
+    const begin = FALL_SECONDS[0] + (p / count) * (FALL_SECONDS[1] - FALL_SECONDS[0] - FLIGHT_SECONDS);
+    const flight = eased(now, begin, begin + FLIGHT_SECONDS);
     const slot = pool.slotBox(film.table[Math.floor(p / film.blockSize)], p % film.blockSize);
     const start = {
       x: lane.x(p),
-      y: between(lane.low, top, there),
+      y: between(lane.low, top, progress),
       width: Math.max(1.5, lane.cell - 1),
       height: lane.kv,
     };
-    paintPair(c, scene, p, mixed(start, slot, way));
+    paintPair(c, scene, p, interpolated(start, slot, flight));
   }
-  paintQuestion(c, pool, q, now);
+  paintQuery(c, pool, q, now);
 }
 
 /** @type {(a: Box, b: Box, t: number) => Box} */
-const mixed = (a, b, share) => ({
+const interpolated = (a, b, share) => ({
   x: between(a.x, b.x, share),
   y: between(a.y, b.y, share),
   width: between(a.width, b.width, share),
@@ -68,16 +66,17 @@ function paintPair(c, { k, v }, p, box) {
 }
 
 /**
- * Label of a block from the table, from when the first key lands in it; "" before, and for other blocks.
- * @param {Scene["film"]} film
- * @param {number} id
- * @param {number} now
+ * Label of a block of the table once the first key is in it; "" before that, and for other blocks.
+ * @param {Scene["film"]} film @param {number} id @param {number} now
  * @param {number} count
  */
 function tableLabel(film, id, now, count) {
   const logical = film.table.indexOf(id);
   if (logical < 0 || logical * film.blockSize >= count) return "";
-  const lands = FALL[0] + ((logical * film.blockSize) / count) * (FALL[1] - FALL[0] - FLIGHT) + FLIGHT;
+  const lands =
+    FALL_SECONDS[0] +
+    ((logical * film.blockSize) / count) * (FALL_SECONDS[1] - FALL_SECONDS[0] - FLIGHT_SECONDS) +
+    FLIGHT_SECONDS;
   return now >= lands ? `${logical} → ${id}` : "";
 }
 
@@ -102,16 +101,14 @@ function paintBlock(c, pool, id, label) {
 
 /**
  * Paint the query of the last word, which is not cached.
- * @param {CanvasRenderingContext2D} c
- * @param {Pool} pool
- * @param {Float32Array | null} q
+ * @param {CanvasRenderingContext2D} c @param {Pool} pool @param {Float32Array | null} q
  * @param {number} now
  */
-function paintQuestion(c, pool, q, now) {
-  const gone = linear(now, QUESTION[0], QUESTION[1]);
-  if (gone >= 1) return;
-  const box = { x: pool.margin, y: pool.top * 0.3 + 48 - 20 * gone, width: 26, height: 26 };
-  c.globalAlpha = eased(now, 0.2, 0.8) * (1 - gone);
+function paintQuery(c, pool, q, now) {
+  const faded = linear(now, QUERY_SECONDS[0], QUERY_SECONDS[1]);
+  if (faded >= 1) return;
+  const box = { x: pool.margin, y: pool.top * 0.3 + 48 - 20 * faded, width: 26, height: 26 };
+  c.globalAlpha = eased(now, 0.2, 0.8) * (1 - faded);
   paintStripes(c, q, "q", box);
   c.font = fontOf(16, "600");
   c.textAlign = "left";
@@ -121,8 +118,7 @@ function paintQuestion(c, pool, q, now) {
   c.globalAlpha = 1;
 }
 
-// ── Serving other requests
-// ────────────────────────────────────────────────────────────────────────────────────────────
+// ── Serving other requests ───────────────────────────────────────────────────────────────────────────────────────────
 
 /** @param {CanvasRenderingContext2D} c @param {Size} size @param {Scene} scene @param {number} now */
 export function paintServing(c, size, scene, now) {
@@ -130,17 +126,18 @@ export function paintServing(c, size, scene, now) {
   const { serving } = film;
   const pool = poolOf(size, film.numBlocks, film.blockSize, eased(now, 0, 0.9));
   for (let id = 0; id < film.numBlocks; id++) paintBlock(c, pool, id, "");
-  for (let p = 0; p < keptOf(scene); p++)
+  for (let p = 0; p < numCached(scene); p++)
     paintPair(c, scene, p, pool.slotBox(film.table[Math.floor(p / film.blockSize)], p % film.blockSize));
   if (!serving) return;
   const [rowA, rowB, rowC] = [0.06, 0.19, 0.31].map((share) => Math.round(size.height * share) + 10);
   const { a, b } = serving;
   const hue = (/** @type {number} */ id) => colours().sequences[id % colours().sequences.length];
   const faint = 1 - 0.75 * eased(now, 1.6, 2.4); // A's own blocks fade when B arrives
-  const ofA = (/** @type {number} */ id) => (serving.shared.includes(id) ? 1 : faint);
-  paintTable(c, pool, "A", a.table, rowA, hue(a.id), eased(now, 0.6, 1.5), ofA);
+  const opacityA = (/** @type {number} */ id) => (serving.shared.includes(id) ? 1 : faint);
+  paintTable(c, pool, "A", a.table, rowA, hue(a.id), eased(now, 0.6, 1.5), opacityA);
   paintTable(c, pool, "B", b.table, rowB, hue(b.id), eased(now, 1.7, 3), () => 1);
-  for (const id of b.table) if (!serving.shared.includes(id)) paintOwn(c, pool, id, hue(b.id), eased(now, 2.6, 3.2));
+  for (const id of b.table)
+    if (!serving.shared.includes(id)) paintAllocated(c, pool, id, hue(b.id), eased(now, 2.6, 3.2));
   for (const id of serving.shared) paintShared(c, pool, id, eased(now, 2.6, 3.2));
   const text = t("intro.waits", { needed: serving.needed, available: serving.available });
   c.globalAlpha = eased(now, 4, 4.8);
@@ -160,12 +157,8 @@ export function paintServing(c, size, scene, now) {
 
 /**
  * Paint a block table: a chip for each block, with a line to the block in the pool.
- * @param {CanvasRenderingContext2D} c
- * @param {Pool} pool
- * @param {string} name
- * @param {number[]} table
- * @param {number} y
- * @param {string} colour
+ * @param {CanvasRenderingContext2D} c @param {Pool} pool @param {string} name
+ * @param {number[]} table @param {number} y @param {string} colour
  * @param {number} share progress, 0 to 1
  * @param {(id: number) => number} strength opacity of the line to a block
  */
@@ -205,13 +198,10 @@ function paintTable(c, pool, name, table, y, colour, share, strength) {
 
 /**
  * Paint a newly allocated block: outlined in its holder's colour, without contents.
- * @param {CanvasRenderingContext2D} c
- * @param {Pool} pool
- * @param {number} id
- * @param {string} colour
- * @param {number} share
+ * @param {CanvasRenderingContext2D} c @param {Pool} pool @param {number} id
+ * @param {string} colour @param {number} share
  */
-function paintOwn(c, pool, id, colour, share) {
+function paintAllocated(c, pool, id, colour, share) {
   const { x, y, width, height } = pool.box(id);
   c.globalAlpha = share;
   c.strokeStyle = colour;

@@ -1,4 +1,4 @@
-// The same tokens with and without a cache: above, all tokens are recomputed at every step; below, one.
+// The same tokens without and with a cache: the upper lane computes all tokens at every step, the lower lane one.
 
 import { grouped, t } from "../../i18n/words.js";
 import { roundRect } from "../../kit/canvas.js";
@@ -18,54 +18,52 @@ import { between, eased, linear } from "./time.js";
  * @typedef {(position: number) => Float32Array | null} Vectors
  */
 
-const GATHER = 0.9; // s in which the cells move from the previous picture
-const SLOW = 2.3; // s per step while single cells are visible
+const GATHER_SECONDS = 0.9; // duration of the cells' move from the previous picture
+const STEP_SECONDS = 2.3; // per step during the beat `again`
 
-const FEWEST = 16; // minimum number of places
-const AHEAD = 1.12; // margin beyond the computed steps before the picture zooms out
+const MIN_STEPS = 16; // minimum number of steps for which the lanes have space
+const ZOOM_MARGIN = 1.12; // space for steps, relative to the computed steps
 
 /**
  * Return the lanes after `done` steps; the picture zooms out as they grow.
- * @param {Size} size
- * @param {Film} film
+ * @param {Size} size @param {Film} film
  * @param {number} [done]
  */
-export function lanes(size, film, done = film.steps.length) {
-  const steps = Math.min(film.steps.length, Math.max(FEWEST, AHEAD * done));
+export function lanesAt(size, film, done = film.steps.length) {
+  const steps = Math.min(film.steps.length, Math.max(MIN_STEPS, ZOOM_MARGIN * done));
   return lanesOf(size, film.numPrompt + steps, steps);
 }
 
 /**
- * Return the steps done at `now` seconds of the beats `again` and `race`, including the fraction of the current step.
- * @param {Scene} scene
- * @param {"again" | "race"} beat
- * @param {number} now
+ * Return the number of steps done at second `now` of a beat, including the fraction of the current step.
+ * @param {Scene} scene @param {"again" | "race"} beat @param {number} now
  */
 export function stepsAt({ film, numVisible }, beat, now) {
   const first = numVisible - film.numPrompt;
   if (beat === "again")
-    return first + linear(now, GATHER, GATHER + SLOW) + linear(now, GATHER + SLOW, GATHER + 2 * SLOW);
+    return (
+      first +
+      linear(now, GATHER_SECONDS, GATHER_SECONDS + STEP_SECONDS) +
+      linear(now, GATHER_SECONDS + STEP_SECONDS, GATHER_SECONDS + 2 * STEP_SECONDS)
+    );
   const left = film.steps.length - first - 2;
   return first + 2 + left * linear(now, 0, 5) ** 1.6;
 }
 
 /**
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
- * @param {Scene} scene
- * @param {"again" | "race"} beat
- * @param {number} now
+ * @param {CanvasRenderingContext2D} c @param {Size} size @param {Scene} scene
+ * @param {"again" | "race"} beat @param {number} now
  */
 export function paintRace(c, size, scene, beat, now) {
   const done = stepsAt(scene, beat, now);
-  const geometry = lanes(size, scene.film, done);
-  const arrived = beat === "again" ? eased(now, 0, GATHER) : 1;
-  c.globalAlpha = arrived;
+  const geometry = lanesAt(size, scene.film, done);
+  const gathered = beat === "again" ? eased(now, 0, GATHER_SECONDS) : 1;
+  c.globalAlpha = gathered;
   paintTitles(c, geometry);
   paintUpper(c, geometry, scene.film, done);
   paintCounters(c, size, geometry, scene.film, done);
   c.globalAlpha = 1;
-  paintLower(c, size, geometry, scene, done, arrived);
+  paintLower(c, size, geometry, scene, done, gathered);
 }
 
 /** @param {CanvasRenderingContext2D} c @param {RaceLayout} g */
@@ -80,9 +78,7 @@ function paintTitles(c, g) {
 
 /**
  * Paint one row per step, with as many cells as tokens were computed.
- * @param {CanvasRenderingContext2D} c
- * @param {RaceLayout} g
- * @param {Film} film
+ * @param {CanvasRenderingContext2D} c @param {RaceLayout} g @param {Film} film
  * @param {number} done
  */
 function paintUpper(c, g, film, done) {
@@ -104,51 +100,46 @@ const computedIn = (sums, i) => (sums[i] ?? 0) - (sums[i - 1] ?? 0);
 
 /**
  * Return the tokens computed after `done` steps, including the fraction of the current one.
- * @param {number[]} sums
- * @param {number} done
+ * @param {number[]} sums @param {number} done
  */
-function soFar(sums, done) {
-  const whole = Math.min(sums.length, Math.floor(done));
-  return (sums[whole - 1] ?? 0) + Math.floor((done - whole) * (whole < sums.length ? computedIn(sums, whole) : 0));
+function cumulativeAt(sums, done) {
+  const numSteps = Math.min(sums.length, Math.floor(done));
+  return (
+    (sums[numSteps - 1] ?? 0) +
+    Math.floor((done - numSteps) * (numSteps < sums.length ? computedIn(sums, numSteps) : 0))
+  );
 }
 
 /** Return the tokens computed without and with a cache after `done` steps. @param {Film} film @param {number} done */
-export const counted = (film, done) => [soFar(film.without, done), soFar(film.kept, done)];
+export const computedTokens = (film, done) => [cumulativeAt(film.without, done), cumulativeAt(film.kept, done)];
 
 /**
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
- * @param {RaceLayout} g
- * @param {Film} film
- * @param {number} done
+ * @param {CanvasRenderingContext2D} c @param {Size} size @param {RaceLayout} g
+ * @param {Film} film @param {number} done
  */
 function paintCounters(c, size, g, film, done) {
   const palette = colours();
   const rows = film.steps.length * g.row;
-  const [upper, lower] = counted(film, done).map(grouped);
+  const [upper, lower] = computedTokens(film, done).map(grouped);
   c.textBaseline = "alphabetic";
   if (g.narrow) {
     c.textAlign = "right";
-    number(c, upper, size.width - g.margin, g.top - 34, 26, palette.q);
-    number(c, lower, size.width - g.margin, g.low - 34, 26, palette.k);
+    paintNumber(c, upper, size.width - g.margin, g.top - 34, 26, palette.q);
+    paintNumber(c, lower, size.width - g.margin, g.low - 34, 26, palette.k);
     return;
   }
   c.textAlign = "center";
   const x = size.width - g.margin - 80;
-  number(c, upper, x, g.top + Math.min(rows / 2, 150), 44, palette.q, t("intro.computed"));
-  number(c, lower, x, g.low + g.kv / 2 + 8, 44, palette.k, t("intro.computed"));
+  paintNumber(c, upper, x, g.top + Math.min(rows / 2, 150), 44, palette.q, t("intro.computed"));
+  paintNumber(c, lower, x, g.low + g.kv / 2 + 8, 44, palette.k, t("intro.computed"));
 }
 
 /**
- * @param {CanvasRenderingContext2D} c
- * @param {string} text
- * @param {number} x
- * @param {number} y
- * @param {number} size
- * @param {string} colour
+ * @param {CanvasRenderingContext2D} c @param {string} text @param {number} x
+ * @param {number} y @param {number} size @param {string} colour
  * @param {string} [unit]
  */
-function number(c, text, x, y, size, colour, unit = "") {
+function paintNumber(c, text, x, y, size, colour, unit = "") {
   c.font = fontOf(size, "700");
   c.fillStyle = colour;
   c.fillText(text, x, y);
@@ -159,43 +150,39 @@ function number(c, text, x, y, size, colour, unit = "") {
 }
 
 /**
- * Paint the cache: K and V of every token so far, the newest being computed, and the words below if they fit.
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
- * @param {RaceLayout} g
- * @param {Scene} scene
- * @param {number} done
- * @param {number} arrived
+ * Paint the cache: K and V of every token so far, a frame around the token being computed, and the words if they fit.
+ * @param {CanvasRenderingContext2D} c @param {Size} size @param {RaceLayout} g
+ * @param {Scene} scene @param {number} done @param {number} gathered
  */
-function paintLower(c, size, g, scene, done, arrived) {
+function paintLower(c, size, g, scene, done, gathered) {
   const { film, numVisible, k, v } = scene;
   const columns = columnsOf(c, film.words.slice(0, numVisible + 1), size.width);
-  const before = rowsOf(size, columns);
+  const previousRows = rowsOf(size, columns);
   const count = Math.min(film.words.length, film.numPrompt + Math.ceil(done) - 1);
   const half = g.kv / 2 - 1;
   for (let p = 0; p < count; p++) {
-    const making = p === count - 1 && done % 1 > 0;
+    const isComputing = p === count - 1 && done % 1 > 0;
     const from = columns.x[p - columns.first];
-    const start = p < numVisible && from !== undefined ? 1 - arrived : 0;
+    const start = p < numVisible && from !== undefined ? 1 - gathered : 0;
     const width = Math.max(1.5, g.cell - Math.min(4, g.cell * 0.16));
     const box = {
       x: between(g.x(p), (from ?? 0) - 22, start),
-      y: between(g.low, before.k, start),
+      y: between(g.low, previousRows.k, start),
       width: between(width, 44, start),
-      height: between(half, before.cell, start),
+      height: between(half, previousRows.cell, start),
     };
-    c.globalAlpha = making ? Math.min(1, (done % 1) * 2) : 1;
+    c.globalAlpha = isComputing ? Math.min(1, (done % 1) * 2) : 1;
     paintStripes(c, k(p), "k", box);
     paintStripes(c, v(p), "v", { ...box, y: box.y + box.height + 2 });
-    if (making) paintMaking(c, g, p, g.kv);
+    if (isComputing) paintComputing(c, g, p, g.kv);
   }
-  c.globalAlpha = arrived;
+  c.globalAlpha = gathered;
   paintWords(c, g, film, count);
   c.globalAlpha = 1;
 }
 
 /** @param {CanvasRenderingContext2D} c @param {RaceLayout} g @param {number} p @param {number} height */
-function paintMaking(c, g, p, height) {
+function paintComputing(c, g, p, height) {
   c.strokeStyle = colours().q;
   c.lineWidth = 2;
   roundRect(c, g.x(p) - 1.5, g.low - 1.5, g.cell, height + 3, 3);
@@ -204,9 +191,7 @@ function paintMaking(c, g, p, height) {
 
 /**
  * Paint the words under their cells, or none if not all fit.
- * @param {CanvasRenderingContext2D} c
- * @param {RaceLayout} g
- * @param {Film} film
+ * @param {CanvasRenderingContext2D} c @param {RaceLayout} g @param {Film} film
  * @param {number} count
  */
 function paintWords(c, g, film, count) {

@@ -1,4 +1,4 @@
-// Picture of a record in the first look: the query that it computed and its attention.
+// Picture of a record in the intro view: the query that it computed and its attention.
 
 import { batch } from "../../../vendor/signals/signals.js";
 import { wordOf } from "../../core/film.js";
@@ -17,22 +17,20 @@ import { COMPLETE, paintAttention, paintColumn, paintWord, rowsOf } from "./pain
 
 /**
  * Paint the words up to the query and the resulting word. Words that do not fit are dropped at the beginning.
- * @param {CanvasRenderingContext2D} c
- * @param {import("./geometry.js").Size} size
- * @param {View} now
+ * @param {CanvasRenderingContext2D} c @param {import("./geometry.js").Size} size @param {View} now
  */
-export function paintMoment(c, size, now) {
+export function paintRecord(c, size, now) {
   const words = now.seq.token_bytes.map(wordOf);
   const { query } = now;
   const shown = query === null ? words : words.slice(0, query + 2);
   const columns = columnsOf(c, shown, size.width, Math.min(34, Math.max(15, 0.12 * size.height)));
-  const rows = rowsOf(size, columns, BRACKETS);
+  const rows = rowsOf(size, columns, BRACKET_SPACE);
   const { layer, head } = headShown(now);
   const view = { ...now, layer, head, kvHead: kvHeadOf(now.log.header.model, layer, head) };
   const { qkv, write, attend, sample } = phases();
   const k = (/** @type {number} */ p) => vectorOf(view, "k", p) ?? null;
   const v = (/** @type {number} */ p) => vectorOf(view, "v", p) ?? null;
-  const drawn = {
+  const inputs = {
     words: shown,
     numPrompt: now.seq.num_prompt_tokens,
     weights: null,
@@ -44,9 +42,9 @@ export function paintMoment(c, size, now) {
   };
   if (query === null) {
     shown.forEach((word, p) => {
-      const colour = p < drawn.numPrompt ? colours().prompt : colours().generated;
+      const colour = p < inputs.numPrompt ? colours().prompt : colours().generated;
       if (p < columns.first) return;
-      if (p < now.numFilled) paintColumn(c, columns, rows, drawn, p, { ...COMPLETE, lines: 0 });
+      if (p < now.numFilled) paintColumn(c, columns, rows, inputs, p, { ...COMPLETE, lines: 0 });
       else paintWord(c, columns, p, word, rows.text, { colour });
     });
     return paintBlocks(c, columns, rows, now, now.numFilled - 1, 1);
@@ -55,27 +53,25 @@ export function paintMoment(c, size, now) {
   const weights = row && Float32Array.from({ length: query + 1 }, (_, p) => row.weights[p - row.keyStart] ?? 0);
   const next = words[query + 1] ?? null;
   const q = vectorOf(view, "q", query) ?? null;
-  const attention = { ...drawn, words: words.slice(0, query + 1), weights, query, next, q };
-  const fresh = now.entry?.start ?? query; // cells written by this record appear during the write phase
+  const attention = { ...inputs, words: words.slice(0, query + 1), weights, query, next, q };
+  const firstNew = now.entry?.start ?? query; // cells written by this record appear during the write phase
   paintAttention(
     c,
     columns,
     rows,
     attention,
     { cells: 1, query: qkv, lines: attend, values: attend, next: sample },
-    (p) => (p < fresh ? 1 : write),
+    (p) => (p < firstNew ? 1 : write),
   );
   paintBlocks(c, columns, rows, now, query, write);
 }
 
-const BRACKETS = 22; // px below the cells
+const BRACKET_SPACE = 22; // px
 
 /**
  * Paint a bracket with its id for each block that the cells lie in.
- * @param {CanvasRenderingContext2D} c
- * @param {import("./geometry.js").Columns} columns
- * @param {ReturnType<typeof rowsOf>} rows
- * @param {View} now
+ * @param {CanvasRenderingContext2D} c @param {import("./geometry.js").Columns} columns
+ * @param {ReturnType<typeof rowsOf>} rows @param {View} now
  * @param {number} last position of the last cell
  * @param {number} written visible share of the newest cell, 0 to 1
  */
@@ -105,39 +101,39 @@ function paintBlocks(c, { x, widths, first }, rows, { table, blockSize }, last, 
   c.globalAlpha = 1;
 }
 
-/** @typedef {{layer: number, head: number}} Place */
-/** Head that was first shown for each run. @type {WeakMap<import("../../core/log.js").TraceLog, Place>} */
-const begun = new WeakMap();
+/** @typedef {{layer: number, head: number}} Head */
+/** The first shown head of each run. @type {WeakMap<import("../../core/log.js").TraceLog, Head>} */
+const firstHeads = new WeakMap();
 
 /**
- * Return the layer and head of the picture: the chosen ones, else the ones first shown. They are fixed per run, since
- * in another head earlier tokens have other keys, which would look as if the past had changed.
+ * Return the layer and head of the picture: the chosen ones, or the ones first shown. They are fixed per run, because
+ * another head has other keys for the same tokens, which would look as if cached keys had changed.
  * @param {View} now
- * @returns {Place}
+ * @returns {Head}
  */
 export function headShown(now) {
   if (settings.layer.peek() !== null && settings.head.peek() !== null) return now;
-  const known = begun.get(now.log);
-  if (known) return known;
+  const previous = firstHeads.get(now.log);
+  if (previous) return previous;
   const { layer, head } = widestHead(now.log) ?? now;
-  if (isWhole(now.log, now.index)) begun.set(now.log, { layer, head });
+  if (isWhole(now.log, now.index)) firstHeads.set(now.log, { layer, head });
   return { layer, head };
 }
 
-/** Keep the shown head for the run that replaces this one. @param {View} now */
+/** Show the same head in the run that replaces this one. @param {View} now */
 export function keepHead(now) {
   const { layer, head } = headShown(now);
   batch(() => ([settings.layer.value, settings.head.value] = [layer, head]));
 }
 
 /**
- * Return what the picture needs and can be fetched: all layers (null) of a record to choose a head, then the arrays of
- * its layer.
+ * Return the arrays to fetch for the picture: all layers (null) of a record to choose a head, then the arrays of
+ * the head's layer.
  * @param {View} now
  * @returns {{record: number, layer: number | null}[]}
  */
-export function missingOf(now) {
-  const isChosen = begun.has(now.log) || (settings.layer.peek() !== null && settings.head.peek() !== null);
+export function missingArrays(now) {
+  const isChosen = firstHeads.has(now.log) || (settings.layer.peek() !== null && settings.head.peek() !== null);
   if (!isChosen && !widestHead(now.log) && !isWhole(now.log, now.index)) return [{ record: now.index, layer: null }];
   const { layer } = headShown(now);
   const records = new Set([now.index]);

@@ -1,4 +1,4 @@
-// The first look at a run: the text so far, a picture of the query's attention, one sentence and one action.
+// The intro view of a run: the text so far, a picture of the query's attention, one sentence and one action.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -29,8 +29,8 @@ import { settings } from "../../state/settings.js";
 import * as store from "../../state/store.js";
 import { isSite } from "../../state/without_server.js";
 import { Fan } from "./fan.js";
-import { Doors, Own, readAtOnce } from "./next_steps.js";
-import { headShown, keepHead, missingOf, paintMoment } from "./paint_record.js";
+import { NextLinks, OwnPrompt, stepNewRun } from "./next_steps.js";
+import { headShown, keepHead, missingArrays, paintRecord } from "./paint_record.js";
 
 /** @import {Word} from "../../core/film.js" */
 /** @import {View} from "../../state/store.js" */
@@ -46,16 +46,16 @@ const MAX_WORDS = 5;
 const MAX_SENTENCES = 2;
 
 export function Panel() {
-  useEffect(readAtOnce, []);
+  useEffect(stepNewRun, []);
   useFirstFocus("intro", "intro-step");
   const now = store.sequenceView.value;
   const live = store.connection.value === "live";
   const atEnd = store.viewIndex.value >= store.numRecords.value - 1;
-  const over = now?.seq.status === "finished" && atEnd;
+  const isFinished = now?.seq.status === "finished" && atEnd;
   const words = now?.output ? wordsOf(now.output) : [];
   const open = fanOpen.value && now !== null && words.length > 1;
   useReturnedFocus(open, "intro-step");
-  const sentence = saying(over, open);
+  const sentence = sentenceNow(isFinished, open);
   return html`<main class="intro" id="intro" data-records=${store.numRecords.value}>
     <div class="opening-head">
       <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
@@ -64,8 +64,8 @@ export function Panel() {
         ${attends.value ? null : html`<${Replay} />`}</span>
     </div>
     <div class="intro-middle">
-      <${SoFar} now=${now} />
-      ${open ? html`<${Others} words=${words} now=${now} />` : html`<${Picture} />`}
+      <${TextSoFar} now=${now} />
+      ${open ? html`<${Alternatives} words=${words} now=${now} />` : html`<${Picture} />`}
       <p class="intro-head num"><span id="intro-kept">${now && !open ? keptText(now) : ""}</span><span
         id="intro-head">${now?.query != null && !open ? headText(now) : ""}</span></p>
     </div>
@@ -73,22 +73,22 @@ export function Panel() {
     <div class="intro-controls">
       <button class="quiet" id="intro-back" disabled=${store.viewIndex.value < 1}
         onClick=${() => stepRecord(-1)}>${t("intro.first.back")}</button>
-      <button class="command primary" id="intro-step" disabled=${over || (!live && atEnd)}
+      <button class="command primary" id="intro-step" disabled=${isFinished || (!live && atEnd)}
         onClick=${() => (live && atEnd ? step() : stepRecord(1))}>${t("intro.first.step")}</button>
       <button class="quiet" id="intro-fan" aria-pressed=${open} disabled=${words.length < 2}
         onClick=${() => (fanOpen.value = !fanOpen.value)}>${t(
           open ? "intro.first.fan.close" : "intro.first.fan",
         )}</button>
-      <${Own} />
+      <${OwnPrompt} />
     </div>
-    <${Doors} />
+    <${NextLinks} />
   </main>`;
 }
 
 const Replay = () => html`<button class="tool" id="intro-opening" aria-label=${t("intro.first.opening")}
   title=${t("intro.first.opening")} onClick=${startOpening}><${Icon} name="play" /></button>`;
 
-/** Kind of the run (live or recorded); before there is one, the state of the connection. */
+/** Kind of the run (live or recorded), or the state of the connection if there is no run. */
 function sourceText() {
   const now = store.connection.value;
   if (now === "live") return html`<i aria-hidden="true">●</i> ${t("intro.live")}`;
@@ -96,13 +96,13 @@ function sourceText() {
   return html`<i aria-hidden="true">◌</i> ${t(`connection.${store.isLoading.value ? "loading" : now}`)}`;
 }
 
-/** @param {boolean} over @param {boolean} open */
-function saying(over, open) {
+/** @param {boolean} isFinished @param {boolean} open */
+function sentenceNow(isFinished, open) {
   const { value: log } = store.log;
   const index = store.viewIndex.value;
   if (!log || index < 0) return loadingSentence() || (store.connection.value === "lost" ? "" : t("intro.first.empty"));
   if (open) return t(session.run || recordedFutures.value.length ? "intro.choose" : "intro.first.recorded");
-  if (over) return t("intro.first.end");
+  if (isFinished) return t("intro.first.end");
   const texts = plainSentencesOf(log, index, store.shownSeq.value, true).map(inWords).slice(0, MAX_SENTENCES);
   return sentences(atInstance(log, index, texts));
 }
@@ -110,8 +110,10 @@ function saying(over, open) {
 /** Cache usage of the text in tokens, bytes and blocks. @param {View} now */
 function keptText({ log, numFilled: n, table }) {
   const blocks = heldIn(table).length;
-  const each = kvTerms(log.header).bytes_per_token;
-  return blocks && n ? t("intro.first.kept", { n, each: bytesText(each), bytes: bytesText(n * each), blocks }) : "";
+  const bytesPerToken = kvTerms(log.header).bytes_per_token;
+  return blocks && n
+    ? t("intro.first.kept", { n, each: bytesText(bytesPerToken), bytes: bytesText(n * bytesPerToken), blocks })
+    : "";
 }
 
 /** Name of the head whose attention is shown. @param {View} now */
@@ -122,7 +124,7 @@ function headText(now) {
 }
 
 /** The text so far as running text. @param {{now: View | null}} props */
-function SoFar({ now }) {
+function TextSoFar({ now }) {
   if (!now) return html`<p class="intro-text prompt" lang=${langOf(draft.value)}>${draft.value}</p>`;
   const { token_bytes: bytes, num_prompt_tokens: count } = now.seq;
   const prompt = joinText(bytes.slice(0, count));
@@ -137,11 +139,11 @@ const wordsOf = (output) =>
     .map((one) => ({ token_id: one.token_id, text: wordOf(one.token_bytes), p: Math.exp(one.logprob) }));
 
 /** @param {{words: Word[], now: View}} props */
-function Others({ words, now }) {
+function Alternatives({ words, now }) {
   const theater = session.run?.theater ?? (isSite ? settings.recording.value : null);
   const stem = joinText(now.seq.token_bytes.slice(0, (now.query ?? -1) + 1));
   const token = (/** @type {number} */ k) => words[k].token_id;
-  const known = (/** @type {number} */ k) =>
+  const isRecorded = (/** @type {number} */ k) =>
     recordedFutures.value.some((one) => one.of === theater && one.record === now.index && one.token_id === token(k));
   const choose = async (/** @type {number} */ k) => {
     if (!theater || taken.peek() !== null) return;
@@ -153,8 +155,8 @@ function Others({ words, now }) {
     if (await done) fanOpen.value = false;
     taken.value = null;
   };
-  const can = isSite ? known : () => session.run !== null;
-  return html`<${Fan} stem=${stem} words=${words} taken=${taken} choose=${choose} can=${can} />`;
+  const canChoose = isSite ? isRecorded : () => session.run !== null;
+  return html`<${Fan} stem=${stem} words=${words} taken=${taken} choose=${choose} canChoose=${canChoose} />`;
 }
 
 function Picture() {
@@ -164,8 +166,8 @@ function Picture() {
       const c = prepare(/** @type {HTMLCanvasElement} */ (element.firstElementChild), size.width, size.height);
       const now = store.sequenceView.peek();
       if (!now || !size.width) return;
-      paintMoment(c, size, now);
-      for (const { record, layer } of missingOf(now)) wantLayer(record, layer);
+      paintRecord(c, size, now);
+      for (const { record, layer } of missingArrays(now)) wantLayer(record, layer);
     },
   );
   return html`<div class="opening-picture"><div class="opening-canvas" ref=${ref}><canvas

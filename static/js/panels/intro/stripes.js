@@ -4,14 +4,12 @@ import { contextOf } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 
 /** @type {WeakMap<Float32Array, Map<string, HTMLCanvasElement>>} */
-const drawn = new WeakMap();
+const cache = new WeakMap();
 const FAINTEST = 0.12; // opacity of a zero, so that the cell stays visible
 
 /**
  * Draw `vector` in the hue of `kind`, or an empty cell if it is null.
- * @param {CanvasRenderingContext2D} c
- * @param {Float32Array | null} vector
- * @param {"q" | "k" | "v"} kind
+ * @param {CanvasRenderingContext2D} c @param {Float32Array | null} vector @param {"q" | "k" | "v"} kind
  * @param {{x: number, y: number, width: number, height: number}} box
  */
 export function paintStripes(c, vector, kind, { x, y, width, height }) {
@@ -27,15 +25,15 @@ export function paintStripes(c, vector, kind, { x, y, width, height }) {
 /** @param {Float32Array} vector @param {"q" | "k" | "v"} kind */
 function imageOf(vector, kind) {
   const key = `${kind}/${themeVersion.peek()}`;
-  let images = drawn.get(vector);
-  if (!images) drawn.set(vector, (images = new Map()));
+  let images = cache.get(vector);
+  if (!images) cache.set(vector, (images = new Map()));
   let image = images.get(key);
-  if (!image) images.set(key, (image = make(vector, colours()[kind])));
+  if (!image) images.set(key, (image = render(vector, colours()[kind])));
   return image;
 }
 
 /** @param {Float32Array} vector @param {string} colour */
-function make(vector, colour) {
+function render(vector, colour) {
   const canvas = document.createElement("canvas");
   canvas.width = 1;
   canvas.height = vector.length;

@@ -13,7 +13,7 @@ export const BEATS = [
   { id: "fan", from: 39 },
 ];
 export const END = 45;
-/** Last beat that needs only the arrays of the first words. */
+/** Index of the last beat that needs only the arrays of the first words. */
 export const ATTENTION_BEAT = 1;
 
 /** Return the beat at `time`, its index, and the seconds since it began. @param {number} time */
@@ -23,20 +23,18 @@ export function beatAt(time) {
   return { ...BEATS[index], index, local: time - BEATS[index].from };
 }
 
-/** End of beat `index`, at which its still picture is complete. @param {number} index */
+/** End of beat `index`, when its picture is complete. @param {number} index */
 export const endOf = (index) => (index + 1 < BEATS.length ? BEATS[index + 1].from - 0.01 : END);
 
 /**
  * Progress (0 to 1, easing out) at `now` of a movement from `from` to `to`, in seconds.
- * @param {number} now
- * @param {number} from
- * @param {number} to
+ * @param {number} now @param {number} from @param {number} to
  */
 export function eased(now, from, to) {
   return 1 - (1 - linear(now, from, to)) ** 3;
 }
 
-/** The same with linear progress. @param {number} now @param {number} from @param {number} to */
+/** `eased` with linear progress. @param {number} now @param {number} from @param {number} to */
 export const linear = (now, from, to) => Math.max(0, Math.min(1, (now - from) / (to - from)));
 
 /** Interpolate linearly between `a` and `b`. @param {number} a @param {number} b @param {number} t */

@@ -13,7 +13,7 @@ import { fitting, widthOf } from "../../kit/request_table.js";
  */
 
 /** Format a count; zero is shown as a dot. @param {number | null} value */
-const some = (value) => (value ? grouped(value) : "·");
+const countText = (value) => (value ? grouped(value) : "·");
 /** @param {number | null} value */
 const seconds = (value) => (value === null ? "·" : secondsText(value));
 
@@ -24,32 +24,30 @@ const COLUMNS = [
   { name: "status", width: 76 },
   { name: "submitted_in", width: 64, text: (row) => grouped(row.submitted_in) },
   { name: "prompt", width: 56, text: (row) => grouped(row.prompt) },
-  { name: "hit", width: 56, text: (row) => some(row.hit) },
+  { name: "hit", width: 56, text: (row) => countText(row.hit) },
   { name: "output", width: 56, text: (row) => grouped(row.output) },
   { name: "missed", width: 62, text: (row) => seconds(row.missed) },
   { name: "waited", width: 58, text: (row) => (row.waited === null ? "·" : grouped(row.waited)) },
   { name: "ttft", width: 60, text: (row) => seconds(row.ttft) },
   { name: "tpot", width: 60, text: (row) => seconds(row.tpot) },
-  { name: "preempted", width: 74, text: (row) => some(row.preempted) },
+  { name: "preempted", width: 74, text: (row) => countText(row.preempted) },
 ];
 export const NAMES = COLUMNS.map(({ name }) => name);
-/** Columns of text. @type {ReadonlySet<string>} */
-export const LETTERED = new Set(["request", "client", "status"]);
+/** Columns whose values are text. @type {ReadonlySet<string>} */
+export const TEXT_COLUMNS = new Set(["request", "client", "status"]);
 /**
- * Columns in the order in which they are dropped when space is short. The details of the chosen request still show
+ * Columns in the order in which they are dropped if they do not fit. The details of the chosen request have all of
  * them.
  */
-const LESS = /** @type {Name[]} */ (
+const DROP_ORDER = /** @type {Name[]} */ (
   "missed prompt waited submitted_in output tpot hit client ttft preempted status".split(" ")
 );
-const BAR = 112; // minimum px
+const MIN_BAR = 112; // px
 
 /**
- * Return the columns that fit into `width` px beside the bars, and the width of the bars. Columns without any value are
- * dropped; the column used as a filter is kept.
- * @param {number} width
- * @param {readonly SequenceRow[]} rows
- * @param {string | null} only
+ * Return the columns that fit into `width` px beside the bars, and the width of the bars. The column of clients is
+ * dropped if there are none; the column `only`, which is used as a filter, is not dropped.
+ * @param {number} width @param {readonly SequenceRow[]} rows @param {string | null} only
  * @returns {{columns: Column[], bar: number}}
  */
 export function layoutFor(width, rows, only) {
@@ -57,8 +55,8 @@ export function layoutFor(width, rows, only) {
   const shown = COLUMNS.filter(({ name }) => name !== "client" || hasClients);
   const columns = fitting(
     shown,
-    width - BAR,
-    LESS.filter((name) => name !== only),
+    width - MIN_BAR,
+    DROP_ORDER.filter((name) => name !== only),
   );
-  return { columns, bar: Math.max(BAR, width - widthOf(columns)) };
+  return { columns, bar: Math.max(MIN_BAR, width - widthOf(columns)) };
 }

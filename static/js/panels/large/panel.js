@@ -33,15 +33,15 @@ import { Sequences } from "./sequences.js";
 /** @import {Component} from "../../kit/html.js" */
 
 /** @param {{branches: Component, observed: boolean}} props `branches`: component that renders them */
-function Prefixes({ branches, observed }) {
+function PrefixBranches({ branches, observed }) {
   const [isOpen, setOpen] = useState(false);
   const [instance, setInstance] = useState(0);
-  const at = place.value;
+  const current = place.value;
   const instances = own.large.value?.header.instances ?? [];
-  const isWanted = isOpen && at >= 0;
+  const isNeeded = isOpen && current >= 0;
   const { answer: found, problem } = useQuery(
-    isWanted ? () => prefixesAt(at, instance) : null,
-    [isWanted, at, instance],
+    isNeeded ? () => prefixesAt(current, instance) : null,
+    [isNeeded, current, instance],
     STILL,
   );
   return html`<details class="large-prefixes" id="large-prefixes" onToggle=${(/** @type {Event} */ event) =>
@@ -60,9 +60,9 @@ function Prefixes({ branches, observed }) {
 }
 
 /**
- * Panel of a long run. Components of other panels: `library` (list of recordings), `monitor` (reports of a monitored
- * server), `monitorTitle` (title of its run), `queries` (queries over the whole log), `branches` (largest branches of
- * the prefix cache).
+ * Panel of a long run. It shows components of other panels: `library` (list of recordings), `monitor` (reports of a
+ * monitored server), `monitorTitle` (title of its run), `queries` (queries over the whole log), `branches` (largest
+ * branches of the prefix cache).
  * @param {{
  *   library: Component | undefined, monitor: Component, monitorTitle: Component, queries: Component,
  *   branches: Component,
@@ -78,8 +78,8 @@ export function Panel({ library, monitor, monitorTitle, queries, branches }) {
   const index = viewIndex.value;
   useEffect(() => show(index), [index]);
   if (!large) return null;
-  const known = overview.value;
-  const listed = settings.detail.value === "library" && library !== undefined;
+  const summary = overview.value;
+  const showsLibrary = settings.detail.value === "library" && library !== undefined;
   const { model, engine, observed } = large.header;
   return html`<section class="large" id="region-large" aria-label=${t("large.title")} tabindex="0">
     <header class="large-head">
@@ -88,20 +88,20 @@ export function Panel({ library, monitor, monitorTitle, queries, branches }) {
           ? html`<${monitorTitle} header=${large.header} />`
           : html`<h2>${t("large.of", { model: model.name })}</h2>`
       }</div>
-      <button class="tool" id="large-library" aria-pressed=${listed}
-        onClick=${() => (settings.detail.value = listed ? "requests" : "library")}>${t("detail.library")}</button>
+      <button class="tool" id="large-library" aria-pressed=${showsLibrary}
+        onClick=${() => (settings.detail.value = showsLibrary ? "requests" : "library")}>${t("detail.library")}</button>
       <p>${t(observed ? "large.size.observed" : "large.size", {
-        records: grouped(known?.num_surveyed ?? 0), // those that the other figures are of
-        blocks: grouped(known?.num_blocks ?? 0),
+        records: grouped(summary?.num_surveyed ?? 0), // the other figures cover these records
+        blocks: grouped(summary?.num_blocks ?? 0),
         size: Number(engine.block_size),
-        sequences: grouped(known?.num_sequences ?? 0),
-        time: secondsText(known?.seconds ?? 0),
+        sequences: grouped(summary?.num_sequences ?? 0),
+        time: secondsText(summary?.seconds ?? 0),
       })}</p>
     </header>
-    ${connection.value === "live" && !listed ? html`<${Live} />` : null}
-    ${large.theater === ATTACHED && !listed ? html`<${Watched} />` : null}
+    ${connection.value === "live" && !showsLibrary ? html`<${Live} />` : null}
+    ${large.theater === ATTACHED && !showsLibrary ? html`<${Watched} />` : null}
     ${
-      listed
+      showsLibrary
         ? html`<${library} />`
         : html`<${Run} observed=${Boolean(observed)} ...${{ monitor, queries, branches }} />`
     }
@@ -110,7 +110,7 @@ export function Panel({ library, monitor, monitorTitle, queries, branches }) {
 
 /** @param {{observed: boolean, monitor: Component, queries: Component, branches: Component}} props */
 function Run({ observed, monitor, queries, branches }) {
-  const prefixes = html`<${Prefixes} branches=${branches} observed=${observed} />`;
+  const prefixes = html`<${PrefixBranches} branches=${branches} observed=${observed} />`;
   return html`<${Progress} />
     ${
       bins.value
@@ -122,7 +122,7 @@ function Run({ observed, monitor, queries, branches }) {
     }`;
 }
 
-/** Button that follows the newest record of a live run. */
+/** Button to follow the newest record of a live run. */
 const Newest = () =>
   html`<button class="tool" id="large-newest" disabled=${following.value} onClick=${backToLive}>${t(
     "large.live.newest",
@@ -134,11 +134,13 @@ const Watched = () =>
 
 /** State of a live run's engine, with buttons to run, pause and restart. Other commands are not available here. */
 function Live() {
-  const runs = status.value?.mode === "running";
+  const isRunning = status.value?.mode === "running";
   return html`<p class="large-live" role="status">
-    <span>${t(runs ? "large.live.runs" : "large.live.stands", { n: grouped(own.numRecords.value) })}</span>
-    <button class="tool" id="large-engine" onClick=${() => (runs ? command("pause") : command("run", { speed: 0 }))}
-      >${t(runs ? "large.live.pause" : "large.live.run")}</button>
+    <span>${t(isRunning ? "large.live.runs" : "large.live.stands", { n: grouped(own.numRecords.value) })}</span>
+    <button class="tool" id="large-engine"
+      onClick=${() => (isRunning ? command("pause") : command("run", { speed: 0 }))}>${t(
+        isRunning ? "large.live.pause" : "large.live.run",
+      )}</button>
     <button class="tool" id="large-reset" title=${t("transport.reset_hint")} onClick=${reset}>${t(
       "transport.reset",
     )}</button>
@@ -148,41 +150,41 @@ function Live() {
 
 /** Indexing progress of the log, or the problem that stops it. */
 function Progress() {
-  const known = overview.value;
+  const summary = overview.value;
   if (problem.value) return html`<p class="large-problem" role="alert">${problem.value}</p>`;
-  if (!known || isRebuilt.value) return html`<p role="status">${t("large.reading")}</p>`;
-  if (known.problem) return html`<p class="large-problem" role="status">${known.problem}</p>`;
+  if (!summary || isRebuilt.value) return html`<p role="status">${t("large.reading")}</p>`;
+  if (summary.problem) return html`<p class="large-problem" role="status">${summary.problem}</p>`;
   if (!isBehind.value) return null;
-  const [n, all] = [grouped(known.num_surveyed), grouped(known.num_records)];
+  const [n, all] = [grouped(summary.num_surveyed), grouped(summary.num_records)];
   return html`<p role="status">${t("large.read_so_far", { n, all })}
-    <progress max=${known.num_records} value=${known.num_surveyed}></progress></p>`;
+    <progress max=${summary.num_records} value=${summary.num_surveyed}></progress></p>`;
 }
 
 /** The shown record: its position, navigation, and its operations. */
 function RecordOnView() {
   const now = shown.value;
-  const at = now?.at ?? viewIndex.value;
-  const moves = playing.value !== 0;
-  const says = now?.record ?? null;
+  const current = now?.at ?? viewIndex.value;
+  const isPlaying = playing.value !== 0;
+  const playLabel = t(isPlaying ? "large.stop" : "large.play");
+  const record = now?.record ?? null;
   return html`<div class="large-moment">
     <span class="large-walk" role="group" aria-label=${t("large.walk")}>
       <button class="tool" aria-label=${t("large.back")} title=${t("large.back")} onClick=${() => stepRecord(-1)}
         ><${Icon} name="back" /></button>
-      <button class="tool" id="large-play" aria-pressed=${moves} aria-label=${t(moves ? "large.stop" : "large.play")}
-        title=${t(moves ? "large.stop" : "large.play")} onClick=${() => (moves ? stop() : play(1))}
-        ><${Icon} name=${moves ? "pause" : "play"} /></button>
+      <button class="tool" id="large-play" aria-pressed=${isPlaying} aria-label=${playLabel} title=${playLabel}
+        onClick=${() => (isPlaying ? stop() : play(1))}><${Icon} name=${isPlaying ? "pause" : "play"} /></button>
       <button class="tool" aria-label=${t("large.on")} title=${t("large.on")} onClick=${() => stepRecord(1)}
         ><${Icon} name="forward" /></button>
     </span>
-    <label>${t("large.record")} <${Numeric} id="large-record" value=${at} commit=${jumpTo}
+    <label>${t("large.record")} <${Numeric} id="large-record" value=${current} commit=${jumpTo}
       bounds=${{ min: -1, max: own.numRecords.value - 1, whole: true }} /></label>
     <p class="num" id="large-says">${
-      says
-        ? t(says.kind === "observed" ? "large.says.observed" : "large.says", {
-            kind: t(`large.kind.${says.kind}`),
-            step: grouped(says.step),
-            at: secondsText(says.timing.at),
-            ops: counted(says.ops ?? []),
+      record
+        ? t(record.kind === "observed" ? "large.says.observed" : "large.says", {
+            kind: t(`large.kind.${record.kind}`),
+            step: grouped(record.step),
+            at: secondsText(record.timing.at),
+            ops: operationCounts(record.ops ?? []),
           })
         : t("large.before")
     }</p>
@@ -190,7 +192,7 @@ function RecordOnView() {
 }
 
 /** @param {import("../../core/trace.js").Op[]} ops */
-function counted(ops) {
+function operationCounts(ops) {
   /** @type {Map<string, number>} */
   const counts = new Map();
   for (const { type } of ops) counts.set(type, (counts.get(type) ?? 0) + 1);

@@ -16,42 +16,44 @@ import { own, selected } from "../../state/store.js";
 
 /** @import {Meaning, Order, Rgb} from "../../core/pool_texture.js" */
 
-const chosen = signal(/** @type {Meaning} */ ("owner"));
+const chosenMeaning = signal(/** @type {Meaning} */ ("owner"));
 const observed = computed(() => Boolean(own.large.value?.header.observed));
-/** Cache media outside the GPU, if the log names them; those beyond the limit share one entry. */
+/** Cache media outside the GPU that the log names. Of more than `MAX_MEDIA`, the last ones share an entry. */
 const media = computed(() => {
   const all = (overview.value?.media ?? []).map((name) => name.toUpperCase());
   return all.length > MAX_MEDIA ? [...all.slice(0, 2), all.slice(2).join("/")] : all;
 });
 /** Available meanings of the colours. A monitored server does not report block holders, and most logs have no tiers. */
 const meanings = computed(() =>
-  MEANINGS.filter((one) => (one === "tier" ? media.value.length > 0 : !(observed.value && NOT_OBSERVED.includes(one)))),
+  MEANINGS.filter((one) => (one === "tier" ? media.value.length > 0 : !(observed.value && NOT_REPORTED.includes(one)))),
 );
-const meaning = computed(() => (meanings.value.includes(chosen.value) ? chosen.value : meanings.value[0]));
+const shownMeaning = computed(() =>
+  meanings.value.includes(chosenMeaning.value) ? chosenMeaning.value : meanings.value[0],
+);
 const order = signal(/** @type {Order} */ ("id"));
-const MAX_HIGH = 300; // px of the picture's height
+const MAX_HEIGHT = 300; // px
 const LENS = { columns: 17, rows: 9, zoom: 8 }; // blocks around the pointed block, and px per block
-const MAX_MEDIA = 3; // media with a bit in a block's tier mask
+const MAX_MEDIA = 3; // bits of a block's tier mask
 /** @type {Meaning[]} */
-const NOT_OBSERVED = ["owner", "refs", "hits"];
+const NOT_REPORTED = ["owner", "refs", "hits"];
 /** Block under the pointer or keyboard cursor, or null. */
-const looked = signal(/** @type {number | null} */ (null));
-/** The pinned block, so that it stays selected when a run becomes long while it is shown. */
-const heldBlock = () => selected.peek()?.block ?? null;
+const pointedBlock = signal(/** @type {number | null} */ (null));
+/** The block pinned in the workspace, or null. It stays pinned when the shown run becomes too long to load. */
+const pinnedBlock = () => selected.peek()?.block ?? null;
 
 /** @type {{ids: Uint32Array, window: unknown, order: Order, at: number} | null} */
-let placed = null;
+let cachedOrder = null;
 
-/** Block ids in display order. The order is kept while the playhead moves. */
-function places() {
+/** Block ids in display order. The order does not change during playback. */
+function blockOrder() {
   const now = /** @type {NonNullable<typeof shown.value>} */ (shown.value);
   const count = now.window.columns.owner.length;
-  const same = placed?.order === order.value && placed.ids.length === count;
-  const stays =
-    order.value === "id" || (placed?.window === now.window && (placed.at === now.at || playing.peek() !== 0));
-  if (!placed || !same || !stays)
-    placed = { ids: orderOf(now.window.columns, order.value), window: now.window, order: order.value, at: now.at };
-  return placed.ids;
+  const isSameOrder = cachedOrder?.order === order.value && cachedOrder.ids.length === count;
+  const isCurrent =
+    order.value === "id" || (cachedOrder?.window === now.window && (cachedOrder.at === now.at || playing.peek() !== 0));
+  if (!cachedOrder || !isSameOrder || !isCurrent)
+    cachedOrder = { ids: orderOf(now.window.columns, order.value), window: now.window, order: order.value, at: now.at };
+  return cachedOrder.ids;
 }
 
 /** Return a function from a block to its layer group. */
@@ -67,20 +69,20 @@ function Texture() {
   const texture = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [size, setSize] = useState({ columns: 1, rows: 1, cell: 1 });
   const canvas = usePainter(
-    () => [shown.value, meaning.value, order.value, looked.value, themeVersion.value],
+    () => [shown.value, shownMeaning.value, order.value, pointedBlock.value, themeVersion.value],
     (/** @type {HTMLCanvasElement} */ element, box) => {
       texture.current ??= document.createElement("canvas");
       const grid = paint(element, texture.current, box);
       if (grid && (grid.columns !== size.columns || grid.rows !== size.rows || grid.cell !== size.cell)) setSize(grid);
     },
   );
-  useEffect(() => void (looked.value = heldBlock()), []);
+  useEffect(() => void (pointedBlock.value = pinnedBlock()), []);
   const now = /** @type {NonNullable<typeof shown.value>} */ (shown.value);
   /** @param {PointerEvent} event */
   const pointTo = (event) => {
     const { x, y } = pointIn(event, /** @type {HTMLElement} */ (event.currentTarget));
     const place = Math.floor(y / size.cell) * size.columns + Math.floor(x / size.cell);
-    looked.value = x < size.columns * size.cell ? (places()[place] ?? null) : null;
+    pointedBlock.value = x < size.columns * size.cell ? (blockOrder()[place] ?? null) : null;
   };
   const { blocks_held: held = 0, blocks_cached: cached = 0 } = now.record?.memory ?? {};
   const free = now.window.columns.owner.length - held - cached;
@@ -93,13 +95,13 @@ function Texture() {
   return html`<figure class="large-pool">
     <figcaption>${caption}</figcaption>
     <div class="large-choices">
-      <${Pick} label=${t("large.colour")} all=${meanings.value} now=${meaning.value} chosen=${chosen} of="colour" />
-      <${Pick} label=${t("large.order")} all=${orders} now=${order.value} chosen=${order} of="order" />
+      <${Choice} of="colour" all=${meanings.value} now=${shownMeaning.value} chosen=${chosenMeaning} />
+      <${Choice} of="order" all=${orders} now=${order.value} chosen=${order} />
     </div>
     <canvas ref=${canvas} id="large-pool" style=${{ height: `${Math.max(size.rows * size.cell, 40)}px` }}
       role="img" aria-label=${caption} tabindex="0" data-arrows
-      onPointerMove=${pointTo} onPointerLeave=${() => (looked.value = heldBlock())}
-      onKeyDown=${(/** @type {KeyboardEvent} */ event) => keyed(event, size.columns)}></canvas>
+      onPointerMove=${pointTo} onPointerLeave=${() => (pointedBlock.value = pinnedBlock())}
+      onKeyDown=${(/** @type {KeyboardEvent} */ event) => onKey(event, size.columns)}></canvas>
     <${Legend} />
     <p class="large-pointed num" role="status">${pointedText()}</p>
   </figure>`;
@@ -110,22 +112,22 @@ function Texture() {
  * @typedef {import("../../../vendor/signals/signals.js").Signal<C>} Chosen
  */
 
-/** @template {string} C @param {{label: string, all: readonly C[], now: C, chosen: Chosen<C>, of: string}} props */
-const Pick = ({ label, all, now, chosen, of }) =>
-  html`<label>${label} <${Select} id=${`large-${of}`} value=${now} commit=${(/** @type {C} */ one) =>
+/** @template {string} C @param {{of: string, all: readonly C[], now: C, chosen: Chosen<C>}} props */
+const Choice = ({ of, all, now, chosen }) =>
+  html`<label>${t(`large.${of}`)} <${Select} id=${`large-${of}`} value=${now} commit=${(/** @type {C} */ one) =>
     (chosen.value = one)} choices=${all.map((one) => [one, t(`large.${of}.${one}`)])} /></label>`;
 
 /** Legend of the colours. */
 function Legend() {
   const palette = colours();
   themeVersion.value;
-  if (meaning.value === "tier") return html`<${Tiers} inks=${palette.sequences} />`;
+  if (shownMeaning.value === "tier") return html`<${Tiers} inks=${palette.sequences} />`;
   const groups = own.large.value ? blockGroups(own.large.value.header).length : 0;
-  const inks = NAMED.includes(meaning.value)
-    ? palette.sequences.slice(0, meaning.value === "group" ? groups : undefined)
+  const inks = NAMED.includes(shownMeaning.value)
+    ? palette.sequences.slice(0, shownMeaning.value === "group" ? groups : undefined)
     : scaleOf(palette.sequential, 5).map((rgb) => `rgb(${rgb})`);
   return html`<p class="large-legend">${inks.map((ink) => html`<i key=${ink} style=${{ background: ink }}></i>`)}
-    <span>${t(`large.legend.${meaning.value}`)}</span> <span>${t(
+    <span>${t(`large.legend.${shownMeaning.value}`)}</span> <span>${t(
       observed.value ? "large.legend.observed" : "large.legend.weak",
     )}</span></p>`;
 }
@@ -143,14 +145,15 @@ const mediaText = (bits) => media.value.filter((_, place) => bits & (1 << place)
 
 /** Text about the block under the pointer. */
 function pointedText() {
-  const also = shown.value && looked.value !== null ? mediaText(shown.value.window.columns.tiers[looked.value]) : "";
-  return also ? `${lens()} · ${t("large.lens.tiers", { names: also })}` : lens();
+  const tierNames =
+    shown.value && pointedBlock.value !== null ? mediaText(shown.value.window.columns.tiers[pointedBlock.value]) : "";
+  return tierNames ? `${lensText()} · ${t("large.lens.tiers", { names: tierNames })}` : lensText();
 }
 
-/** The same without tiers. */
-function lens() {
+/** Text about the block under the pointer, without its tiers. */
+function lensText() {
   const now = shown.value;
-  const id = looked.value;
+  const id = pointedBlock.value;
   if (!now || id === null || id >= now.window.columns.owner.length) return t("large.lens.point");
   const { columns } = now.window;
   const [allocated, used] = [columns.allocated_in[id], columns.used_in[id]].map((at) => (at < 0 ? "–" : grouped(at)));
@@ -174,15 +177,15 @@ function lens() {
 }
 
 /** @param {KeyboardEvent} event @param {number} columns */
-function keyed(event, columns) {
-  const ids = places();
-  const at = looked.value === null ? -1 : ids.indexOf(looked.value);
+function onKey(event, columns) {
+  const ids = blockOrder();
+  const at = pointedBlock.value === null ? -1 : ids.indexOf(pointedBlock.value);
   const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
   const to = event.key === "Home" ? 0 : event.key === "End" ? ids.length - 1 : by === undefined ? null : at + by;
   if (to === null) return;
   event.preventDefault();
   event.stopPropagation();
-  looked.value = ids[Math.max(0, Math.min(ids.length - 1, to))];
+  pointedBlock.value = ids[Math.max(0, Math.min(ids.length - 1, to))];
 }
 
 /**
@@ -193,8 +196,8 @@ function keyed(event, columns) {
 function paint(canvas, texture, { width, height }) {
   const now = shown.value;
   if (!now) return null;
-  const ids = places();
-  const grid = gridFor(ids.length, width, MAX_HIGH);
+  const ids = blockOrder();
+  const grid = gridFor(ids.length, width, MAX_HEIGHT);
   const { columns, rows, cell } = grid;
   if (texture.width !== columns || texture.height !== rows) [texture.width, texture.height] = [columns, rows];
   const small = contextOf(texture);
@@ -207,15 +210,23 @@ function paint(canvas, texture, { width, height }) {
     scale: scaleOf(palette.sequential, 64),
     cached: observed.value ? 1 : CACHED, // a monitored server does not report block holders
   };
-  colourBlocks(new Uint32Array(image.data.buffer), ids, now.window.columns, meaning.value, now.at, inks, groupOf());
+  colourBlocks(
+    new Uint32Array(image.data.buffer),
+    ids,
+    now.window.columns,
+    shownMeaning.value,
+    now.at,
+    inks,
+    groupOf(),
+  );
   small.putImageData(image, 0, 0);
   const c = prepare(canvas, width, height);
   c.imageSmoothingEnabled = false;
   c.drawImage(texture, 0, 0, columns * cell, rows * cell);
   c.strokeStyle = palette.line;
   c.strokeRect(0.5, 0.5, columns * cell - 1, rows * cell - 1);
-  if (looked.value === null) return grid;
-  const place = order.value === "id" ? looked.value : ids.indexOf(looked.value);
+  if (pointedBlock.value === null) return grid;
+  const place = order.value === "id" ? pointedBlock.value : ids.indexOf(pointedBlock.value);
   const [x, y] = [(place % columns) * cell, Math.floor(place / columns) * cell];
   c.strokeStyle = palette.focus;
   c.lineWidth = 2;
@@ -226,26 +237,25 @@ function paint(canvas, texture, { width, height }) {
 
 /**
  * Paint the magnified surroundings of the pointed block.
- * @param {CanvasRenderingContext2D} c
- * @param {HTMLCanvasElement} texture
+ * @param {CanvasRenderingContext2D} c @param {HTMLCanvasElement} texture
  * @param {import("../../kit/colour.js").Palette} palette
  * @param {{place: number, columns: number, cell: number, width: number, height: number}} at
  */
 function paintLens(c, texture, palette, { place, columns, cell, width, height }) {
   const [column, row] = [place % columns, Math.floor(place / columns)];
-  const [wide, high] = [LENS.columns * LENS.zoom, LENS.rows * LENS.zoom];
+  const [lensWidth, lensHeight] = [LENS.columns * LENS.zoom, LENS.rows * LENS.zoom];
   const [left, top] = [column - (LENS.columns >> 1), row - (LENS.rows >> 1)]; // top left corner, in blocks
-  const x = column * cell + wide + 20 < width ? column * cell + 12 : column * cell - wide - 12;
-  const y = Math.max(2, Math.min(height - high - 2, row * cell - high / 2));
+  const x = column * cell + lensWidth + 20 < width ? column * cell + 12 : column * cell - lensWidth - 12;
+  const y = Math.max(2, Math.min(height - lensHeight - 2, row * cell - lensHeight / 2));
   c.fillStyle = palette.surface;
-  c.fillRect(x, y, wide, high);
-  c.drawImage(texture, left, top, LENS.columns, LENS.rows, x, y, wide, high); // areas beyond the edge stay empty
+  c.fillRect(x, y, lensWidth, lensHeight);
+  c.drawImage(texture, left, top, LENS.columns, LENS.rows, x, y, lensWidth, lensHeight); // empty beyond the edge
   c.lineWidth = 1;
   c.strokeStyle = palette["ink-3"];
-  c.strokeRect(x - 0.5, y - 0.5, wide + 1, high + 1);
+  c.strokeRect(x - 0.5, y - 0.5, lensWidth + 1, lensHeight + 1);
   c.lineWidth = 2;
   c.strokeStyle = palette.focus;
-  c.strokeRect(x + (wide - LENS.zoom) / 2, y + (high - LENS.zoom) / 2, LENS.zoom, LENS.zoom);
+  c.strokeRect(x + (lensWidth - LENS.zoom) / 2, y + (lensHeight - LENS.zoom) / 2, LENS.zoom, LENS.zoom);
 }
 
 /** @param {string} hex @returns {Rgb} */
@@ -253,8 +263,7 @@ const rgbOf = (hex) => /** @type {Rgb} */ ([1, 3, 5].map((at) => Number.parseInt
 
 /**
  * Sample `count` colours of a scale, from first to last.
- * @param {import("../../kit/colour.js").Scale} scale
- * @param {number} count
+ * @param {import("../../kit/colour.js").Scale} scale @param {number} count
  */
 const scaleOf = (scale, count) =>
   Array.from({ length: count }, (_, i) => {

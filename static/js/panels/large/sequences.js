@@ -12,7 +12,7 @@ import { useBox } from "../../kit/measure.js";
 import { noneText, onlyRule, orderOf, RequestChoices, SortHead, Space } from "../../kit/request_table.js";
 import { overview, place as placeNow, sequences } from "../../net/log_index.js";
 import { settings } from "../../state/settings.js";
-import { LETTERED, layoutFor, NAMES } from "./columns.js";
+import { layoutFor, NAMES, TEXT_COLUMNS } from "./columns.js";
 
 /** @import {SequenceRow} from "../../core/log_index.js" */
 /** @import {Column} from "./columns.js" */
@@ -21,7 +21,7 @@ import { LETTERED, layoutFor, NAMES } from "./columns.js";
 function Chosen({ one, at }) {
   return html`<section class="large-chosen num" aria-label=${t("large.chosen", { request: one.request })}>
     <p><strong>${one.request}</strong> ${figuresText(one)}</p>
-    <p class="large-turns">${turnsOf(one).map(
+    <p class="large-turns">${eventsOf(one).map(
       ({ record, text }) => html`<button key=${`${record} ${text}`} class="link"
         aria-current=${record === at ? "step" : undefined}
         onClick=${() => jumpTo(record)}>${text} ${grouped(record)}</button>`,
@@ -46,71 +46,71 @@ const figuresText = (one) =>
  * @param {SequenceRow} one
  * @returns {{record: number, text: string}[]}
  */
-function turnsOf(one) {
+function eventsOf(one) {
   const lost = one.lost_in < 0 ? [] : [{ record: one.lost_in, text: t("large.chosen.lost") }];
-  const turns = one.spans.map(({ kind, first }) => ({ record: first, text: t(`large.status.${kindOf(kind)}`) }));
+  const events = one.spans.map(({ kind, first }) => ({ record: first, text: t(`large.status.${kindOf(kind)}`) }));
   const end = one.finished_in < 0 ? [] : [{ record: one.finished_in, text: endText(one) }];
-  return [...lost, ...turns, ...end];
+  return [...lost, ...events, ...end];
 }
 
-/** Text of how a sequence ended. @param {SequenceRow} one */
+/** Text of a sequence's end. @param {SequenceRow} one */
 const endText = (one) => t("large.chosen.end", { how: t(`timeline.end.${one.finish_reason}`) });
 
-const ROW = 28; // px
-const THUMB = 44; // px of a row on touch screens
-const NARROW = 560; // px of a phone's width
+const ROW_HEIGHT = 28; // px
+const TOUCH_ROW_HEIGHT = 44; // px
+const PHONE_WIDTH = 560; // px
 const STATUSES = ["running", "preempted", "waiting", "finished", null]; // null: not submitted yet
 
 export function Sequences() {
   const [box, size] = useBox();
-  /** Whether only unfinished sequences are listed; null: unless a filter is set. */
-  const [here, setHere] = useState(/** @type {boolean | null} */ (null));
-  /** Whether bars start at the request's submission; null: if the rows cover the whole run. */
-  const [isFrom, setFrom] = useState(/** @type {boolean | null} */ (null));
+  /** Whether only unfinished sequences are listed. Null means yes unless a filter is set. */
+  const [unfinishedOnly, setUnfinished] = useState(/** @type {boolean | null} */ (null));
+  /** Whether bars start at the request's submission. Null means yes if finished sequences are listed too. */
+  const [fromSubmission, setFromSubmission] = useState(/** @type {boolean | null} */ (null));
   const [find, sort] = [settings.find.value ?? "", settings.sort.value];
   const [only, client] = [settings.only.value, settings.client.value];
   const [at, all] = [placeNow.value, sequences.value];
   const sorted = useSorted(all, at);
-  const isHere = here ?? !(find || only || client);
-  const rows = isHere ? sorted.filter((one) => isThere(one, at)) : sorted;
-  const high = size.width > 0 && size.width < NARROW ? THUMB : ROW;
-  const list = useLongList({ box, height: size.height, count: rows.length, high, head: high });
-  const wide = size.width || innerWidth;
-  const { columns, bar } = useMemo(() => layoutFor(wide, all, only), [wide, all, only]);
+  const hidesFinished = unfinishedOnly ?? !(find || only || client);
+  const rows = hidesFinished ? sorted.filter((one) => isUnfinished(one, at)) : sorted;
+  const rowHeight = size.width > 0 && size.width < PHONE_WIDTH ? TOUCH_ROW_HEIGHT : ROW_HEIGHT;
+  const list = useLongList({ box, height: size.height, count: rows.length, high: rowHeight, head: rowHeight });
+  const tableWidth = size.width || innerWidth;
+  const { columns, bar } = useMemo(() => layoutFor(tableWidth, all, only), [tableWidth, all, only]);
   const count = overview.value?.num_surveyed ?? 1;
-  const isOwn = isFrom ?? !isHere;
-  const longest = useMemo(() => scaleOf(isOwn ? sorted : [], true, at, count), [isOwn, sorted, count]);
-  const scale = isOwn ? longest : scaleOf([], false, at, count);
-  const spanned = { first: grouped(scale.from), last: grouped(scale.to) };
+  const isRelative = fromSubmission ?? !hidesFinished;
+  const longest = useMemo(() => scaleOf(isRelative ? sorted : [], true, at, count), [isRelative, sorted, count]);
+  const scale = isRelative ? longest : scaleOf([], false, at, count);
+  const range = { first: grouped(scale.from), last: grouped(scale.to) };
   const chosen = settings.seq.value === null ? undefined : all.find(({ seq }) => seq === settings.seq.value);
-  const opened = useRef(false);
-  useLayoutEffect(list.toTop, [find, sort, only, client, isHere]); // scroll to the top when the rows change
+  const isNavigating = useRef(false);
+  useLayoutEffect(list.toTop, [find, sort, only, client, hidesFinished]); // scroll to the top when the rows change
   useLayoutEffect(() => {
-    const row = opened.current ? rows.findIndex(({ seq }) => seq === settings.seq.peek()) : -1;
-    opened.current = false;
+    const row = isNavigating.current ? rows.findIndex(({ seq }) => seq === settings.seq.peek()) : -1;
+    isNavigating.current = false;
     if (row >= 0) list.goTo(row); // the row's position changes with the record
   }, [at, settings.seq.value]);
   /** @param {SequenceRow} one @param {number} record */
-  const go = (one, record) => {
-    opened.current = true;
+  const openAt = (one, record) => {
+    isNavigating.current = true;
     settings.seq.value = one.seq;
     jumpTo(record);
   };
   /** @param {SequenceRow} one @param {KeyboardEvent} event */
-  const keyed = (one, event) => {
+  const onKey = (one, event) => {
     if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
     event.preventDefault();
     event.stopPropagation();
-    const turns = turnsOf(one).map(({ record }) => record);
-    const to = event.key === "ArrowRight" ? turns.find((turn) => turn > at) : turns.findLast((turn) => turn < at);
-    if (to !== undefined) go(one, to);
+    const events = eventsOf(one).map(({ record }) => record);
+    const to = event.key === "ArrowRight" ? events.find((one) => one > at) : events.findLast((one) => one < at);
+    if (to !== undefined) openAt(one, to);
   };
   return html`<div class="large-sequences" id="large-sequences">
     <div class="large-choices">
       <strong role="status">${t("large.sequences", { n: grouped(rows.length), all: grouped(all.length) })}</strong>
-      <label><input type="checkbox" checked=${isHere} id="large-here"
+      <label><input type="checkbox" checked=${hidesFinished} id="large-here"
         onChange=${(/** @type {Event} */ event) =>
-          setHere(/** @type {HTMLInputElement} */ (event.currentTarget).checked)} /> ${t("large.here")}</label>
+          setUnfinished(/** @type {HTMLInputElement} */ (event.currentTarget).checked)} /> ${t("large.here")}</label>
       <input type="search" id="large-find" aria-label=${t("large.find")} placeholder=${t("large.find")} value=${find}
         onInput=${withValue((text) => (settings.find.value = text || null))} />
       <${RequestChoices} rows=${all} />
@@ -119,22 +119,22 @@ export function Sequences() {
     <div class="large-scroll" ref=${box} onScroll=${list.scrolled}>
       <table class="num" aria-label=${t("large.title.requests")} aria-rowcount=${rows.length + 1}>
         <thead><tr aria-rowindex="1">${columns.map((column) => html`<${Head} key=${column.name} ...${column} />`)}
-          <th scope="col" class="large-bars" style=${{ width: `${bar}px` }}><button aria-pressed=${isOwn}
-            id="large-own" title=${t("large.own.why")} onClick=${() => setFrom(!isOwn)}
-            aria-label=${isOwn ? undefined : t("large.column.spans.label", spanned)}>${t(
-              isOwn ? "large.column.own" : "large.column.spans",
-              spanned,
+          <th scope="col" class="large-bars" style=${{ width: `${bar}px` }}><button aria-pressed=${isRelative}
+            id="large-own" title=${t("large.own.why")} onClick=${() => setFromSubmission(!isRelative)}
+            aria-label=${isRelative ? undefined : t("large.column.spans.label", range)}>${t(
+              isRelative ? "large.column.own" : "large.column.spans",
+              range,
             )}</button></th></tr></thead>
         <tbody data-arrows onKeyDown=${list.move}>
-          <${Space} rows=${list.first} high=${high} />
+          <${Space} rows=${list.first} high=${rowHeight} />
           ${rows.slice(list.first, list.last).map(
-            (one, i) => html`<${Line} key=${one.row} ...${{ one, columns, at, scale, high, go, keyed }}
+            (one, i) => html`<${RequestRow} key=${one.row} ...${{ one, columns, at, scale, rowHeight, openAt, onKey }}
               place=${list.first + i} stop=${list.first + i === list.stop} />`,
           )}
-          <${Space} rows=${rows.length - list.last} high=${high} />
+          <${Space} rows=${rows.length - list.last} high=${rowHeight} />
         </tbody>
       </table>
-      ${rows.length ? null : html`<p class="hint">${isHere ? noneHere(sorted.length) : noneText()}</p>`}
+      ${rows.length ? null : html`<p class="hint">${hidesFinished ? emptyText(sorted.length) : noneText()}</p>`}
     </div>
     ${chosen ? html`<${Chosen} one=${chosen} at=${at} />` : null}
   </div>`;
@@ -142,8 +142,7 @@ export function Sequences() {
 
 /**
  * Filter and sort the rows. The order depends on the shown record only when sorted by status.
- * @param {readonly SequenceRow[]} all
- * @param {number} at
+ * @param {readonly SequenceRow[]} all @param {number} at
  */
 function useSorted(all, at) {
   const { find, sort, only, client } = settings;
@@ -164,41 +163,41 @@ function useSorted(all, at) {
 }
 
 /** @param {number} count number of rows hidden by the filter */
-const noneHere = (count) => (count ? t("large.none.here", { n: grouped(count), count }) : noneText());
+const emptyText = (count) => (count ? t("large.none.here", { n: grouped(count), count }) : noneText());
 
 /** Whether a sequence is waiting, running or preempted at record `at`. @param {SequenceRow} one @param {number} at */
-const isThere = (one, at) => one.submitted_in <= at && (one.finished_in < 0 || one.finished_in > at);
+const isUnfinished = (one, at) => one.submitted_in <= at && (one.finished_in < 0 || one.finished_in > at);
 
 /** @param {Column} props */
 const Head = ({ name, width }) =>
-  html`<${SortHead} ...${{ name, names: NAMES, lettered: LETTERED }} width=${name === "request" ? null : width}
+  html`<${SortHead} ...${{ name, names: NAMES, lettered: TEXT_COLUMNS }} width=${name === "request" ? null : width}
     text=${t(`large.column.${name}`)} about=${{ title: t(`large.column.${name}.why`) }} />`;
 
 /**
  * @param {{
  *   one: SequenceRow, columns: Column[], at: number, scale: Scale, place: number, stop: boolean,
- *   high: number, go: (one: SequenceRow, record: number) => void,
- *   keyed: (one: SequenceRow, event: KeyboardEvent) => void,
+ *   rowHeight: number, openAt: (one: SequenceRow, record: number) => void,
+ *   onKey: (one: SequenceRow, event: KeyboardEvent) => void,
  * }} props
  */
-function Line({ one, columns, at, scale, place, stop, high, go, keyed }) {
+function RequestRow({ one, columns, at, scale, place, stop, rowHeight, openAt, onKey }) {
   const isChosen = settings.seq.value === one.seq;
-  const open = () => go(one, one.submitted_in);
-  return html`<tr style=${{ height: `${high}px` }} aria-rowindex=${place + 2} class=${isChosen ? "shown" : ""}
+  const open = () => openAt(one, one.submitted_in);
+  return html`<tr style=${{ height: `${rowHeight}px` }} aria-rowindex=${place + 2} class=${isChosen ? "shown" : ""}
     data-seq=${one.seq} onClick=${open}>
     ${columns.map(({ name, text }) =>
       name === "request"
         ? html`<th key=${name} scope="row"><button data-row=${place} tabindex=${stop ? 0 : -1}
-            title=${t("large.to_submission")} onKeyDown=${(/** @type {KeyboardEvent} */ event) => keyed(one, event)}
+            title=${t("large.to_submission")} onKeyDown=${(/** @type {KeyboardEvent} */ event) => onKey(one, event)}
             >${one.request}</button></th>`
         : html`<td key=${name} data-column=${name}>${text ? text(one) : statusText(one, at)}</td>`,
     )}
     <td class="large-bars"><${Spans} one=${one} at=${at} scale=${scale}
-      go=${(/** @type {number} */ record) => go(one, record)} /></td>
+      go=${(/** @type {number} */ record) => openAt(one, record)} /></td>
   </tr>`;
 }
 
-/** Text of a sequence's status at record `at`, or of how it ended. @param {SequenceRow} one @param {number} at */
+/** Text of a sequence's status at record `at`, or of its end. @param {SequenceRow} one @param {number} at */
 function statusText(one, at) {
   const status = statusAt(one, at);
   return status === "finished"
@@ -206,23 +205,21 @@ function statusText(one, at) {
     : t(`large.status.${status ?? "to_come"}`);
 }
 
-/** @typedef {{from: number, to: number, own: boolean}} Scale records at the ends of a bar; `own`: from submission */
+/** @typedef {{from: number, to: number, own: boolean}} Scale range of records; `own`: from the submission */
 
-const NEAR = 1000; // records shown before and after the shown one
+const NEIGHBOURHOOD = 1000; // records shown before and after the shown one
 
 /** @param {number} kind of a span */
 const kindOf = (kind) => (kind === RUNNING ? "running" : kind === PREEMPTED ? "preempted" : "waiting");
 
 /**
  * Return the range of the bars: records around `at`, or, with `own`, from 0 to the duration of the longest request.
- * @param {readonly SequenceRow[]} rows
- * @param {boolean} own
- * @param {number} at
+ * @param {readonly SequenceRow[]} rows @param {boolean} own @param {number} at
  * @param {number} count number of known records
  * @returns {Scale}
  */
 function scaleOf(rows, own, at, count) {
-  if (!own) return { from: Math.max(0, at - NEAR), to: Math.min(count, at + NEAR), own };
+  if (!own) return { from: Math.max(0, at - NEIGHBOURHOOD), to: Math.min(count, at + NEIGHBOURHOOD), own };
   let to = 1;
   for (const { submitted_in, finished_in } of rows)
     to = Math.max(to, (finished_in < 0 ? count : finished_in) - submitted_in);
@@ -235,11 +232,11 @@ function Spans({ one, at, scale, go }) {
   const [from, to] = [scale.from + since, scale.to + since];
   /** @param {number} record */
   const share = (record) => (100 * (record - from)) / Math.max(1, to - from);
-  const seen = one.spans
+  const visible = one.spans
     .map((span) => ({ ...span, left: Math.max(from, span.first), right: span.end < 0 ? to : Math.min(to, span.end) }))
     .filter(({ left, right }) => right > left);
   return html`<span class="large-spans">
-    ${seen.map(
+    ${visible.map(
       (span) => html`<i key=${span.first} class=${kindOf(span.kind)} title=${spanText(span)}
         style=${{ left: `${share(span.left)}%`, width: `max(1px, ${share(span.right) - share(span.left)}%)` }}
         onClick=${(/** @type {Event} */ event) => {

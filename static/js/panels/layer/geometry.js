@@ -1,71 +1,70 @@
-// Layout of a layer: the residual stream as a band, and above it two branches whose outputs are added to it. The
+// Layout of a layer: the residual stream as a band, and above it the two branches whose outputs are added to it. The
 // branches are side by side, or stacked in narrow views. Pure.
 
-const NARROW = 640; // px of width from which the branches are side by side
-const TIGHT = 900; // px of width below which spacing is reduced
-const TOP = 18; // px of the labels above a branch
-const BETWEEN = 26; // px from a branch down to the band
-const FOOT = 34; // px of the two lines below the band
-const LEAST = 38;
-const MAX = 150; // maximum px of a column
-const PHONE = 52; // px of a column in narrow views, whose height is not limited
-const BESIDE = 54; // px for the previous and next layers, which are not drawn
-const BESIDE_TIGHT = 46;
-const BESIDE_NARROW = 20; // without labels
-const WIDE = ["weights", "hidden"];
+const SIDE_BY_SIDE_FROM = 640; // minimum px of width for branches side by side
+const REDUCED_BELOW = 900; // px of width; a narrower picture has reduced spacing
+const LABEL_HEIGHT = 18; // px, above a branch
+const BAND_DISTANCE = 26; // px between a branch and the band
+const FOOT_HEIGHT = 34; // px of the two text lines below the band
+const MIN_COLUMN = 38; // px of height
+const MAX_COLUMN = 150; // px of height
+const PHONE_COLUMN = 52; // px of height in narrow views, where the picture may be higher than the panel
+const NEIGHBOUR_WIDTH = 54; // px for the labels of the previous and next layers, which are not drawn
+const NEIGHBOUR_WIDTH_REDUCED = 46;
+const NEIGHBOUR_WIDTH_NARROW = 20; // without labels
+const FLEXIBLE = ["weights", "hidden"];
 const INNER = 5; // px between q, k and v
 
 /**
- * Box of a part: `x`, `y`, `width`, `height` in px. Branch: `plus` is where its output is added, `tap` where it reads
- * the stream.
+ * @typedef {{x: number, y: number, width: number, height: number}} Box of a part, in px
  *
- * @typedef {{x: number, y: number, width: number, height: number}} Box
+ * A branch reads the stream at `tap`; its output is added at `plus`.
  * @typedef {{tap: number, plus: number, from: number, to: number, top: number, band: number}} Branch
  */
 
 /**
  * @param {{width: number, height: number}} size available space
- * @param {{first: boolean}} layer `first`: whether it is the model's first layer, whose input is the embedding
+ * @param {{first: boolean}} layer `first`: the model's first layer, whose input is the embedding
  */
 export function layoutOf({ width, height }, { first }) {
-  const narrow = width < NARROW;
+  const narrow = width < SIDE_BY_SIDE_FROM;
   const rows = narrow ? 2 : 1;
-  const spare = TOP + BETWEEN + FOOT + 4;
-  const tall = narrow ? PHONE : Math.round(Math.max(LEAST, Math.min(MAX, (height - spare) / 2)));
-  const tight = width < TIGHT;
-  const column = narrow ? 11 : tight ? 14 : 16;
+  const spare = LABEL_HEIGHT + BAND_DISTANCE + FOOT_HEIGHT + 4;
+  const tall = narrow ? PHONE_COLUMN : Math.round(Math.max(MIN_COLUMN, Math.min(MAX_COLUMN, (height - spare) / 2)));
+  const isReduced = width < REDUCED_BELOW;
+  const column = narrow ? 11 : isReduced ? 14 : 16;
   const row = 2 * tall + spare;
   /** @type {Record<string, Box>} */
   const boxes = {};
-  const put = (/** @type {string} */ name, /** @type {number} */ x, /** @type {number} */ y, wide = column) =>
+  const place = (/** @type {string} */ name, /** @type {number} */ x, /** @type {number} */ y, wide = column) =>
     (boxes[name] = { x, y, width: wide, height: tall });
-  const bandOf = (/** @type {number} */ index) => index * row + TOP + tall + BETWEEN;
+  const bandOf = (/** @type {number} */ index) => index * row + LABEL_HEIGHT + tall + BAND_DISTANCE;
   const edge = narrow ? 14 : 26;
-  const beside = narrow ? BESIDE_NARROW : tight ? BESIDE_TIGHT : BESIDE;
-  const start = first ? edge : edge + column + beside;
-  const end = width - edge - column - (narrow ? 0 : beside); // space for the next layer on the right
+  const neighbourWidth = narrow ? NEIGHBOUR_WIDTH_NARROW : isReduced ? NEIGHBOUR_WIDTH_REDUCED : NEIGHBOUR_WIDTH;
+  const start = first ? edge : edge + column + neighbourWidth;
+  const end = width - edge - column - (narrow ? 0 : neighbourWidth); // space for the next layer on the right
   const middle = narrow ? end : Math.round(start + (end - start) * 0.61);
-  if (!first) put("embedding", edge, bandOf(0));
-  put("before", start, bandOf(0));
-  put("between", middle, bandOf(0));
-  if (narrow) put("between_again", edge, bandOf(1));
+  if (!first) place("embedding", edge, bandOf(0));
+  place("before", start, bandOf(0));
+  place("between", middle, bandOf(0));
+  if (narrow) place("between_again", edge, bandOf(1));
   const second = narrow ? 1 : 0;
-  put("after", end, bandOf(second));
+  place("after", end, bandOf(second));
   const attention = branch(start + column, middle, 0);
   const ffn = branch((narrow ? edge : middle) + column, end, second);
-  const gap = tight ? 17 : 32;
+  const gap = isReduced ? 17 : 32;
   fill(attention, ["attention_in", gap, "q", INNER, "k", INNER, "v", gap, "weights", gap, "sum", gap + 8, "attention"]);
   fill(ffn, ["ffn_in", gap, "hidden", gap + 4, "ffn"]);
 
   /** @param {number} from @param {number} to @param {number} index @returns {Branch} */
   function branch(from, to, index) {
-    const reach = tight ? 18 : 26;
+    const reach = isReduced ? 18 : 26;
     return {
       tap: from + reach / 2,
       plus: to - reach,
       from: from + reach,
       to: to - reach,
-      top: index * row + TOP,
+      top: index * row + LABEL_HEIGHT,
       band: bandOf(index),
     };
   }
@@ -74,16 +73,16 @@ export function layoutOf({ width, height }, { first }) {
    * @param {Branch} of @param {(string | number)[]} parts
    */
   function fill(of, parts) {
-    const lead = tight ? 10 : 28;
+    const lead = isReduced ? 10 : 28;
     const widthOf = (/** @type {string | number} */ one) => (typeof one === "number" ? one : column);
-    const taken = parts.reduce(
-      (/** @type {number} */ sum, one) => sum + (WIDE.includes(String(one)) ? 0 : widthOf(one)),
+    const fixedWidth = parts.reduce(
+      (/** @type {number} */ sum, one) => sum + (FLEXIBLE.includes(String(one)) ? 0 : widthOf(one)),
       0,
     );
     let x = of.from + lead;
     for (const one of parts) {
-      const wide = WIDE.includes(String(one)) ? of.to - of.from - 2 * lead - taken : widthOf(one);
-      if (typeof one === "string") put(one, x, of.top, wide);
+      const wide = FLEXIBLE.includes(String(one)) ? of.to - of.from - 2 * lead - fixedWidth : widthOf(one);
+      if (typeof one === "string") place(one, x, of.top, wide);
       x += wide;
     }
   }
@@ -105,7 +104,7 @@ export function pooled(values, count) {
 }
 
 /**
- * Shift texts into [0, width] and drop those closer than `gap` px to an earlier one.
+ * Shift texts into [0, width] and drop texts closer than `gap` px to an earlier one.
  * @template {{x: number, width: number}} T `x`: centre
  * @param {T[]} texts @param {number} width @param {number} gap
  */
@@ -120,9 +119,9 @@ export function spaced(texts, width, gap) {
   return found;
 }
 
-/** Return the largest magnitude in some vectors; 1 if all are 0. @param {(Float32Array | null)[]} vectors */
+/** Return the largest magnitude in `vectors`, or 1 if all values are 0. @param {(Float32Array | null)[]} vectors */
 export function largestOf(vectors) {
-  let most = 0;
-  for (const vector of vectors) for (const value of vector ?? []) most = Math.max(most, Math.abs(value));
-  return most || 1;
+  let largest = 0;
+  for (const vector of vectors) for (const value of vector ?? []) largest = Math.max(largest, Math.abs(value));
+  return largest || 1;
 }

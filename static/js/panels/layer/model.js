@@ -24,46 +24,46 @@ import { captureVersion, connection, ownIsShown, selected, sequenceView } from "
  */
 
 /**
- * The last answer.
+ * The last answer of the server.
  * @type {import("../../../vendor/signals/signals.js").Signal<{key: string, found?: Found, problem?: string} | null>}
  */
 const answer = signal(null);
-/** Key of the last answer, for effects that decide whether to request again. */
+/** Key of the last answer. An effect requests the selection if its key differs. */
 export const answeredKey = computed(() => answer.value?.key ?? null);
 
 /**
- * The wanted selection, or the reason why nothing can be shown.
+ * The selection to show, or the reason why nothing can be shown.
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{wanted?: Wanted, problem?: string}>}
  */
 export const wanted = computed(() => {
   const now = sequenceView.value;
   if (connection.value !== "live" || !ownIsShown.value) return { problem: t("layer.live") };
   if (!now || now.numFilled < 1) return { problem: t("layer.empty") };
-  const held = selected.value;
-  const query = (held?.seq ?? now.seq.seq_id) === now.seq.seq_id ? held?.query : undefined;
+  const target = selected.value;
+  const query = (target?.seq ?? now.seq.seq_id) === now.seq.seq_id ? target?.query : undefined;
   const place = query !== undefined && query < now.numFilled ? query : (now.query ?? now.numFilled - 1);
   return { wanted: { key: [now.log.id, now.seq.seq_id, now.layer, now.head, place].join("/"), now, place } };
 });
 
 /** The answer for the current selection, or the previous one while that is being computed. */
 export const shown = computed(() => {
-  const { wanted: want, problem } = wanted.value;
-  const has = answer.value;
-  if (!want) return { problem };
-  if (!has || has.found?.now.log !== want.now.log)
-    return { problem: has?.key === want.key ? has.problem : t("layer.waits") };
-  return { found: has.found, stale: has.key !== want.key };
+  const { wanted: selection, problem } = wanted.value;
+  const last = answer.value;
+  if (!selection) return { problem };
+  if (!last || last.found?.now.log !== selection.now.log)
+    return { problem: last?.key === selection.key ? last.problem : t("layer.waits") };
+  return { found: last.found, stale: last.key !== selection.key };
 });
 
 /** Request the wanted selection after a delay. Returns a function that cancels it. */
-export const askSoon = paced(async () => {
-  const { wanted: want } = wanted.peek();
-  if (want && answer.peek()?.key !== want.key) answer.value = await computeAgain(want);
+export const requestSoon = paced(async () => {
+  const { wanted: selection } = wanted.peek();
+  if (selection && answer.peek()?.key !== selection.key) answer.value = await recompute(selection);
 });
 
-/** @param {Wanted} want @returns {Promise<{key: string, found?: Found, problem?: string}>} */
-async function computeAgain(want) {
-  const { key, now, place } = want;
+/** @param {Wanted} selection @returns {Promise<{key: string, found?: Found, problem?: string}>} */
+async function recompute(selection) {
+  const { key, now, place } = selection;
   const message = { seq_id: now.seq.seq_id, layer: now.layer, heads: [now.head], num_tokens: place + 1, residual: 1 };
   const done = await askModel("recompute", message);
   if (typeof done === "string") return { key, problem: done };
@@ -71,24 +71,24 @@ async function computeAgain(want) {
   if (!done.residual || done.token_ids.some((id, i) => id !== tokenIds[i])) return { key, problem: t("layer.waits") };
   const stream = /** @type {ResidualStream} */ (decode(asBytes(done.residual.stream)));
   const arrays = /** @type {LayerCapture} */ (decode(asBytes(/** @type {Uint8Array} */ (done.arrays))));
-  return { key, found: { ...want, stream, arrays, work: done.residual, tokenIds } };
+  return { key, found: { ...selection, stream, arrays, work: done.residual, tokenIds } };
 }
 
-/** Return a vector of the stream, or null if the model's layers have none. @param {Found} found @param {string} name */
+/** Return a vector of the stream, or null if there is none. @param {Found} found @param {string} name */
 export const part = ({ stream }, name) => (name in stream.vectors ? stream.vectors[name].row() : null);
 
 /**
- * Return query, key, value and attention weights of the chosen head at the position: captured ones if available, else
- * recomputed.
+ * Return query, key, value and attention weights of the chosen head at the position: the captured arrays, or recomputed
+ * ones if they are missing.
  * @param {Found} found
  */
 export function attentionOf({ now, place, arrays }) {
   captureVersion.value;
   const at = queryAt(now, place);
-  const of = (/** @type {"q" | "k" | "v"} */ kind) => {
+  const arrayOf = (/** @type {"q" | "k" | "v"} */ kind) => {
     const recorded = at ? vectorOf(at.view, kind, at.query) : null;
-    const again = () => arrays[kind].row(place, kind === "q" ? now.head : now.kvHead);
-    return { values: recorded ?? again(), captured: Boolean(recorded) };
+    const recomputed = () => arrays[kind].row(place, kind === "q" ? now.head : now.kvHead);
+    return { values: recorded ?? recomputed(), captured: Boolean(recorded) };
   };
   const row = at && attentionRow(now.log, at.view.index, at.view.seq.seq_id, now.layer, now.head, at.query);
   const weights = new Float32Array(place + 1);
@@ -100,7 +100,8 @@ export function attentionOf({ now, place, arrays }) {
     const value = arrays.v.row(i, now.kvHead);
     for (let d = 0; d < sum.length; d++) sum[d] += weights[i] * value[d];
   }
-  return { q: of("q"), k: of("k"), v: of("v"), weights: { values: weights, captured: Boolean(row) }, sum };
+  const [q, k, v] = /** @type {const} */ (["q", "k", "v"]).map(arrayOf);
+  return { q, k, v, weights: { values: weights, captured: Boolean(row) }, sum };
 }
 
 /**

@@ -21,7 +21,7 @@ import { cellAt, heatOf, productLayout, productsOf } from "./product_geometry.js
 
 /** @typedef {"q" | "k" | "v"} Vector */
 
-/** Vector whose product is shown instead of the layer's picture. @type {Signal<Vector | null>} */
+/** Vector whose matrix product is shown instead of the layer's picture, or null. @type {Signal<Vector | null>} */
 export const shownPart = signal(null);
 
 /** @typedef {{key: string, weights?: Projection, problem?: string}} Answer */
@@ -30,7 +30,7 @@ const answer = signal({ key: "" });
 /** @type {Signal<number | null>} */
 const chosenRow = signal(null); // null: the row with the largest result
 
-const AROUND = 64; // px of the lines of text around the picture
+const TEXT_HEIGHT = 64; // px of the text lines above and below the picture
 
 /** @param {number} value */
 const short = (value) => String(Number(value.toPrecision(3))).replace("-", "−");
@@ -41,32 +41,32 @@ export function Product({ found, kind, width, height }) {
   const head = kind === "q" ? now.head : now.kvHead;
   const key = [now.log.header.model.name, stream.layer, kind, head].join("/");
   useLayoutEffect(() => {
-    // the part that opened it is gone, and the focus with it
+    // the part that had the focus has been removed
     if (document.activeElement === document.body) document.getElementById("layer-product-close")?.focus();
   }, []);
   useEffect(() => {
     chosenRow.value = null;
-    if (answer.peek().key !== key) void ask(key, { layer: stream.layer, part: kind, head });
+    if (answer.peek().key !== key) void request(key, { layer: stream.layer, part: kind, head });
   }, [key]);
   const { weights, problem } = answer.value.key === key ? answer.value : {};
-  const reads = part(found, "attention_in");
+  const input = part(found, "attention_in");
   const heads =
     kind === "q" ? now.log.header.model.num_heads : kvShapeOf(now.log.header.model, stream.layer).num_kv_heads;
   const title = t(`layer.product.${kind}`, { head, heads });
   return html`<div class="layer-product" id="layer-product" data-hue=${kind}>
     <p class="layer-product-head"><b>${title}</b>
-      <button class="link" id="layer-product-close" onClick=${close}>${t("layer.product.close")}</button></p>
+      <button class="link" id="layer-product-close" onClick=${tolerance}>${t("layer.product.close")}</button></p>
     ${
-      weights && reads
-        ? html`<${Drawn} found=${found} kind=${kind} weights=${weights} reads=${reads} width=${width}
-            height=${height - AROUND} title=${title} />`
-        : html`<p class="hint" role="status">${problem ?? t(reads ? "layer.waits" : "layer.product.unread")}</p>`
+      weights && input
+        ? html`<${ProductPicture} found=${found} kind=${kind} weights=${weights} input=${input} width=${width}
+            height=${height - TEXT_HEIGHT} title=${title} />`
+        : html`<p class="hint" role="status">${problem ?? t(input ? "layer.waits" : "layer.product.unread")}</p>`
     }
   </div>`;
 }
 
 /** Return to the picture of the layer and focus the part. */
-function close() {
+function tolerance() {
   const kind = shownPart.peek();
   shownPart.value = null;
   requestAnimationFrame(() => {
@@ -76,7 +76,7 @@ function close() {
 }
 
 /** @param {string} key @param {{layer: number, part: Vector, head: number}} message */
-async function ask(key, message) {
+async function request(key, message) {
   answer.value = { key };
   const done = await askModel("projection", message);
   if (answer.peek().key !== key) return; // another part was chosen in the meantime
@@ -87,14 +87,14 @@ async function ask(key, message) {
 }
 
 /**
- * @param {{found: Found, kind: Vector, weights: Projection, reads: Float32Array, width: number, height: number,
+ * @param {{found: Found, kind: Vector, weights: Projection, input: Float32Array, width: number, height: number,
  *   title: string}} props
  */
-function Drawn({ found, kind, weights, reads, width, height, title }) {
+function ProductPicture({ found, kind, weights, input, width, height, title }) {
   const [rows, count] = weights.weight.shape;
-  const made = useMemo(() => productsOf(weights, reads), [weights, reads]);
+  const product = useMemo(() => productsOf(weights, input), [weights, input]);
   const cached = attentionOf(found)[kind].values;
-  const row = Math.min(rows - 1, chosenRow.value ?? largestAt(made));
+  const row = Math.min(rows - 1, chosenRow.value ?? indexOfLargest(product));
   const layout = productLayout(width, height, rows, count);
   const heat = useMemo(
     () => heatOf(weights.weight, layout.matrix.width, layout.matrix.height),
@@ -105,29 +105,29 @@ function Drawn({ found, kind, weights, reads, width, height, title }) {
     (element, size) => {
       const canvas = element.querySelector("canvas");
       if (canvas)
-        paint(prepare(canvas, size.width, size.height), { layout, heat, weights, reads, made, cached, row, kind });
+        paint(prepare(canvas, size.width, size.height), { layout, heat, weights, input, product, cached, row, kind });
     },
   );
-  const products = weights.weight.row(row).map((w, j) => w * reads[j]);
+  const products = weights.weight.row(row).map((w, j) => w * input[j]);
   const bias = weights.bias.row()[row];
-  const close = 1e-3 * largestOf([cached]);
-  const same = made.every((value, i) => Math.abs(value - cached[i]) <= close);
-  const text = t(same ? "layer.product.row" : "layer.product.row_then", {
+  const tolerance = 1e-3 * largestOf([cached]);
+  const isEqual = product.every((value, i) => Math.abs(value - cached[i]) <= tolerance);
+  const text = t(isEqual ? "layer.product.row" : "layer.product.row_then", {
     row,
     n: grouped(count),
     bias: bias ? ` + ${short(bias)}` : "",
-    made: short(made[row]),
+    made: short(product[row]),
     cached: short(cached[row]),
   });
   /** @param {PointerEvent} event */
-  const point = (event) => {
+  const onPointer = (event) => {
     const { x, y } = pointIn(event, /** @type {HTMLElement} */ (event.currentTarget));
     const at = cellAt(layout, x, y);
     if (!at) return hideTip();
     chosenRow.value = at.row;
     const j = at.column;
     if (j === null) return hideTip();
-    const [w, x_] = [weights.weight.row(at.row)[j], reads[j]];
+    const [w, x_] = [weights.weight.row(at.row)[j], input[j]];
     tipAt(event.clientX, event.clientY, [
       t("layer.product.cell", { row: at.row, column: j, w: short(w), x: short(x_), product: short(w * x_) }),
     ]);
@@ -135,10 +135,10 @@ function Drawn({ found, kind, weights, reads, width, height, title }) {
   return html`<div class="layer-product-picture" ref=${ref} style=${{ height: `${layout.height}px` }} tabindex="0"
       role="slider" aria-label=${title} aria-valuemin="0" aria-valuemax=${rows - 1} aria-valuenow=${row}
       aria-valuetext=${text} data-arrows onKeyDown=${(/** @type {KeyboardEvent} */ e) => move(e, row, rows)}
-      onPointerMove=${point} onPointerDown=${point} onPointerLeave=${hideTip}>
+      onPointerMove=${onPointer} onPointerDown=${onPointer} onPointerLeave=${hideTip}>
       <canvas aria-hidden="true"></canvas>
     </div>
-    <p class="layer-product-said num">${text} ${t("layer.product.most", { found: mostOf(products) })}</p>`;
+    <p class="layer-product-said num">${text} ${t("layer.product.most", { found: largestText(products) })}</p>`;
 }
 
 /** Move between rows with ↑ and ↓. @param {KeyboardEvent} event @param {number} row @param {number} rows */
@@ -150,10 +150,10 @@ function move(event, row, rows) {
 }
 
 /** @param {Float32Array} values */
-const largestAt = (values) => values.reduce((best, v, i) => (Math.abs(v) > Math.abs(values[best]) ? i : best), 0);
+const indexOfLargest = (values) => values.reduce((best, v, i) => (Math.abs(v) > Math.abs(values[best]) ? i : best), 0);
 
 /** Text of the three largest products. @param {Float32Array} products */
-const mostOf = (products) =>
+const largestText = (products) =>
   [...products.keys()]
     .sort((a, b) => Math.abs(products[b]) - Math.abs(products[a]))
     .slice(0, 3)
@@ -161,15 +161,14 @@ const mostOf = (products) =>
     .join(" · ");
 
 /**
- * Draw a matrix with one pixel per cell.
- * @param {ReturnType<typeof heatOf>} heat
- * @param {ReturnType<typeof colours>["diverging"]} scale
+ * Draw a matrix on a canvas with one pixel per cell.
+ * @param {ReturnType<typeof heatOf>} heat @param {ReturnType<typeof colours>["diverging"]} scale
  */
-function imageOf({ down, across, cells, most }, scale) {
+function imageOf({ heatRows, heatColumns, cells, most }, scale) {
   const canvas = document.createElement("canvas");
-  Object.assign(canvas, { width: across, height: down });
+  Object.assign(canvas, { width: heatColumns, height: heatRows });
   const context = contextOf(canvas);
-  const image = context.createImageData(across, down);
+  const image = context.createImageData(heatColumns, heatRows);
   cells.forEach((value, i) => image.data.set([...divergingAt(scale, value / most), 255], 4 * i));
   context.putImageData(image, 0, 0);
   return canvas;
@@ -178,9 +177,9 @@ function imageOf({ down, across, cells, most }, scale) {
 /**
  * @param {CanvasRenderingContext2D} c
  * @param {{layout: ReturnType<typeof productLayout>, heat: ReturnType<typeof heatOf>, weights: Projection,
- *   reads: Float32Array, made: Float32Array, cached: Float32Array, row: number, kind: Vector}} drawn
+ *   input: Float32Array, product: Float32Array, cached: Float32Array, row: number, kind: Vector}} drawn
  */
-function paint(c, { layout, heat, weights, reads, made, cached, row, kind }) {
+function paint(c, { layout, heat, weights, input, product, cached, row, kind }) {
   const palette = colours();
   const scale = palette.diverging;
   const { matrix, x, y, products } = layout;
@@ -197,12 +196,12 @@ function paint(c, { layout, heat, weights, reads, made, cached, row, kind }) {
   };
   c.imageSmoothingEnabled = false;
   c.drawImage(imageOf(heat, scale), matrix.x, matrix.y, matrix.width, matrix.height);
-  line(reads, largestOf([reads]), x, true);
-  const most = largestOf([made, cached]);
-  line(made, most, y, false);
+  line(input, largestOf([input]), x, true);
+  const most = largestOf([product, cached]);
+  line(product, most, y, false);
   line(cached, most, last, false);
 
-  const unit = matrix.height / made.length;
+  const unit = matrix.height / product.length;
   const at = matrix.y + row * unit;
   c.fillStyle = alpha(palette.paper, 0.55); // dim all other rows
   c.fillRect(matrix.x, matrix.y, matrix.width, at - matrix.y);
@@ -211,11 +210,11 @@ function paint(c, { layout, heat, weights, reads, made, cached, row, kind }) {
   c.lineWidth = 1.5;
   for (const box of [matrix, y, last]) c.strokeRect(box.x - 1, at - 1, box.width + 2, unit + 2);
 
-  const own = weights.weight.row(row);
-  const largest = Math.max(...own.map((w, j) => Math.abs(w * reads[j]))) || 1;
-  const [step, middle] = [products.width / own.length, products.y + products.height / 2];
-  for (let j = 0; j < own.length; j++) {
-    const value = own[j] * reads[j];
+  const rowWeights = weights.weight.row(row);
+  const largest = Math.max(...rowWeights.map((w, j) => Math.abs(w * input[j]))) || 1;
+  const [step, middle] = [products.width / rowWeights.length, products.y + products.height / 2];
+  for (let j = 0; j < rowWeights.length; j++) {
+    const value = rowWeights[j] * input[j];
     const tall = (Math.abs(value) / largest) * (products.height / 2);
     c.fillStyle = value < 0 ? palette.neg : palette.pos;
     c.fillRect(products.x + j * step, value < 0 ? middle : middle - tall, Math.max(0.7, step - 0.4), tall);

@@ -2,28 +2,26 @@
 
 /** @import {Projection} from "../../core/wire.js" */
 
-const LEFT = 36; // px of the names
+const LEFT = 36; // px of the row names
 const RIGHT = 92; // px of the two result columns
 const COLUMN = 16;
 const TOP = 18; // px above the input
-const READ = 12; // px of the input's height
+const INPUT_HEIGHT = 12; // px
 const GAP = 8;
-const PRODUCTS = 40; // px of the chosen row's products
-const LEAST = 64; // minimum px of the matrix
-const CELL = 2; // minimum px of a cell
+const PRODUCTS_HEIGHT = 40; // px
+const MIN_MATRIX = 64; // px
+const MIN_CELL = 2; // px
 
 /**
- * Return the boxes in width × height; `height` is the total, which may exceed the given one.
- * @param {number} width
- * @param {number} height
- * @param {number} rows
+ * Lay out the product in width × height. The returned `height` may be larger than the available one.
+ * @param {number} width @param {number} height @param {number} rows
  * @param {number} columns
  */
 export function productLayout(width, height, rows, columns) {
-  const around = TOP + READ + GAP + GAP + PRODUCTS;
-  const tall = Math.max(LEAST, Math.min(height - around, 8 * rows));
-  const wide = Math.max(LEAST, Math.min(width - LEFT - RIGHT, 6 * columns));
-  const top = TOP + READ + GAP;
+  const otherHeight = TOP + INPUT_HEIGHT + GAP + GAP + PRODUCTS_HEIGHT;
+  const tall = Math.max(MIN_MATRIX, Math.min(height - otherHeight, 8 * rows));
+  const wide = Math.max(MIN_MATRIX, Math.min(width - LEFT - RIGHT, 6 * columns));
+  const top = TOP + INPUT_HEIGHT + GAP;
   const box = (/** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ w, /** @type {number} */ h) => ({
     x,
     y,
@@ -34,10 +32,10 @@ export function productLayout(width, height, rows, columns) {
   return {
     rows,
     columns,
-    height: around + tall,
-    x: box(LEFT, TOP, wide, READ),
+    height: otherHeight + tall,
+    x: box(LEFT, TOP, wide, INPUT_HEIGHT),
     matrix: box(LEFT, top, wide, tall),
-    products: box(LEFT, top + tall + GAP, wide, PRODUCTS),
+    products: box(LEFT, top + tall + GAP, wide, PRODUCTS_HEIGHT),
     y: box(end + 18, top, COLUMN, tall),
     cached: box(end + RIGHT - COLUMN - 6, top, COLUMN, tall),
   };
@@ -45,9 +43,7 @@ export function productLayout(width, height, rows, columns) {
 
 /**
  * Return the row at a point, and its column if the point is over the weights. Returns null beside the rows.
- * @param {ReturnType<typeof productLayout>} layout
- * @param {number} x
- * @param {number} y
+ * @param {ReturnType<typeof productLayout>} layout @param {number} x @param {number} y
  */
 export function cellAt({ rows, columns, matrix, cached }, x, y) {
   if (x < matrix.x || x > cached.x + cached.width || y < matrix.y || y >= matrix.y + matrix.height) return null;
@@ -56,11 +52,11 @@ export function cellAt({ rows, columns, matrix, cached }, x, y) {
   return { row, column };
 }
 
-/** Compute weight · x + bias. @param {Projection} weights @param {Float32Array} reads */
-export function productsOf({ weight, bias }, reads) {
-  const made = Float32Array.from(bias.row());
-  for (let i = 0; i < made.length; i++) weight.row(i).forEach((w, j) => (made[i] += w * reads[j]));
-  return made;
+/** Compute weight · x + bias. @param {Projection} weights @param {Float32Array} input */
+export function productsOf({ weight, bias }, input) {
+  const product = Float32Array.from(bias.row());
+  for (let i = 0; i < product.length; i++) weight.row(i).forEach((w, j) => (product[i] += w * input[j]));
+  return product;
 }
 
 /**
@@ -71,14 +67,15 @@ export function productsOf({ weight, bias }, reads) {
  */
 export function heatOf(weight, width, height) {
   const [rows, columns] = weight.shape;
-  const [down, across] = [Math.min(rows, Math.floor(height / CELL)), Math.min(columns, Math.floor(width / CELL))];
-  const cells = new Float32Array(down * across);
+  const heatRows = Math.min(rows, Math.floor(height / MIN_CELL));
+  const heatColumns = Math.min(columns, Math.floor(width / MIN_CELL));
+  const cells = new Float32Array(heatRows * heatColumns);
   let most = 0;
   for (let i = 0; i < rows; i++)
     weight.row(i).forEach((value, j) => {
-      const cell = Math.floor((i * down) / rows) * across + Math.floor((j * across) / columns);
+      const cell = Math.floor((i * heatRows) / rows) * heatColumns + Math.floor((j * heatColumns) / columns);
       if (Math.abs(value) > Math.abs(cells[cell])) cells[cell] = value;
       most = Math.max(most, Math.abs(value));
     });
-  return { down, across, cells, most: most || 1 };
+  return { heatRows, heatColumns, cells, most: most || 1 };
 }

@@ -1,5 +1,5 @@
-// "Be the allocator" exercise: a list of block operations made by dragging, tapping or keys, which is judged and shown
-// beside the engine's operations.
+// "Be the allocator" exercise: the learner lists block operations by dragging, tapping or keys; the list is graded and
+// shown beside the engine's operations.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { answer, waiting } from "../../control/lesson.js";
@@ -15,10 +15,10 @@ import { useScrollIntoView } from "./follow.js";
 
 /** @import {BlockMove, WorkItem, Verdict} from "../../core/wire.js" */
 
-/** The current list, and the item it belongs to. */
+/** The learner's current list, and the index of its item. */
 const list = signal(/** @type {{item: number, moves: BlockMove[]}} */ ({ item: -1, moves: [] }));
 
-/** Return the current list of an item. @param {WorkItem} item */
+/** Return the learner's current list for an item. @param {WorkItem} item */
 const movesOf = (item) => (list.value.item === item.index ? list.value.moves : []);
 
 /** @type {Record<Verdict["grade"], string>} */
@@ -29,9 +29,9 @@ export function Allocator({ item }) {
   const isOpen = !item.over && checkpoint.value?.index === item.index;
   const moves = movesOf(item);
   const state = isOpen && item.records <= own.numRecords.value ? own.log.value?.stateAt(item.records - 1) : null;
-  /** @param {BlockMove[]} wanted */
-  const set = (wanted) => (list.value = { item: item.index, moves: wanted });
-  const news = useScrollIntoView(item.given.length, item.over);
+  /** @param {BlockMove[]} newMoves */
+  const setMoves = (newMoves) => (list.value = { item: item.index, moves: newMoves });
+  const latestRef = useScrollIntoView(item.given.length, item.over);
   const box = useHeldFocus(moves.length, '.desk-tool[tabindex="0"]');
   return html`<div class="work" role="group" ref=${box} id=${`work-${item.index}`} data-over=${item.over}
     aria-label=${t("lesson.work.title")}>
@@ -41,16 +41,16 @@ export function Allocator({ item }) {
       (graded, i) =>
         graded &&
         html`<${GradedAttempt} key=${i} graded=${graded} attempt=${i + 1}
-      news=${i === item.given.length - 1 ? news : null} />`,
+      latestRef=${i === item.given.length - 1 ? latestRef : null} />`,
     )}
     ${
       state
         ? html`<${BlockManager} state=${state} moves=${moves}
-          onMove=${(/** @type {BlockMove} */ move) => set([...moves, move])} />
+          onMove=${(/** @type {BlockMove} */ move) => setMoves([...moves, move])} />
         <ol class="work-list" aria-label=${t("lesson.work.list")}>${moves.map(
           (move, i) => html`<li key=${i}>${moveText(move)} <button class="quiet work-back"
             aria-label=${t("lesson.work.back", { move: moveText(move) })}
-            onClick=${() => set(moves.filter((_, j) => j !== i))}>✕</button></li>`,
+            onClick=${() => setMoves(moves.filter((_, j) => j !== i))}>✕</button></li>`,
         )}</ol>
         <div class="work-ends">
           <button class="command primary" id="work-give" disabled=${!moves.length || waiting.value}
@@ -60,11 +60,11 @@ export function Allocator({ item }) {
         </div>`
         : null
     }
-    ${item.engine ? html`<${Engines} item=${item} />` : null}
+    ${item.engine ? html`<${EngineMoves} item=${item} />` : null}
   </div>`;
 }
 
-/** Requests of the scheduler, step by step. @param {{item: WorkItem}} props */
+/** The scheduler's requests by step. @param {{item: WorkItem}} props */
 function Tasks({ item }) {
   /** @type {Map<number, WorkItem["tasks"]>} */
   const steps = new Map();
@@ -85,10 +85,10 @@ function Tasks({ item }) {
 /**
  * A submitted list with a verdict for each operation.
  * @param {{graded: import("../../core/wire.js").GradedList, attempt: number,
- *   news: {current: HTMLElement | null} | null}} props `news`: ref for the newest list
+ *   latestRef: {current: HTMLElement | null} | null}} props `latestRef`: ref of the newest list, else null
  */
-function GradedAttempt({ graded, attempt, news }) {
-  return html`<div class="work-result" role="status" ref=${news} data-news=${news !== null} tabindex="-1">
+function GradedAttempt({ graded, attempt, latestRef }) {
+  return html`<div class="work-result" role="status" ref=${latestRef} data-news=${latestRef !== null} tabindex="-1">
     <h3>${t(attempt > 1 ? "lesson.work.your_second" : "lesson.work.yours")}</h3>
     <ol>${graded.moves.map((move, i) => {
       const { grade, why, refs } = graded.verdicts[i];
@@ -108,8 +108,8 @@ function GradedAttempt({ graded, attempt, news }) {
   </div>`;
 }
 
-/** Operations of the engine. @param {{item: WorkItem}} props */
-function Engines({ item }) {
+/** The engine's operations. @param {{item: WorkItem}} props */
+function EngineMoves({ item }) {
   return html`<div class="work-result" data-news=${item.given.at(-1) === null} tabindex="-1">
     <h3>${t("lesson.work.engine")}</h3>
     <ol>${(item.engine ?? []).map(({ deed: move, record }) => {

@@ -1,23 +1,23 @@
-// The block manager's desk: operations, free queue, block tables. Blocks are dragged, or tapped and then placed by a
-// tap.
+// The block manager's desk: operations, free queue and block tables. A block is dragged, or tapped and then placed by a
+// second tap.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { drafted, moveOf, TOOLS, tapped } from "./block_moves.js";
+import { applyMoves, moveOf, TOOLS, tapResult } from "./block_moves.js";
 import { draggable, dragged, Ghost } from "./drag.js";
 
 /** @import {Signal} from "../../../vendor/signals/signals.js" */
 /** @import {BlockMove} from "../../core/wire.js" */
 /** @import {Draft, Held, Kind, Target} from "./block_moves.js" */
 
-const AHEAD = 5; // blocks at the head of the free queue that are always shown; of the others, only those with a hash
+const MAX_HEAD = 5; // first blocks of the free queue, always shown; later ones are shown only if they have a hash
 
 /** @type {Signal<Kind>} */
 const tool = signal("allocate");
 /** @type {Signal<Held | null>} */
-const held = signal(null);
+const heldBlock = signal(null);
 
 /**
  * @param {{
@@ -25,49 +25,49 @@ const held = signal(null);
  * }} props
  */
 export function BlockManager({ state, moves, onMove }) {
-  const draft = drafted(state, moves);
+  const draft = applyMoves(state, moves);
   /** @param {BlockMove | null} move */
-  const did = (move) => {
+  const addMove = (move) => {
     if (!move) return;
-    held.value = null;
+    heldBlock.value = null;
     onMove(move);
   };
   /** @param {Held} one */
   const tap = (one) => {
-    const found = tapped(tool.value, held.value, one);
-    if (found && "kind" in found) did(found);
-    else held.value = found;
+    const found = tapResult(tool.value, heldBlock.value, one);
+    if (found && "kind" in found) addMove(found);
+    else heldBlock.value = found;
   };
   /** @param {number} seq */
   const placeIn = (seq) => {
-    if (held.value) did(moveOf(tool.value, held.value, { kind: "table", seq, block: null }));
+    if (heldBlock.value) addMove(moveOf(tool.value, heldBlock.value, { kind: "table", seq, block: null }));
   };
-  const desk = { draft, size: state.block_size, tap, drop: did };
-  const places = draft.queue.map((_, i) => i).filter((i) => i < AHEAD || draft.hashed[draft.queue[i]]);
+  const chipProps = { draft, size: state.block_size, tap, drop: addMove };
+  const shownIndices = draft.queue.map((_, i) => i).filter((i) => i < MAX_HEAD || draft.hashed[draft.queue[i]]);
   return html`<div class="desk">
     <div class="desk-tools" role="radiogroup" aria-label=${t("lesson.work.tools")} data-arrows>${TOOLS.map(
       (name) => html`<button key=${name} class="desk-tool" role="radio" aria-checked=${tool.value === name}
-        data-drop="tool" data-tool=${name} tabindex=${tool.value === name ? 0 : -1} onClick=${() => choose(name)}
-        onKeyDown=${turn}>${t(`lesson.work.tool.${name}`)}</button>`,
+        data-drop="tool" data-tool=${name} tabindex=${tool.value === name ? 0 : -1} onClick=${() => chooseTool(name)}
+        onKeyDown=${onToolKey}>${t(`lesson.work.tool.${name}`)}</button>`,
     )}</div>
     <p class="desk-hint" role="status">${
-      held.value && tool.value !== "copy"
-        ? t("lesson.work.held", { block: held.value.block })
+      heldBlock.value && tool.value !== "copy"
+        ? t("lesson.work.held", { block: heldBlock.value.block })
         : t(`lesson.work.hint.${tool.value}`)
     }</p>
     <div class="desk-row" data-drop="queue">
       <span class="desk-name">${t("lesson.work.queue")}</span>
-      <span class="desk-chips">${places.map(
-        (i, at) => html`${at && i > places[at - 1] + 1 ? html`<span class="desk-gap">…</span>` : null}<${Chip}
-          key=${draft.queue[i]} ...${desk} block=${draft.queue[i]} from="queue" head=${i === 0} />`,
-      )}${places.at(-1) !== draft.queue.length - 1 ? html`<span class="desk-gap">…</span>` : null}</span>
+      <span class="desk-chips">${shownIndices.map(
+        (i, at) => html`${at && i > shownIndices[at - 1] + 1 ? html`<span class="desk-gap">…</span>` : null}<${Chip}
+          key=${draft.queue[i]} ...${chipProps} block=${draft.queue[i]} from="queue" head=${i === 0} />`,
+      )}${shownIndices.at(-1) !== draft.queue.length - 1 ? html`<span class="desk-gap">…</span>` : null}</span>
     </div>
     ${[...draft.tables].map(
       ([seq, table]) => html`<div class="desk-row" key=${seq} data-drop="table" data-seq=${seq}>
-        <button class="desk-name" disabled=${!held.value || tool.value === "copy"} onClick=${() => placeIn(seq)}
+        <button class="desk-name" disabled=${!heldBlock.value || tool.value === "copy"} onClick=${() => placeIn(seq)}
           aria-label=${t("lesson.work.into", { seq })}><${Swatch} id=${seq} /> ${seq} ◂</button>
         <span class="desk-chips">${table.map(
-          (block, i) => html`<${Chip} key=${i} ...${desk} block=${block} from=${seq} head=${false} />`,
+          (block, i) => html`<${Chip} key=${i} ...${chipProps} block=${block} from=${seq} head=${false} />`,
         )}</span>
       </div>`,
     )}
@@ -76,17 +76,17 @@ export function BlockManager({ state, moves, onMove }) {
 }
 
 /** @param {Kind} name */
-function choose(name) {
+function chooseTool(name) {
   tool.value = name;
-  held.value = null;
+  heldBlock.value = null;
 }
 
-/** Choose an operation with the arrow keys. @param {KeyboardEvent} event */
-function turn(event) {
+/** Choose a tool with the arrow keys. @param {KeyboardEvent} event */
+function onToolKey(event) {
   const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (!by) return;
   event.preventDefault();
-  choose(TOOLS[(TOOLS.indexOf(tool.value) + by + TOOLS.length) % TOOLS.length]);
+  chooseTool(TOOLS[(TOOLS.indexOf(tool.value) + by + TOOLS.length) % TOOLS.length]);
   const button = /** @type {Element} */ (event.currentTarget).parentElement?.querySelector(
     `[data-tool="${tool.value}"]`,
   );
@@ -103,7 +103,7 @@ function turn(event) {
 function Chip({ draft, size, tap, drop, block, from, head }) {
   const one = { block, from };
   const refs = draft.refs[block];
-  const isHeld = held.value?.block === block && held.value.from === from;
+  const isHeld = heldBlock.value?.block === block && heldBlock.value.from === from;
   const words = [
     t("lesson.work.block", { n: block }),
     head ? t("lesson.work.head") : null,
@@ -124,7 +124,7 @@ function Chip({ draft, size, tap, drop, block, from, head }) {
     }<i style=${{ width: `${(100 * draft.filled[block]) / size}%` }}></i></button>`;
 }
 
-/** Return the drop target of a released block. @param {Element | null} under @returns {Target | null} */
+/** Return the drop target at the element under the pointer. @param {Element | null} under @returns {Target | null} */
 function targetOf(under) {
   const tools = /** @type {HTMLElement | null} */ (under?.closest("[data-drop=tool]") ?? null);
   if (tools) return { kind: "tool", tool: /** @type {Kind} */ (tools.dataset.tool) };

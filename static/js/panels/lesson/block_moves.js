@@ -1,15 +1,15 @@
-// The learner's list of operations, and the tables and free queue after it. The server judges whether the operations
-// are legal. Pure.
+// The learner's list of operations, and the block tables and free queue after it. The server decides whether the
+// operations are legal. Pure.
 
 /** @import {BlockMove} from "../../core/wire.js" */
 /** @import {State} from "../../state/store.js" */
 
 /**
  * @typedef {BlockMove["kind"]} Kind
- * @typedef {number | "queue"} From a sequence's table, or the free queue
+ * @typedef {number | "queue"} From id of the sequence whose table has the block, or the free queue
  * @typedef {{block: number, from: From}} Held the block being moved
  * @typedef {{kind: "queue"} | {kind: "table", seq: number, block: number | null} | {kind: "tool", tool: Kind}} Target
- *   drop target; in a table possibly one of its blocks
+ *   drop target; `block` is the table's block under the pointer, if any
  * @typedef {{
  *   queue: number[], tables: Map<number, number[]>, refs: number[], hashed: boolean[], filled: number[],
  * }} Draft
@@ -19,7 +19,7 @@
 export const TOOLS = ["allocate", "share", "copy", "free", "evict"];
 
 /** Apply a list of operations to `state`. @param {State} state @param {BlockMove[]} moves @returns {Draft} */
-export function drafted(state, moves) {
+export function applyMoves(state, moves) {
   /** @type {Draft} */
   const draft = {
     queue: [...state.free_queues[0]],
@@ -32,29 +32,29 @@ export function drafted(state, moves) {
     hashed: state.blocks.map((block) => block.block_hash !== null),
     filled: state.blocks.map((block) => block.token_ids.length),
   };
-  for (const move of moves) follow(draft, move);
+  for (const move of moves) applyMove(draft, move);
   return draft;
 }
 
 /** @param {Draft} draft @param {BlockMove} move */
-function follow(draft, { kind, block, seq, source }) {
+function applyMove(draft, { kind, block, seq, source }) {
   const { refs, hashed, filled } = draft;
   const table = draft.tables.get(seq ?? -1) ?? [];
-  const take = () => (draft.queue = draft.queue.filter((id) => id !== block));
+  const removeFromQueue = () => (draft.queue = draft.queue.filter((id) => id !== block));
   switch (kind) {
     case "allocate":
-      take();
+      removeFromQueue();
       refs[block] += 1;
       filled[block] = 0;
       table.push(block);
       break;
     case "share":
-      take();
+      removeFromQueue();
       refs[block] += 1;
       table.push(block);
       break;
     case "copy": {
-      take();
+      removeFromQueue();
       refs[block] += 1;
       if (source === null) break;
       refs[source] -= 1;
@@ -76,9 +76,7 @@ function follow(draft, { kind, block, seq, source }) {
 
 /**
  * Return the operation for dropping a block on a target with a tool, or null if there is none.
- * @param {Kind} tool
- * @param {Held} held
- * @param {Target} target
+ * @param {Kind} tool @param {Held} held @param {Target} target
  * @returns {BlockMove | null}
  */
 export function moveOf(tool, { block, from }, target) {
@@ -97,17 +95,15 @@ export function moveOf(tool, { block, from }, target) {
 
 /**
  * Return the result of tapping a block: an operation, or the block to hold.
- * @param {Kind} tool
- * @param {Held | null} held
- * @param {Held} tapped
+ * @param {Kind} tool @param {Held | null} held @param {Held} one
  * @returns {BlockMove | Held | null}
  */
-export function tapped(tool, held, tapped) {
-  if (tool === "evict") return moveOf(tool, tapped, { kind: "tool", tool });
-  if (tool === "free") return moveOf(tool, tapped, { kind: "queue" });
-  if (tool === "copy" && held && (held.from === "queue") !== (tapped.from === "queue")) {
-    const [free, source] = held.from === "queue" ? [held, tapped] : [tapped, held];
+export function tapResult(tool, held, one) {
+  if (tool === "evict") return moveOf(tool, one, { kind: "tool", tool });
+  if (tool === "free") return moveOf(tool, one, { kind: "queue" });
+  if (tool === "copy" && held && (held.from === "queue") !== (one.from === "queue")) {
+    const [free, source] = held.from === "queue" ? [held, one] : [one, held];
     if (source.from !== "queue") return moveOf(tool, free, { kind: "table", seq: source.from, block: source.block });
   }
-  return held?.block === tapped.block && held.from === tapped.from ? null : tapped;
+  return held?.block === one.block && held.from === one.from ? null : one;
 }

@@ -5,32 +5,33 @@ import { html } from "../../kit/html.js";
 
 /** @typedef {{x: number, y: number, text: string, moved: boolean}} Drag window pixels */
 
-const SLACK = 6; // px that a press may move and still count as a tap
+const TAP_DISTANCE = 6; // px; a press that moves farther is a drag
 
 /** @type {import("../../../vendor/signals/signals.js").Signal<Drag | null>} */
 const drag = signal(null);
 
-/** Whether something is being dragged. Stays true during the click event that ends the drag. */
+/** Whether an element is being dragged. Remains true during the click event that ends the drag. */
 export const dragged = computed(() => drag.value?.moved ?? false);
 
 /**
- * Return the handlers of a draggable element. Touch scrolls unless it starts on a part with `data-grip`.
+ * Return the handlers of a draggable element. A touch scrolls unless it starts on a part with `data-grip`.
  * @param {string} text text of the ghost
  * @param {(under: Element | null, y: number) => void} onDrop
  */
 export const draggable = (text, onDrop) => ({
   /** @param {PointerEvent} event */
   onPointerDown: (event) => {
-    const [on, whole] = [/** @type {Element} */ (event.target), /** @type {Element} */ (event.currentTarget)];
-    if (event.button || (event.pointerType === "touch" && !on.closest("[data-grip]"))) return;
-    if (on !== whole && on.closest("button") !== whole.closest("button")) return; // a button inside the element
+    const [target, element] = [/** @type {Element} */ (event.target), /** @type {Element} */ (event.currentTarget)];
+    if (event.button || (event.pointerType === "touch" && !target.closest("[data-grip]"))) return;
+    if (target !== element && target.closest("button") !== element.closest("button")) return; // an inner button
     drag.value = { x: event.clientX, y: event.clientY, text, moved: false };
-    whole.setPointerCapture(event.pointerId);
+    element.setPointerCapture(event.pointerId);
   },
   /** @param {PointerEvent} event */
   onPointerMove: ({ clientX: x, clientY: y }) => {
     const now = drag.value;
-    if (now && (now.moved || Math.hypot(x - now.x, y - now.y) > SLACK)) drag.value = { ...now, x, y, moved: true };
+    if (now && (now.moved || Math.hypot(x - now.x, y - now.y) > TAP_DISTANCE))
+      drag.value = { ...now, x, y, moved: true };
   },
   /** @param {PointerEvent} event */
   onPointerUp: ({ clientX, clientY }) => {

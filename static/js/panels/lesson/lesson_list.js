@@ -26,14 +26,14 @@ export function LessonList() {
       ${all === null ? html`<li class="path-lead"><span role="status">${t("lesson.wait")}</span></li>` : null}
       ${all?.length === 0 ? html`<li class="path-lead">${t("lesson.none")}</li>` : null}
       ${(all ?? []).map((card) => [
-        card.kind === "after" ? html`<${OnceMore} key="again" />` : null,
+        card.kind === "after" ? html`<${ReviewCard} key="again" />` : null,
         html`<${Entry} key=${card.id} card=${card} />`,
       ])}
     </ol>
   </div>`;
 }
 
-/** The tour of the page, listed before the first lesson. */
+/** The tour of the page, before the first lesson. */
 function Tour() {
   const { state, at } = tourState.value;
   return html`<li><button class="path-card" id="path-tour" data-state=${state} onClick=${learnTour}>
@@ -44,8 +44,8 @@ function Tour() {
   </button></li>`;
 }
 
-/** Review of questions that were answered wrong and did not recur in a later lesson. */
-function OnceMore() {
+/** Review of the questions that were answered wrong and did not recur in a later lesson. */
+function ReviewCard() {
   const { length: n } = dueReviews.value;
   if (!n) return null;
   return html`<li><button class="path-card" id="path-again" onClick=${() => learn(REVIEW)}>
@@ -57,9 +57,9 @@ function OnceMore() {
 
 /** @param {{card: import("../../core/wire.js").Card}} props */
 function Entry({ card }) {
-  const way = storedProgress.value[card.id];
+  const progress = storedProgress.value[card.id];
   const isTest = card.kind !== "lesson";
-  const state = way?.over ? "over" : way ? "begun" : "new";
+  const state = progress?.over ? "over" : progress ? "begun" : "new";
   const { model, refused, num_questions: n } = card;
   const hasModel = modelFacts.value?.live !== false;
   const text = t(refused ? `lesson.refused.${hasModel ? "other" : "none"}` : `lesson.state.${state}`, { n, model });
@@ -72,7 +72,7 @@ function Entry({ card }) {
   </button></li>`;
 }
 
-// Learning gain: the questions by kind before the first lesson and after the last one, side by side.
+// Learning gain: results by kind of question, before the first lesson and after the last one, side by side.
 
 /** @type {Record<Result, string>} */
 const MARKS = { right: "✓", wrong: "✗", unsure: "?" };
@@ -85,26 +85,26 @@ function rows() {
 }
 
 export function Gain() {
-  const found = rows();
-  const right = (/** @type {"before" | "after"} */ when) => found.filter((row) => row[when] === "right").length;
-  const both = found.some((row) => row.before) && found.some((row) => row.after);
+  const results = rows();
+  const countRight = (/** @type {"before" | "after"} */ when) => results.filter((row) => row[when] === "right").length;
+  const hasBoth = results.some((row) => row.before) && results.some((row) => row.after);
   return html`<div class="lesson-over" role="status">
     <p>${
-      both
-        ? t("lesson.gain", { before: right("before"), after: right("after"), n: found.length })
-        : t("lesson.gain_first", { right: right("before") + right("after"), n: found.length })
+      hasBoth
+        ? t("lesson.gain", { before: countRight("before"), after: countRight("after"), n: results.length })
+        : t("lesson.gain_first", { right: countRight("before") + countRight("after"), n: results.length })
     }</p>
     <table class="gain">
       <thead><tr><th scope="col">${t("lesson.gain_kind")}</th><th scope="col">${t("lesson.gain_before")}</th><th
         scope="col">${t("lesson.gain_after")}</th></tr></thead>
-      <tbody>${found.map(
+      <tbody>${results.map(
         ({ rule, before, after }) => html`<tr key=${rule}><th scope="row">${t(`lesson.kind.${rule}`)}</th>
           <${Mark} result=${before} /><${Mark} result=${after} /></tr>`,
       )}</tbody>
     </table>
     <div class="lesson-ends">
       <button class="command primary" id="lesson-next" onClick=${() => learn(null)}>${t("lesson.all")}</button>
-      <a class="quiet" id="lesson-csv" download="learned.csv" href=${address(found)}>CSV</a>
+      <a class="quiet" id="lesson-csv" download="learned.csv" href=${csvAddress(results)}>CSV</a>
     </div>
     <p class="hint">${t("lesson.gain_stays")}</p>
   </div>`;
@@ -116,8 +116,9 @@ function Mark({ result }) {
   return html`<td data-result=${result} aria-label=${t(`lesson.result.${result}`)}>${MARKS[result]}</td>`;
 }
 
-/** @param {ReturnType<typeof rows>} found */
-function address(found) {
-  const lines = [["question", "before", "after"], ...found.map((row) => [row.rule, row.before ?? "", row.after ?? ""])];
+/** @param {ReturnType<typeof rows>} results */
+function csvAddress(results) {
+  const values = results.map((row) => [row.rule, row.before ?? "", row.after ?? ""]);
+  const lines = [["question", "before", "after"], ...values];
   return `data:text/csv;charset=utf-8,${encodeURIComponent(csvText(lines))}`;
 }

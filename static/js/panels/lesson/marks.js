@@ -1,5 +1,5 @@
-// Marks over the figure for answers that are places, which can be clicked; afterwards the learner's answers beside the
-// outcome. The question lists the same answers for keyboards and screen readers.
+// Marks over the figure for answers that are places in it. They can be clicked; later they show the learner's answers
+// beside the outcome. The question lists the same answers for keyboards and screen readers.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { effect, signal } from "../../../vendor/signals/signals.js";
@@ -16,64 +16,64 @@ import { choose, marks } from "./prediction.js";
 /** @import {Mark, Place} from "./prediction.js" */
 
 /**
- * @typedef {Mark & {box: Box, level: number, side: "left" | "middle" | "right"}} Drawn `level`: index
- *   among stacked labels or lines; `side`: side of the figure that its label must not cross
+ * @typedef {Mark & {box: Box, level: number, side: "left" | "middle" | "right"}} Drawn `level`: index among stacked
+ *   labels or lines; `side`: alignment of the label, so that it remains within the figure
  */
 
-const SETTLED = 240; // ms after which the layout has settled
-const LEVEL = 22; // px
-const AROUND = 3; // px between a frame and its contents
-const WORDS = 100; // px of half the width of a mark's label
+const SETTLE_MS = 240; // until the layout has settled
+const LEVEL_HEIGHT = 22; // px
+const FRAME_GAP = 3; // px between a frame and its contents
+const LABEL_HALF_WIDTH = 100; // px
 
-const ON_AXIS = new Set(["tokens", "bytes", "step"]); // number answers, whose labels are stacked
+const STACKED = new Set(["tokens", "bytes", "step"]); // kinds of answers whose labels are stacked
 
 /** @type {import("../../../vendor/signals/signals.js").Signal<Drawn[]>} */
 const drawn = signal([]);
 
 export function Marks() {
   useEffect(() => {
-    let later = 0;
-    const soon = () => {
+    let timer = 0;
+    const remeasure = () => {
       schedule(measure);
-      clearTimeout(later);
-      later = setTimeout(() => schedule(measure), SETTLED);
+      clearTimeout(timer);
+      timer = setTimeout(() => schedule(measure), SETTLE_MS);
     };
     const figure = /** @type {HTMLElement | null} */ (document.querySelector(".lesson-stage"));
     const stop = effect(() => {
       [marks.value, shownPart.value, state.value, sequenceView.value, drawnIndex.value];
-      soon();
+      remeasure();
     });
-    const stopSight = effect(() => {
+    const stopScrolling = effect(() => {
       const onBar = marks.value.filter(({ place }) => place.kind === "bytes").length;
-      figure?.style.setProperty("--byte-marks", String(onBar)); // their words stand above the bar
-      schedule(intoSight);
+      figure?.style.setProperty("--byte-marks", String(onBar)); // their labels are above the bar
+      schedule(scrollToMarks);
     });
-    const sizes = new ResizeObserver(soon);
+    const sizes = new ResizeObserver(remeasure);
     if (figure) sizes.observe(figure);
-    addEventListener("scroll", soon, true);
+    addEventListener("scroll", remeasure, true);
     return () => {
       stop();
-      stopSight();
+      stopScrolling();
       sizes.disconnect();
-      removeEventListener("scroll", soon, true);
-      clearTimeout(later);
+      removeEventListener("scroll", remeasure, true);
+      clearTimeout(timer);
       figure?.style.removeProperty("--byte-marks");
       drawn.value = [];
     };
   }, []);
   return html`<div class="marks" aria-hidden="true">${drawn.value.map(
-    (mark) => html`<${One} key=${`${mark.item.index}/${mark.option}`} mark=${mark} />`,
+    (mark) => html`<${MarkButton} key=${`${mark.item.index}/${mark.option}`} mark=${mark} />`,
   )}</div>`;
 }
 
-/** Scroll the region so that the places of the answers are visible: the bar in its figures, or its beginning. */
-function intoSight() {
+/** Scroll the memory region to the marks: to the bar for answers in bytes, otherwise to the top. */
+function scrollToMarks() {
   const kind = marks.peek()[0]?.place.kind;
   const memory = document.querySelector(".lesson-stage .memory");
   if (!kind || !memory) return;
   const bar = kind === "bytes" ? memory.querySelector(".memory-bar[data-scale]") : null;
-  const [sight, at] = [memory.getBoundingClientRect(), bar?.getBoundingClientRect()];
-  memory.scrollTop = at ? memory.scrollTop + at.top - sight.top - sight.height / 2 : 0;
+  const [view, barBox] = [memory.getBoundingClientRect(), bar?.getBoundingClientRect()];
+  memory.scrollTop = barBox ? memory.scrollTop + barBox.top - view.top - view.height / 2 : 0;
 }
 
 function measure() {
@@ -84,7 +84,7 @@ function measure() {
     const box = placeBox(mark.place);
     if (!box) return [];
     const side = mark.place.kind === "tokens" ? sideOfTokens(box, frame.right) : sideOf(box, frame);
-    return [{ ...mark, box, side, level: ON_AXIS.has(mark.place.kind) || mark.role === "mine" ? level++ : 0 }];
+    return [{ ...mark, box, side, level: STACKED.has(mark.place.kind) || mark.role === "mine" ? level++ : 0 }];
   });
   if (JSON.stringify(found) !== JSON.stringify(drawn.peek())) drawn.value = found;
 }
@@ -92,17 +92,17 @@ function measure() {
 /** @param {Box} box @param {DOMRect} frame @returns {Drawn["side"]} */
 function sideOf({ x, width }, frame) {
   const middle = x + width / 2;
-  return middle < frame.left + WORDS ? "left" : middle > frame.right - WORDS ? "right" : "middle";
+  return middle < frame.left + LABEL_HALF_WIDTH ? "left" : middle > frame.right - LABEL_HALF_WIDTH ? "right" : "middle";
 }
 
 /**
- * Align a label of tokens with their right edge, unless it would cover the row names and there is more room behind.
+ * Align a label of tokens with their right edge, unless it would cover the row names and there is more space beyond.
  * @param {Box} box @param {number} right @returns {Drawn["side"]}
  */
 function sideOfTokens({ x, width }, right) {
   const left = document.querySelector(".lesson-stage .token-row-window")?.getBoundingClientRect().left ?? 0;
-  const room = x + width - left;
-  return room < 2 * WORDS && room < right - x - width ? "left" : "right";
+  const space = x + width - left;
+  return space < 2 * LABEL_HALF_WIDTH && space < right - x - width ? "left" : "right";
 }
 
 /** @param {Place} place @returns {Box | null} */
@@ -139,27 +139,27 @@ function elementBox(selector) {
 }
 
 /** @param {{mark: Drawn}} props */
-function One({ mark }) {
+function MarkButton({ mark }) {
   const { item, option, place, role, box, level, side } = mark;
-  const isOffer = role === "offered" || role === "chosen";
-  const around = place.kind === "slot" || place.kind === "block" ? AROUND : 0;
-  const stem = place.kind === "bytes" || place.kind === "step" ? level * LEVEL : 0; // px of the line up to its label
+  const isSelectable = role === "offered" || role === "chosen";
+  const gap = place.kind === "slot" || place.kind === "block" ? FRAME_GAP : 0;
+  const stem = place.kind === "bytes" || place.kind === "step" ? level * LEVEL_HEIGHT : 0; // px
   const style = {
-    left: `${box.x - around}px`,
-    top: `${box.y - around + (place.kind === "tokens" ? level * LEVEL : -stem)}px`,
-    width: `${box.width + 2 * around}px`,
-    height: `${place.kind === "tokens" ? LEVEL : box.height + 2 * around + stem}px`,
+    left: `${box.x - gap}px`,
+    top: `${box.y - gap + (place.kind === "tokens" ? level * LEVEL_HEIGHT : -stem)}px`,
+    width: `${box.width + 2 * gap}px`,
+    height: `${place.kind === "tokens" ? LEVEL_HEIGHT : box.height + 2 * gap + stem}px`,
   };
-  const raised = ON_AXIS.has(place.kind) ? {} : { bottom: `calc(100% + ${level * LEVEL}px)` };
+  const raisedStyle = STACKED.has(place.kind) ? {} : { bottom: `calc(100% + ${level * LEVEL_HEIGHT}px)` };
   const text = optionText(item.options[option]);
   return html`<button class="mark" tabindex="-1" data-kind=${place.kind} data-role=${role} data-side=${side}
     data-option=${option}
-    style=${style} disabled=${!isOffer} onClick=${() => choose(item, option)}>${
-      isOffer
-        ? ON_AXIS.has(place.kind)
+    style=${style} disabled=${!isSelectable} onClick=${() => choose(item, option)}>${
+      isSelectable
+        ? STACKED.has(place.kind)
           ? html`<span class="mark-label num">${text}</span>`
           : null
-        : html`<span class="mark-label" style=${role === "outcome" ? {} : raised}><b
+        : html`<span class="mark-label" style=${role === "outcome" ? {} : raisedStyle}><b
           class="num">${text}</b> ${t(`lesson.mark.${role}`)}</span>`
     }</button>`;
 }

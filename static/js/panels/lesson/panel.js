@@ -1,4 +1,4 @@
-// A lesson as an article of texts, actions and questions, with the figure beside it. Without an open lesson, the list
+// A lesson as an article of texts, actions and questions, with the figure beside it. If no lesson is open, the list
 // of all lessons.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
@@ -34,15 +34,15 @@ import { Question } from "./question.js";
  */
 
 /** @param {Node[]} nodes @returns {string} */
-const words = (nodes) => nodes.map((node) => (typeof node === "string" ? node : words(node.children))).join("");
+const plainText = (nodes) => nodes.map((node) => (typeof node === "string" ? node : plainText(node.children))).join("");
 
 /** @param {{nodes: Node[]}} props */
-const Blocks = ({ nodes }) => html`<div class="lesson-text">${nodes.map(drawn)}</div>`;
+const Blocks = ({ nodes }) => html`<div class="lesson-text">${nodes.map(rendered)}</div>`;
 
 /** @param {Node} node @returns {Children} */
-function drawn(node) {
+function rendered(node) {
   if (typeof node === "string") return node;
-  const inside = node.children.map(drawn);
+  const inside = node.children.map(rendered);
   if (node.tag === "a") return link(node, inside);
   return html`<${node.tag}>${inside}<//>`;
 }
@@ -56,15 +56,15 @@ function link(node, inside) {
       onClick=${() => jumpTo(record)}>${inside}</button>`;
   }
   if (node.thing) return html`<b class=${`lesson-thing thing-${node.thing}`}>${inside}</b>`;
-  if (node.setting) return html`<${Knob} name=${node.setting} text=${words(node.children)} />`;
-  const ofServer = node.href?.startsWith("/");
-  if (isEmbedded && ofServer) return inside; // an embedded page has no other pages
-  const href = ofServer ? `.${node.href}` : node.href;
+  if (node.setting) return html`<${Knob} name=${node.setting} text=${plainText(node.children)} />`;
+  const isServerPath = node.href?.startsWith("/");
+  if (isEmbedded && isServerPath) return inside; // an embedded page has no other pages
+  const href = isServerPath ? `.${node.href}` : node.href;
   return html`<a href=${href} rel="noopener noreferrer" target="_blank">${inside}</a>`;
 }
 
-const READ = new Set(["text", "show"]); // items that do not wait for the learner
-const OWN = ["model", "kv_offload_cpu", "kv_offload_disk"]; // changes of a restart that are not settings
+const TEXT_ITEMS = new Set(["text", "show"]); // items that do not wait for the learner
+const RUN_CHANGES = ["model", "kv_offload_cpu", "kv_offload_disk"]; // changes made by a restart that are not settings
 const COMMAND = "kvtheater serve"; // command that plays lessons on a live model
 
 export function Panel() {
@@ -75,8 +75,8 @@ export function Panel() {
   useReturnedFocus(!isList);
   return html`<main class="lesson" id="lesson" aria-busy=${waiting.value}>
     <div class="lesson-head">
-      <${Home} />
-      <span class="lesson-tools"><${TakeAlong} /><${LanguageSwitch} />
+      <${HomeLink} />
+      <span class="lesson-tools"><${ExportLink} /><${LanguageSwitch} />
         <button class="quiet" id="lesson-leave" onClick=${() => openView("workspace")}>${t(
           "lesson.explore",
         )}</button></span>
@@ -85,8 +85,8 @@ export function Panel() {
   </main>`;
 }
 
-/** Way to the list of lessons, which a follower of a class has none of. */
-function Home() {
+/** Link to the list of lessons. A follower of a class has no list and gets plain text. */
+function HomeLink() {
   const name = html`<span class="wordmark-kv"><i>K</i><i>V</i></span> Theater`;
   if (attends.value) return html`<span class="wordmark">${name}</span>`;
   return html`<button class="wordmark lesson-home" onClick=${() => learn(null)}
@@ -94,14 +94,14 @@ function Home() {
 }
 
 /**
- * Key the article so that another lesson or language remounts it.
+ * The article, keyed so that another lesson or language remounts it.
  * @param {Opened} now @param {boolean} wasList
  */
 const articleOf = (now, wasList) =>
   html`<${Article} key=${`${now.lesson}/${now.language}`} now=${now} wasList=${wasList} />`;
 
-/** Export of the open lesson as a file, if a model can record it. */
-function TakeAlong() {
+/** Link to download the open lesson as a file, if a model can record it. */
+function ExportLink() {
   const now = currentLesson.value;
   if (now?.source !== "live" || now.lesson === REVIEW) return null;
   return html`<a class="tool" id="lesson-export" href=${`api/lessons/${now.lesson}/export.html`} download
@@ -112,24 +112,25 @@ const Wait = () => html`<p class="lesson-wait" role="status">${t("lesson.wait")}
 
 /** @param {{now: Opened, wasList: boolean}} props `wasList`: whether it was opened from the list of lessons */
 function Article({ now, wasList }) {
-  const whole = useRef(/** @type {HTMLElement | null} */ (null));
-  const seen = useRef(-1);
+  const articleRef = useRef(/** @type {HTMLElement | null} */ (null));
+  const lastPosition = useRef(-1);
   /** @type {Map<number, Item[]>} */
   const sections = new Map();
   for (const item of now.items)
     if (item.kind !== "show") sections.set(item.section, [...(sections.get(item.section) ?? []), item]);
   const optional = now.progress.num_sections - now.progress.num_optional; // the first optional section
   useLayoutEffect(() => {
-    const [article, { at }, before] = [whole.current, now.progress, seen.current];
-    seen.current = at;
-    if (!article || before === at) return;
-    const done = before < 0 ? now.items.findLast(({ kind, index }) => !READ.has(kind) && index < at)?.index : before;
-    const part = article.querySelector(`[data-item="${done}"]`);
+    const [article, { at }, previous] = [articleRef.current, now.progress, lastPosition.current];
+    lastPosition.current = at;
+    if (!article || previous === at) return;
+    const isDone = (/** @type {Item} */ { kind, index }) => !TEXT_ITEMS.has(kind) && index < at;
+    const last = previous < 0 ? now.items.findLast(isDone)?.index : previous;
+    const part = article.querySelector(`[data-item="${last}"]`);
     const end = article.querySelector(".lesson-end-mark");
-    if (!part && wasList && document.activeElement === document.body) article.focus(); // its card is gone
-    if (part && end) follow(part.querySelector('[data-news="true"]') ?? part, end, before >= 0);
+    if (!part && wasList && document.activeElement === document.body) article.focus(); // its card was removed
+    if (part && end) follow(part.querySelector('[data-news="true"]') ?? part, end, previous >= 0);
   }, [now.progress.at]);
-  return html`<article class="article" ref=${whole} tabindex="-1" aria-labelledby="lesson-title">
+  return html`<article class="article" ref=${articleRef} tabindex="-1" aria-labelledby="lesson-title">
     <h1 class="lesson-title" id="lesson-title">${now.title}</h1>
     <${Progress} now=${now} />
     <${Recorded} now=${now} />
@@ -189,13 +190,13 @@ function LessonItem({ item }) {
   if (item.kind === "ask") return html`<${Question} item=${item} />`;
   if (item.kind === "work") return html`<${Allocator} item=${item} />`;
   if (item.kind === "mend") return html`<${PromptOrder} item=${item} />`;
-  if (item.kind === "do") return html`<${Do} item=${item} />`;
+  if (item.kind === "do") return html`<${Action} item=${item} />`;
   if (item.kind === "sandbox") return html`<${Sandbox} item=${item} />`;
   return null;
 }
 
 /** An action of the lesson: a button that triggers it, then a note that it was done. @param {{item: DoItem}} props */
-function Do({ item }) {
+function Action({ item }) {
   const { verb, count, until, rank, keep, changes, lanes } = item.action;
   const values = {
     n: count,
@@ -204,7 +205,7 @@ function Do({ item }) {
     keep: keep[currentLesson.value?.language ?? ""] ?? 0,
   };
   const names = Object.entries(changes).map(([name, value]) =>
-    OWN.includes(name) ? t(`lesson.${name}`, { name: value }) : settingText(name, value),
+    RUN_CHANGES.includes(name) ? t(`lesson.${name}`, { name: value }) : settingText(name, value),
   );
   const key = verb === "race" ? `lesson.do.race.${lanes}` : `lesson.do.${Object.keys(keep).length ? "keep" : verb}`;
   const text = t(key, { ...values, changes: names.join(" · ") || t("lesson.as_before") });
@@ -242,7 +243,7 @@ function untilText(until, n) {
 /** @param {{item: import("../../core/wire.js").SandboxItem}} props */
 function Sandbox({ item }) {
   const now = currentLesson.value;
-  const isHere = checkpoint.value === item;
+  const isCurrent = checkpoint.value === item;
   const isLive = now?.source === "live";
   const isClass = now?.source === "class";
   const hasMore = now !== null && now.progress.num_optional > 0;
@@ -255,18 +256,18 @@ function Sandbox({ item }) {
         isLive ? "lesson.knobs" : "lesson.look",
       )}</button>
       ${
-        isHere && !isClass
+        isCurrent && !isClass
           ? html`<button class="quiet" id="lesson-go" disabled=${waiting.value} onClick=${goOn}>${t(
               hasMore ? "lesson.go_on" : "lesson.finish",
             )}</button>`
           : null
       }
     </div>
-    ${isHere && hasMore && !isClass ? html`<${Score} now=${now} />` : null}
+    ${isCurrent && hasMore && !isClass ? html`<${Score} now=${now} />` : null}
   </div>`;
 }
 
-/** Number of questions answered correctly at the first try; a class answers together. @param {{now: Opened}} props */
+/** Number of questions answered correctly at the first try; not shown in a class. @param {{now: Opened}} props */
 function Score({ now }) {
   if (classState.value) return html`<p>${t("lesson.ended")}</p>`;
   const answers = now.items.flatMap((item) =>

@@ -12,8 +12,8 @@ import { shownSeq } from "../../state/store.js";
 
 /**
  * @typedef {NonNullable<import("../../core/wire.js").AskOption["place"]>} Place
- * @typedef {"offered" | "chosen" | "mine" | "outcome" | "both"} Role selectable, selected, the learner's
- *   answer, the outcome in the log, or both
+ * @typedef {"offered" | "chosen" | "mine" | "outcome" | "both"} Role selectable, selected, the learner's answer, the
+ *   outcome in the log, or the learner's answer and the outcome
  * @typedef {{item: AskItem, option: number, place: Place, role: Role}} Mark
  */
 
@@ -21,11 +21,11 @@ import { shownSeq } from "../../state/store.js";
 export const chosen = signal(/** @type {{item: number, option: number} | null} */ (null));
 
 /** The earlier question that is being revisited, until the lesson continues. */
-const recalled = signal(/** @type {{item: number, at: number} | null} */ (null));
+const revisited = signal(/** @type {{item: number, at: number} | null} */ (null));
 
 /** Mark the answers to an earlier question in the picture. @param {AskItem} item */
 export function revisitQuestion(item) {
-  recalled.value = { item: item.index, at: currentLesson.value?.progress.at ?? -1 };
+  revisited.value = { item: item.index, at: currentLesson.value?.progress.at ?? -1 };
 }
 
 /** Whether correct answers may be revealed. Tests reveal them only at the end. */
@@ -34,24 +34,22 @@ export const showsVerdict = () => currentLesson.value?.kind === "lesson" || curr
 /** Return whether a question can be answered now. @param {AskItem} item */
 export const isOpen = (item) => !item.over && checkpoint.value?.index === item.index && isAnsweredHere(item);
 
-/** Whether this page poses the question; in a class, the presenter does. @param {AskItem} item */
+/** Whether this page accepts answers. In a class, the presenter opens the question. @param {AskItem} item */
 const isAnsweredHere = ({ index }) => {
   if (currentLesson.value?.source !== "class") return true;
   const poll = classState.value?.poll;
   return poll?.item === index && (poll.phase === "open" || poll.phase === "again");
 };
 
-/**
- * Index of the question that the learner has turned to. Until then, the picture shows the outcome of the previous one.
- */
-const turned = signal(-1);
+/** Index of the question whose places are marked. Until it is set, the outcome of the previous question is marked. */
+const pictured = signal(-1);
 
-/** Mark a question's places in the picture and show the sequence that it is about. @param {AskItem} item */
+/** Mark a question's places in the picture and show the question's sequence. @param {AskItem} item */
 export function turnTo(item) {
-  if (!isOpen(item) || turned.peek() === item.index) return;
-  turned.value = item.index;
-  const of = item.options.find(({ place }) => place?.kind === "tokens")?.place;
-  if (of?.kind === "tokens" && of.seq !== shownSeq.peek()) settings.seq.value = of.seq;
+  if (!isOpen(item) || pictured.peek() === item.index) return;
+  pictured.value = item.index;
+  const tokens = item.options.find(({ place }) => place?.kind === "tokens")?.place;
+  if (tokens?.kind === "tokens" && tokens.seq !== shownSeq.peek()) settings.seq.value = tokens.seq;
 }
 
 /**
@@ -77,19 +75,19 @@ const beginsRun = ({ action }) => action.verb === "restart" || action.verb === "
 /** Answers marked in the picture. @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Mark[]>} */
 export const marks = computed(() => {
   const items = currentLesson.value?.items ?? [];
-  const isBack = recalled.value?.at === currentLesson.value?.progress.at;
-  const back = isBack ? items.find((item) => item.index === recalled.value?.item) : null;
+  const isRevisiting = revisited.value?.at === currentLesson.value?.progress.at;
+  const revisitedItem = isRevisiting ? items.find((item) => item.index === revisited.value?.item) : null;
   const groups = questionsByAction(items);
   const open = groups[0]?.filter(isOpen) ?? [];
-  const [newest, before] = open.length
+  const [newest, previous] = open.length
     ? [open, [...groups[0].filter((item) => item.over), ...(groups[1] ?? [])]]
     : [groups[0] ?? [], []];
-  const [next, last] = [newest.flatMap(marksOf), before.flatMap(marksOf)];
-  if (back?.kind === "ask") return marksOf(back);
-  return open.length && turned.value !== open[0].index && last.length ? last : next;
+  const [next, last] = [newest.flatMap(marksOf), previous.flatMap(marksOf)];
+  if (revisitedItem?.kind === "ask") return marksOf(revisitedItem);
+  return open.length && pictured.value !== open[0].index && last.length ? last : next;
 });
 
-/** Whether all marks are in the pool; a layout with room for one part then shows the pool. */
+/** Whether all marks are in the pool. A layout with space for one part then shows the pool. */
 export const isInPool = computed(
   () => marks.value.length > 0 && marks.value.every(({ place }) => place.kind === "slot" || place.kind === "block"),
 );
@@ -103,13 +101,13 @@ const marksOf = (item) =>
 
 /** @param {AskItem} item @param {number} option @returns {Role | null} */
 function roleOf(item, option) {
-  const isMine = item.given.includes(option);
+  const isOwn = item.given.includes(option);
   if (isOpen(item)) {
-    if (isMine) return "mine";
+    if (isOwn) return "mine";
     return chosen.value?.item === item.index && chosen.value.option === option ? "chosen" : "offered";
   }
   const isRight = item.over && showsVerdict() && item.right === option;
-  return isRight && item.given[0] === option ? "both" : isRight ? "outcome" : isMine ? "mine" : null;
+  return isRight && item.given[0] === option ? "both" : isRight ? "outcome" : isOwn ? "mine" : null;
 }
 
 /**

@@ -13,43 +13,43 @@ import { choose, chosen, isOpen, revisitQuestion, showsVerdict, turnTo } from ".
 
 /** @import {AskItem, AskOption} from "../../core/wire.js" */
 
-const GAZE = 5000; // ms for which the outcome of the previous question stays before the marks of the next one
+const OUTCOME_MS = 5000; // for which the previous question's outcome remains marked
 
-/** Whether a class is asked: participants answer on their own sheet and see the correct answer when it is revealed. */
-const isOfClass = () => currentLesson.value?.source === "class";
+/** Whether a class answers: on each participant's own sheet, until the presenter reveals the correct answer. */
+const isInClass = () => currentLesson.value?.source === "class";
 
 /** @param {{item: AskItem}} props */
 export function Question({ item }) {
   const isUnanswered = isOpen(item);
-  const isAnswerable = isUnanswered && !isOfClass();
-  const mine = chosen.value?.item === item.index ? chosen.value.option : null;
+  const isAnswerable = isUnanswered && !isInClass();
+  const selected = chosen.value?.item === item.index ? chosen.value.option : null;
   const stem = stemText(item);
   /** @param {Event} event */
-  const give = (event) => {
+  const submit = (event) => {
     event.preventDefault();
-    if (mine === null) return;
+    if (selected === null) return;
     chosen.value = null;
-    answer(mine < 0 ? null : mine);
+    answer(selected < 0 ? null : selected);
   };
-  const whence = currentLesson.value?.lesson === REVIEW ? "lesson.once_more" : "lesson.came_back";
-  const turn = () => turnTo(item);
+  const reviewKey = currentLesson.value?.lesson === REVIEW ? "lesson.once_more" : "lesson.came_back";
+  const markPlaces = () => turnTo(item);
   useEffect(() => {
     if (!isUnanswered) return undefined;
-    const later = setTimeout(turn, GAZE);
-    return () => clearTimeout(later);
+    const timer = setTimeout(markPlaces, OUTCOME_MS);
+    return () => clearTimeout(timer);
   }, [isUnanswered]);
-  return html`<form class="question" id=${`question-${item.index}`} data-over=${item.over} onSubmit=${give}
-    onFocusIn=${turn}>
+  return html`<form class="question" id=${`question-${item.index}`} data-over=${item.over} onSubmit=${submit}
+    onFocusIn=${markPlaces}>
     <fieldset disabled=${!isAnswerable || waiting.value}>
-      <legend>${item.again ? html`<small class="came-back">${t(whence)}</small>` : null}${stem}</legend>
+      <legend>${item.again ? html`<small class="came-back">${t(reviewKey)}</small>` : null}${stem}</legend>
       ${item.options.map(
-        (option, i) => html`<${AnswerOption} key=${i} item=${item} index=${i} option=${option} mine=${mine} />`,
+        (option, i) => html`<${AnswerOption} key=${i} item=${item} index=${i} option=${option} selected=${selected} />`,
       )}
-      ${isOfClass() ? null : html`<${Unsure} item=${item} mine=${mine} />`}
+      ${isInClass() ? null : html`<${Unsure} item=${item} selected=${selected} />`}
     </fieldset>
     ${
       isAnswerable
-        ? html`<button class="command primary" id="lesson-answer" disabled=${mine === null || waiting.value}>${t(
+        ? html`<button class="command primary" id="lesson-answer" disabled=${selected === null || waiting.value}>${t(
             item.given.length ? "lesson.second" : "lesson.answer",
           )}</button>`
         : null
@@ -58,22 +58,22 @@ export function Question({ item }) {
   </form>`;
 }
 
-/** @param {{item: AskItem, mine: number | null}} props */
-const Unsure = ({ item, mine }) => html`<label class="answer unsure" data-given=${item.given.includes(null)}>
-  <input type="radio" name=${`answer-${item.index}`} checked=${mine === -1} onChange=${() => choose(item, -1)} />
+/** @param {{item: AskItem, selected: number | null}} props */
+const Unsure = ({ item, selected }) => html`<label class="answer unsure" data-given=${item.given.includes(null)}>
+  <input type="radio" name=${`answer-${item.index}`} checked=${selected === -1} onChange=${() => choose(item, -1)} />
   <span>${t("lesson.unsure")}</span>
 </label>`;
 
-/** @param {{item: AskItem, index: number, option: AskOption, mine: number | null}} props */
-function AnswerOption({ item, index, option, mine }) {
+/** @param {{item: AskItem, index: number, option: AskOption, selected: number | null}} props */
+function AnswerOption({ item, index, option, selected }) {
   const given = item.given.includes(index);
   const right = item.over && showsVerdict() ? item.right === index : null;
-  const isWrong = given && right !== true && showsVerdict() && (item.over || !isOfClass());
+  const isWrong = given && right !== true && showsVerdict() && (item.over || !isInClass());
   const radio = () => html`<input type="radio" name=${`answer-${item.index}`}
-    checked=${mine === index || (mine === null && item.over && item.given.at(-1) === index)}
+    checked=${selected === index || (selected === null && item.over && item.given.at(-1) === index)}
     disabled=${!item.over && given} onChange=${() => choose(item, index)} />`;
-  return html`<${isOfClass() ? "p" : "label"} class="answer" data-given=${given} data-right=${right}>
-    ${isOfClass() ? html`<i class="answer-letter" aria-hidden="true">${letter(index)}</i>` : radio()}
+  return html`<${isInClass() ? "p" : "label"} class="answer" data-given=${given} data-right=${right}>
+    ${isInClass() ? html`<i class="answer-letter" aria-hidden="true">${letter(index)}</i>` : radio()}
     <span class="num">${optionText(option)}</span>
     ${right ? html`<i class="answer-mark" aria-label=${t("lesson.right")}>✓</i>` : null}
     ${isWrong ? html`<i class="answer-mark wrong" aria-label=${t("lesson.yours")}>✗</i>` : null}
@@ -83,7 +83,7 @@ function AnswerOption({ item, index, option, mine }) {
 /** Result of the answers. @param {{item: AskItem}} props */
 function Verdict({ item }) {
   const news = useScrollIntoView(item.given.length, item.over);
-  if (isOfClass() ? !item.over : !item.given.length) return null;
+  if (isInClass() ? !item.over : !item.given.length) return null;
   const why = item.whys.at(-1);
   const isRight = item.over && item.given.at(-1) === item.right;
   const key = why === "near" ? "question.near" : `question.${item.rule}.why.${why}`;
@@ -118,8 +118,7 @@ function Verdict({ item }) {
 
 /**
  * Show the deciding record, with the learner's answer marked in the picture.
- * @param {AskItem} item
- * @param {number} record
+ * @param {AskItem} item @param {number} record
  */
 function revisit(item, record) {
   revisitQuestion(item);

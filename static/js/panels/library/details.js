@@ -19,10 +19,10 @@ const FILES = isSite
 
 /** @param {{entry: Entry}} props */
 export function Details({ entry }) {
-  const own = entry.source === "library";
+  const isOwn = entry.source === "library";
   const { summary } = entry;
   return html`<div class="library-details" id=${`details-${entry.id}`}>
-    ${own ? html`<${Names} entry=${entry} />` : null}
+    ${isOwn ? html`<${Names} entry=${entry} />` : null}
     ${
       entry.ended_detail || summary.damage
         ? html`<p class="library-wrong"
@@ -36,14 +36,14 @@ export function Details({ entry }) {
         ([kind, address]) => html`<a class="quiet" key=${kind} href=${address(entry.id)}
         download>${kind}</a>`,
       )}
-      ${own ? html`<${Delete} entry=${entry} />` : null}
+      ${isOwn ? html`<${Delete} entry=${entry} />` : null}
     </div>
     ${isSite ? null : html`<${Exports} id=${entry.id} />`}
   </div>`;
 }
 
 /**
- * Exports for other programs. An export that this server cannot write names the missing package.
+ * Exports for other programs. If this server cannot write an export, the missing package is named.
  * @param {{id: string}} props
  */
 function Exports({ id }) {
@@ -52,14 +52,14 @@ function Exports({ id }) {
     <summary>${t("library.export")}</summary>
     <ul>
       ${Object.entries(exports).map(
-        ([to, lacks]) => html`<li key=${to}>
+        ([format, lacks]) => html`<li key=${format}>
           ${
             lacks
-              ? html`<span class="quiet lacking">${t(`library.export.${to}`)}</span>`
+              ? html`<span class="quiet lacking">${t(`library.export.${format}`)}</span>`
               : html`<a class="quiet"
-            href=${`api/recordings/${id}/export/${to}`} download>${t(`library.export.${to}`)}</a>`
+            href=${`api/recordings/${id}/export/${format}`} download>${t(`library.export.${format}`)}</a>`
           }
-          <span class="hint">${t(lacks ? "library.export.lacks" : `library.export.${to}_text`, { lacks })}</span>
+          <span class="hint">${t(lacks ? "library.export.lacks" : `library.export.${format}_text`, { lacks })}</span>
         </li>`,
       )}
     </ul>
@@ -88,36 +88,36 @@ const FIELDS = {
 const NAMES = ["name", "tags"];
 
 /**
- * Form for name and tags. A field is saved on blur or Enter; the typed text is kept until the server confirms it.
+ * Form for name and tags. A field is saved on blur or Enter; it shows the typed text until the server confirms it.
  * @param {{entry: Entry}} props
  */
 function Names({ entry }) {
   const [typed, setTyped] = useState(/** @type {Partial<Record<Field, string>>} */ ({}));
   /** @param {Field[]} names */
-  const keep = async (names) => {
-    const other = names.flatMap((name) => {
-      const wanted = { ...entry, [name]: FIELDS[name].read(typed[name] ?? "", entry) };
-      const same = !(name in typed) || FIELDS[name].write(wanted) === FIELDS[name].write(entry);
-      return same ? [] : [[name, wanted[name]]];
+  const save = async (names) => {
+    const changes = names.flatMap((name) => {
+      const changed = { ...entry, [name]: FIELDS[name].read(typed[name] ?? "", entry) };
+      const isEqual = !(name in typed) || FIELDS[name].write(changed) === FIELDS[name].write(entry);
+      return isEqual ? [] : [[name, changed[name]]];
     });
-    if (other.length) await change(entry.id, Object.fromEntries(other));
+    if (changes.length) await change(entry.id, Object.fromEntries(changes));
     // text typed in the meantime is not saved yet
     setTyped((now) => {
-      const same = names.filter((name) => now[name] === typed[name]);
-      return Object.fromEntries(Object.entries(now).filter(([name]) => !same.includes(/** @type {Field} */ (name))));
+      const saved = names.filter((name) => now[name] === typed[name]);
+      return Object.fromEntries(Object.entries(now).filter(([name]) => !saved.includes(/** @type {Field} */ (name))));
     });
   };
   /** @param {Event} event */
   const submit = (event) => {
     event.preventDefault();
-    keep(NAMES);
+    save(NAMES);
   };
   /** @type {(name: Field, more?: object) => import("../../kit/html.js").Children} */
-  const field = (name, more = {}) => html`<label class="field"
+  const field = (name, attributes = {}) => html`<label class="field"
     ><span>${t(`library.${name}`)}</span>
-    <input name=${name} ...${more} value=${typed[name] ?? FIELDS[name].write(entry)}
+    <input name=${name} ...${attributes} value=${typed[name] ?? FIELDS[name].write(entry)}
       onInput=${withValue((value) => setTyped((now) => ({ ...now, [name]: value })))}
-      onBlur=${() => keep([name])}
+      onBlur=${() => save([name])}
   /></label>`;
   return html`<form class="library-names" onSubmit=${submit}>
     ${field("name", { maxlength: 200 })}${field("tags")}
@@ -130,14 +130,16 @@ const takeFocus = (button) => button?.focus();
 
 /** Delete button with a confirmation in place. @param {{entry: Entry}} props */
 function Delete({ entry }) {
-  const [asks, setAsks] = useState(false);
+  const [isConfirming, setConfirming] = useState(false);
   if (entry.recording) return null; // a recording in progress must be stopped first
-  if (!asks)
-    return html`<button class="quiet library-delete" onClick=${() => setAsks(true)}>${t("library.delete")}</button>`;
+  if (!isConfirming)
+    return html`<button class="quiet library-delete" onClick=${() => setConfirming(true)}>${t(
+      "library.delete",
+    )}</button>`;
   return html`<span class="library-sure" role="group" aria-label=${t("library.delete_sure")}>
     ${t("library.delete_sure")}
     <button class="quiet library-delete sure" onClick=${() => remove(entry.id)}>${t("library.delete")}</button>
     <button class="quiet" ref=${takeFocus}
-      onClick=${() => setAsks(false)}>${t("library.delete_not")}</button>
+      onClick=${() => setConfirming(false)}>${t("library.delete_not")}</button>
   </span>`;
 }

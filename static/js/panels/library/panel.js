@@ -1,5 +1,5 @@
-// The library: all recordings of this server, to open, record, name, keep and download. The stage above shows the
-// opened one.
+// The library: all recordings of this server, with buttons to record, open, name and download. The stage above shows
+// the opened one.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { openLive, openRun } from "../../control/deep_link.js";
@@ -17,7 +17,7 @@ import { Details, shownName } from "./details.js";
 
 export function Panel() {
   useEnlargedWhereLow();
-  const [more, setMore] = useState(/** @type {string | null} */ (null)); // id of the entry whose details are open
+  const [openEntry, setOpenEntry] = useState(/** @type {string | null} */ (null)); // id
   const recordedNow = beingMade.value?.id;
   useEffect(() => void refresh(), [recordedNow]);
   const entries = library.value?.recordings ?? [];
@@ -34,8 +34,8 @@ export function Panel() {
           }</p>`
         : html`<ul class="library-list" aria-label=${t("library.list")}>
           ${entries.map(
-            (entry) => html`<${Row} key=${entry.id} entry=${entry} open=${more === entry.id}
-            toggle=${() => setMore(more === entry.id ? null : entry.id)} />`,
+            (entry) => html`<${Row} key=${entry.id} entry=${entry} open=${openEntry === entry.id}
+            toggle=${() => setOpenEntry(openEntry === entry.id ? null : entry.id)} />`,
           )}
         </ul>`
     }
@@ -52,17 +52,20 @@ export function Panel() {
 function Bar() {
   const live = connection.value === "live";
   const replay = connection.value === "replay";
-  const made = beingMade.value;
-  const now = uploading.value;
+  const recording = beingMade.value;
+  const upload = uploading.value;
   const canKeep = library.value?.can_keep ?? false;
-  const model = modelFacts.value?.live !== false;
+  const hasModel = modelFacts.value?.live !== false;
   return html`<div class="library-bar">
     ${
-      made
+      recording
         ? html`<button class="quiet" id="btn-record-stop" onClick=${stopRecording}><i class="record-stop"
           aria-hidden="true"></i>${t("library.stop")}</button>
           <span class="library-made num"><i class="record-mark"
-            aria-hidden="true">●</i> ${t("library.making", { name: made.name, n: grouped(numRecords.value) })}</span>`
+            aria-hidden="true">●</i> ${t("library.making", {
+              name: recording.name,
+              n: grouped(numRecords.value),
+            })}</span>`
         : html`<button class="quiet" id="btn-record" disabled=${!live || !canKeep || !numRecords.value}
           title=${live ? t("library.record_hint") : ""} onClick=${() => record("")}>
           <i class="record-mark" aria-hidden="true">●</i>${t("library.record")}
@@ -72,29 +75,29 @@ function Bar() {
       canKeep
         ? html`<label class="quiet library-upload"
           ><${Icon} name="add" /> ${t("library.upload")}<input id="library-file" class="visually-hidden" type="file"
-            accept=".kvtrace" onChange=${chosen}
+            accept=".kvtrace" onChange=${onFile}
         /></label>`
         : null
     }
     ${
-      now
-        ? html`<progress aria-label=${t("library.uploading", { name: now.name })} max="1"
-      value=${now.share}></progress>`
+      upload
+        ? html`<progress aria-label=${t("library.uploading", { name: upload.name })} max="1"
+      value=${upload.share}></progress>`
         : null
     }
     ${
-      replay && model
+      replay && hasModel
         ? html`<button class="quiet library-live" id="btn-to-live" onClick=${openLive}><i
           class="live-mark" aria-hidden="true">●</i>${t("library.to_live")}</button>
           <span class="hint">${t("library.replay")}</span>`
         : null
     }
-    ${replay && !model ? html`<span class="hint">${t("library.no_model")}</span>` : null}
+    ${replay && !hasModel ? html`<span class="hint">${t("library.no_model")}</span>` : null}
   </div>`;
 }
 
 /** @param {Event} event */
-function chosen(event) {
+function onFile(event) {
   const input = /** @type {HTMLInputElement} */ (event.currentTarget);
   const [file] = input.files ?? [];
   input.value = ""; // allow choosing the same file again

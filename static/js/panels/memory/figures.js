@@ -22,9 +22,9 @@ import { Formula } from "./formula.js";
 /** @import {Children} from "../../kit/html.js" */
 /** @import {State} from "../../state/store.js" */
 
-const PER_TOKEN = "bytes_per_token"; // exercises whose answers the figures would reveal
-const AT_ONCE = "run_at_once";
-const FIT = "num_running · max_model_len; ⌊pool_slots / max_model_len⌋";
+const PER_TOKEN_RULE = "bytes_per_token"; // lesson questions whose answers the figures would reveal
+const AT_ONCE_RULE = "run_at_once";
+const FIT_FORMULA = "num_running · max_model_len; ⌊pool_slots / max_model_len⌋";
 
 const States = lazyPanel(() => import("./states.js"), "memory");
 const AsModel = lazy(() => import("./as_model.js").then((found) => found.AsModel));
@@ -36,44 +36,46 @@ export function Figures() {
   const now = state.value;
   if (!header || !now) return html`<section class="figures"></section>`;
   const perToken = header.kv_bytes_per_token;
-  const m = record.value?.memory ?? memoryFigures(now);
-  const waste = m.bytes_held - m.bytes_used;
+  const memory = record.value?.memory ?? memoryFigures(now);
+  const waste = memory.bytes_held - memory.bytes_used;
   const groups = now.block_groups;
-  const total = capacityBytes(groups, m.block_size);
-  const several = hasSiblings(groups, 0);
-  const isHidden = several || isOpenQuestion(PER_TOKEN); // layers of each group have their own bytes per token
-  const token = isHidden ? "bytes per token" : `${grouped(perToken)} B`;
+  const total = capacityBytes(groups, memory.block_size);
+  const hasSeveral = hasSiblings(groups, 0);
+  const isHidden = hasSeveral || isOpenQuestion(PER_TOKEN_RULE); // bytes per token differ between groups
+  const tokenBytes = isHidden ? "bytes per token" : `${grouped(perToken)} B`;
   const states = groups.some(isOfStates);
-  const plus = (/** @type {string} */ blocks) => (states ? `, + ${blocks} · bytes of a state` : "");
+  const statesTerm = (/** @type {string} */ blocks) => (states ? `, + ${blocks} · bytes of a state` : "");
   /** @param {number} n */
-  const of = (n) => `${grouped(n)} / ${grouped(m.num_blocks)}`;
-  // a replay reserves the button's space, so that it looks like the live run
+  const ofBlocks = (n) => `${grouped(n)} / ${grouped(memory.num_blocks)}`;
+  // a replay hides the button but reserves its space
   const isOwn = connection.value === "live" && ownIsShown.value;
   return html`<section class="figures" id="memory-figures">
     <div class="figures-head"><h3 class="panel-title"><${Term} id="kv_cache">${t("memory.title")}<//></h3><${Usage}
-      m=${m} /></div>
-    <${Bars} header=${header} now=${now} m=${m} total=${total} />
+      memory=${memory} /></div>
+    <${Bars} header=${header} now=${now} memory=${memory} total=${total} />
     <dl class="figure-list num">
-      <${Figure} kind="used" name=${t("memory.used")} bytes=${m.bytes_used}
-        note=${t(several ? "group.slots" : "memory.tokens", { n: grouped(m.tokens_held) })}
-        formula=${`tokens_held · ${token}${plus("state_blocks_held")}`} />
-      <${Figure} kind="held" name=${t("memory.reserved")} bytes=${m.bytes_held} note=${of(m.blocks_held)}
-        formula=${`blocks_held · block_size · ${token}${plus("state_blocks_held")}`} />
+      <${Figure} kind="used" name=${t("memory.used")} bytes=${memory.bytes_used}
+        note=${t(hasSeveral ? "group.slots" : "memory.tokens", { n: grouped(memory.tokens_held) })}
+        formula=${`tokens_held · ${tokenBytes}${statesTerm("state_blocks_held")}`} />
+      <${Figure} kind="held" name=${t("memory.reserved")} bytes=${memory.bytes_held}
+        note=${ofBlocks(memory.blocks_held)}
+        formula=${`blocks_held · block_size · ${tokenBytes}${statesTerm("state_blocks_held")}`} />
       <${Figure}
         kind="waste"
         name=${html`<${Term} id="waste">${t("memory.waste")}<//>`}
         bytes=${waste}
-        note=${m.bytes_held ? percentText(waste / m.bytes_held) : "–"}
+        note=${memory.bytes_held ? percentText(waste / memory.bytes_held) : "–"}
         formula="reserved − used"
       />
-      <${Figure} kind="cached" name=${t("memory.cached")} bytes=${m.bytes_cached} note=${of(m.blocks_cached)}
-        formula=${`blocks_cached · block_size · ${token}${plus("cached states")}`} />
-      <${Figure} kind="free" name=${t("memory.free")} bytes=${total - m.bytes_held - m.bytes_cached}
-        note=${of(m.blocks_free)} formula="pool − reserved − cached" />
+      <${Figure} kind="cached" name=${t("memory.cached")} bytes=${memory.bytes_cached}
+        note=${ofBlocks(memory.blocks_cached)}
+        formula=${`blocks_cached · block_size · ${tokenBytes}${statesTerm("cached states")}`} />
+      <${Figure} kind="free" name=${t("memory.free")} bytes=${total - memory.bytes_held - memory.bytes_cached}
+        note=${ofBlocks(memory.blocks_free)} formula="pool − reserved − cached" />
     </dl>
-    <${Spoiler} rule=${PER_TOKEN}><${Formula} header=${header} /><//>
+    <${Spoiler} rule=${PER_TOKEN_RULE}><${Formula} header=${header} /><//>
     ${states ? html`<${States} header=${header} />` : null}
-    ${isShared({ header }) || states ? null : html`<${AsModel} tokens=${m.tokens_held} perToken=${perToken} />`}
+    ${isShared({ header }) || states ? null : html`<${AsModel} tokens=${memory.tokens_held} perToken=${perToken} />`}
     <button class="figure-bytes device-link" id="btn-device" aria-expanded=${modelsOpen.value} onClick=${toggleModels}
       style=${{ visibility: isOwn ? "visible" : "hidden" }}>${t("memory.device")}</button>
   </section>`;
@@ -84,10 +86,10 @@ export function Figures() {
  * @param {{kind: FigureName, name: Children, bytes: number, note: string, formula: string}} props
  */
 function Figure({ kind, name, bytes, note, formula }) {
-  const held = selected.value?.figure === kind;
-  return html`<div class=${`figure ${kind}${held ? " selected" : ""}`}>
+  const isSelected = selected.value?.figure === kind;
+  return html`<div class=${`figure ${kind}${isSelected ? " selected" : ""}`}>
     <dt><i class=${`key ${kind}`}></i>${name}</dt>
-    <dd><button class="figure-bytes" aria-pressed=${held} disabled=${isOpenQuestion(PER_TOKEN)}
+    <dd><button class="figure-bytes" aria-pressed=${isSelected} disabled=${isOpenQuestion(PER_TOKEN_RULE)}
       onClick=${() => select({ figure: kind })}
       ...${tips(() => [t("memory.exact", { n: grouped(bytes) })])}>${bytesText(bytes)}</button></dd>
     <dd class="figure-note">${note}</dd>
@@ -99,78 +101,81 @@ function Figure({ kind, name, bytes, note, formula }) {
 const shortPercent = (share) => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1)}\u2009%`;
 
 /**
- * Both usage figures. Cached blocks that no sequence holds count as free although they are not empty.
- * @param {{m: Memory}} props
+ * Both usage figures. `blocks_held / num_blocks` counts cached blocks that no sequence holds as free.
+ * @param {{memory: Memory}} props
  */
-function Usage({ m }) {
+function Usage({ memory }) {
   /** @param {number} blocks */
-  const share = (blocks) => shortPercent(blocks / m.num_blocks);
-  const sum = `(${m.blocks_held} + ${m.blocks_cached}) / ${m.num_blocks}`;
+  const share = (blocks) => shortPercent(blocks / memory.num_blocks);
+  const sum = `(${memory.blocks_held} + ${memory.blocks_cached}) / ${memory.num_blocks}`;
   return html`<p class="usage num" id="usage">
-    <span ...${tips([`blocks_held / num_blocks = ${m.blocks_held} / ${m.num_blocks}`])}
-      tabindex="0">${t("memory.usage_held")} <b>${share(m.blocks_held)}</b></span>
+    <span ...${tips([`blocks_held / num_blocks = ${memory.blocks_held} / ${memory.num_blocks}`])}
+      tabindex="0">${t("memory.usage_held")} <b>${share(memory.blocks_held)}</b></span>
     <span ...${tips([`(blocks_held + blocks_cached) / num_blocks = ${sum}`])} tabindex="0"
-      >${t("memory.usage_cached")} <b>${share(m.blocks_held + m.blocks_cached)}</b></span
+      >${t("memory.usage_cached")} <b>${share(memory.blocks_held + memory.blocks_cached)}</b></span
     >
     <${Fidelity} kind="derived" formula="blocks_held / num_blocks; (blocks_held + blocks_cached) / num_blocks" />
   </p>`;
 }
 
 /**
- * Bars of the memory that this run holds and of a contiguous reservation for the same requests, to one scale. `total`:
- * capacity of the pools in bytes.
- * @param {{header: Header, now: State, m: Memory, total: number}} props
+ * Bars, to one scale, of the memory held by this run and by a contiguous reservation for the same requests. `total` is
+ * the capacity of the pools in bytes.
+ * @param {{header: Header, now: State, memory: Memory, total: number}} props
  */
-function Bars({ header, now, m, total }) {
+function Bars({ header, now, memory, total }) {
   // with several instances the comparison is omitted
-  const other = isShared({ header }) ? null : counterfactual(header, now);
-  const pages = header.engine.strategy === "paged";
+  const comparison = isShared({ header }) ? null : counterfactual(header, now);
+  const isPaged = header.engine.strategy === "paged";
   const perToken = header.kv_bytes_per_token;
-  const contiguous = other ? other.contiguous_slots * perToken : 0;
-  const paged = pages ? m.bytes_held : (other?.paged_slots ?? 0) * perToken;
+  const contiguous = comparison ? comparison.contiguous_slots * perToken : 0;
+  const paged = isPaged ? memory.bytes_held : (comparison?.paged_slots ?? 0) * perToken;
   const figures = figuresByGroup(now);
-  const allKept = bytesIfAllKept(now, figures);
-  const scale = Math.max(total, contiguous, allKept ?? 0);
+  const allLayersBytes = bytesIfAllKept(now, figures);
+  const scale = Math.max(total, contiguous, allLayersBytes ?? 0);
   /** @param {number} bytes */
   const width = (bytes) => ({ width: `${(100 * bytes) / scale}%` });
   const edge = { left: `${(100 * total) / scale}%` };
-  const held = selected.value?.figure === "contiguous";
-  const paging = html`<div class="memory-row">
-    <span class="memory-name">${t(pages ? "memory.paged" : "memory.paged_in", { size: other?.block_size })}</span>
+  const isSelected = selected.value?.figure === "contiguous";
+  const pagedRow = html`<div class="memory-row">
+    <span class="memory-name">${t(isPaged ? "memory.paged" : "memory.paged_in", {
+      size: comparison?.block_size,
+    })}</span>
     <div class="memory-bar" data-scale=${scale}>
       ${
-        pages
-          ? html`<i class="used" style=${width(m.bytes_used)}></i><i class="waste"
-            style=${width(m.bytes_held - m.bytes_used)}></i><i class="cached" style=${width(m.bytes_cached)}></i>`
-          : html`<i class="used" style=${width(m.bytes_used)}></i><i class="waste"
-            style=${width(Math.max(0, paged - m.bytes_used))}></i>`
+        isPaged
+          ? html`<i class="used" style=${width(memory.bytes_used)}></i><i class="waste"
+            style=${width(memory.bytes_held - memory.bytes_used)}></i><i class="cached"
+            style=${width(memory.bytes_cached)}></i>`
+          : html`<i class="used" style=${width(memory.bytes_used)}></i><i class="waste"
+            style=${width(Math.max(0, paged - memory.bytes_used))}></i>`
       }
       <b class="pool-edge" style=${edge}></b>
     </div>
     <span class="memory-value num">${bytesText(paged)}</span>
   </div>`;
   return html`<div class="memory-bars">
-    ${paging}
+    ${pagedRow}
     ${
-      allKept === null
+      allLayersBytes === null
         ? null
-        : html`<div class="memory-row" id="all-kept" data-bytes=${allKept} tabindex="0"
-          ...${tips(() => [reservedText(header, now, m, allKept)])}>
+        : html`<div class="memory-row" id="all-kept" data-bytes=${allLayersBytes} tabindex="0"
+          ...${tips(() => [reservedText(header, now, memory, allLayersBytes)])}>
           <span class="memory-name">${t("group.kept")} <${Fidelity} kind="derived"
             formula="blocks_held · block_size · Σ bytes per token" /></span>
-          <div class="memory-bar"><i class="waste" style=${width(allKept)}></i><b class="pool-edge"
+          <div class="memory-bar"><i class="waste" style=${width(allLayersBytes)}></i><b class="pool-edge"
             style=${edge}></b></div>
-          <span class="memory-value num">${bytesText(allKept)}</span>
+          <span class="memory-value num">${bytesText(allLayersBytes)}</span>
         </div>`
     }
     ${
-      other
-        ? html`<button class="memory-row" id="contiguous" aria-pressed=${held}
+      comparison
+        ? html`<button class="memory-row" id="contiguous" aria-pressed=${isSelected}
           aria-description=${t("memory.contiguous_label")} onClick=${() => select({ figure: "contiguous" })}>
           <span class="memory-name">${t("memory.contiguous")}</span>
           <span class="memory-bar">
-            <i class="used" style=${width(Math.min(other.computed_slots * perToken, contiguous))}></i
-            ><i class="waste" style=${width(Math.max(0, contiguous - other.computed_slots * perToken))}></i><b
+            <i class="used" style=${width(Math.min(comparison.computed_slots * perToken, contiguous))}></i
+            ><i class="waste" style=${width(Math.max(0, contiguous - comparison.computed_slots * perToken))}></i><b
               class="pool-edge" style=${edge}></b>
           </span>
           <span class="memory-value num">${bytesText(contiguous)}</span>
@@ -178,41 +183,39 @@ function Bars({ header, now, m, total }) {
         : null
     }
     ${
-      other
-        ? html`<${Spoiler} rule=${AT_ONCE}><p class="hint memory-fit num" id="contiguous-fit">${fitText(
-            other,
-          )} <${Fidelity} kind="derived" formula=${FIT} /></p><//>`
+      comparison
+        ? html`<${Spoiler} rule=${AT_ONCE_RULE}><p class="hint memory-fit num" id="contiguous-fit">${fitText(
+            comparison,
+          )} <${Fidelity} kind="derived" formula=${FIT_FORMULA} /></p><//>`
         : null
     }
   </div>`;
 }
 
 /**
- * Text about the blocks that every layer would hold, as the layers with full attention do.
- * @param {Header} header
- * @param {State} now
- * @param {Memory} m
+ * Text about the memory that would be held if every layer had full attention.
+ * @param {Header} header @param {State} now @param {Memory} memory
  * @param {number} bytes bytes
  */
-function reservedText(header, now, m, bytes) {
+function reservedText(header, now, memory, bytes) {
   return t("group.kept.tip", {
-    held: bytes / (m.block_size * header.kv_bytes_per_token),
+    held: bytes / (memory.block_size * header.kv_bytes_per_token),
     layers: layersText(now.block_groups[0].layers),
-    size: m.block_size,
+    size: memory.block_size,
     token: grouped(header.kv_bytes_per_token),
     bytes: grouped(bytes),
-    saved: grouped(bytes - m.bytes_held),
+    saved: grouped(bytes - memory.bytes_held),
   });
 }
 
-/** @param {NonNullable<ReturnType<typeof counterfactual>>} other */
-function fitText(other) {
-  const n = other.requests.length;
-  if (n === 0) return t("memory.fit_none", { each: grouped(other.slots_each), fit: other.fit });
-  return t(other.unfit ? "memory.unfit" : "memory.fit", {
+/** @param {NonNullable<ReturnType<typeof counterfactual>>} comparison */
+function fitText(comparison) {
+  const n = comparison.requests.length;
+  if (n === 0) return t("memory.fit_none", { each: grouped(comparison.slots_each), fit: comparison.fit });
+  return t(comparison.unfit ? "memory.unfit" : "memory.fit", {
     n,
-    each: grouped(other.slots_each),
-    unfit: other.unfit,
-    fit: other.fit,
+    each: grouped(comparison.slots_each),
+    unfit: comparison.unfit,
+    fit: comparison.fit,
   });
 }

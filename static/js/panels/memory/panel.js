@@ -1,4 +1,4 @@
-// The memory region: the pool between free queue and block tables, and the figures.
+// The memory region: free queue, pool, block tables, and figures.
 
 import { t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
@@ -8,7 +8,7 @@ import { log, provenance, record, state } from "../../state/store.js";
 import { Figures } from "./figures.js";
 import { Pool, PoolTitle } from "./pool.js";
 import { Overlay } from "./pool_overlay.js";
-import { inPieces } from "./pool_scene.js";
+import { isContiguous } from "./pool_scene.js";
 import { Queues } from "./queue.js";
 import { Tables } from "./tables.js";
 
@@ -17,18 +17,18 @@ const Region = lazy(
   () => html`<div class="region-map"></div>`,
 );
 
-const Shelves = lazyPanel(() => import("./tiers.js"), "memory");
-const Wire = lazyPanel(() => import("./wire.js"), "memory");
+const TierRows = lazyPanel(() => import("./tiers.js"), "memory");
+const WireRows = lazyPanel(() => import("./wire.js"), "memory");
 
 export function Panel() {
-  const several = (state.value?.block_groups.length ?? 0) > 1;
+  const hasSeveralGroups = (state.value?.block_groups.length ?? 0) > 1;
   return html`<section class="region memory" aria-labelledby="memory-title" id="region-memory">
     <h2 id="memory-title" class="visually-hidden">${t("region.memory")}</h2>
-    <div class=${several ? "memory-map several" : "memory-map"}>
+    <div class=${hasSeveralGroups ? "memory-map several" : "memory-map"}>
       <${PoolTitle} />
-      ${inPieces.value ? html`<${Region} />` : html`<${Queues} />`}
+      ${isContiguous.value ? html`<${Region} />` : html`<${Queues} />`}
       <${Pool} />
-      <div class="under-pool"><${Legend} /><${Tiers} /><${Wires} /></div>
+      <div class="under-pool"><${Legend} /><${TiersSection} /><${WireSection} /></div>
       ${
         provenance.value
           ? html`<a class="to-provenance"
@@ -43,16 +43,16 @@ export function Panel() {
 }
 
 /** Outer cache tiers, if the run has any; loads lazily. */
-function Tiers() {
+function TiersSection() {
   const tiers = (record.value ?? log.value?.records[0])?.tiers;
   if (!tiers?.length) return null;
-  return html`<div class="tiers-room" style=${{ "--tiers": tiers.length }}><${Shelves} tiers=${tiers} /></div>`;
+  return html`<div class="tiers-room" style=${{ "--tiers": tiers.length }}><${TierRows} tiers=${tiers} /></div>`;
 }
 
 /** Transfers between instances, if there are several; loads lazily. */
-function Wires() {
+function WireSection() {
   if ((log.value?.header.instances?.length ?? 0) < 2) return null;
-  return html`<div class="wire-room"><${Wire} /></div>`;
+  return html`<div class="wire-room"><${WireRows} /></div>`;
 }
 
 function Legend() {

@@ -1,4 +1,4 @@
-// The physical pool: a map of every block, with single slots while they are large enough.
+// The physical pool: a map of every block, with its slots if they are large enough.
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { t } from "../../i18n/words.js";
@@ -21,21 +21,21 @@ import { describeBlock, describeSlot, targetOf } from "./pool_words.js";
 /** @import {State} from "../../state/store.js" */
 /** @import {Layout} from "./pool_geometry.js" */
 
-const MAX_BUTTONS = 256; // a larger pool has one button, moved with the arrow keys
+const MAX_BUTTONS = 256; // a larger pool has a single button, which the arrow keys move
 
 /**
- * The current layout, for overlays that connect to its blocks; null before the first measurement.
+ * The current layout, for overlays that draw lines to blocks; null before the first measurement.
  * @type {{layout: Layout | null}}
  */
 export const onScreen = { layout: null };
 
 export function Pool() {
   const [size, setSize] = useState({ width: 0, height: 0 });
-  const outer = useRef(/** @type {HTMLElement | null} */ (null));
+  const scrollBox = useRef(/** @type {HTMLElement | null} */ (null));
   const now = state.value;
   const layout = now && size.width ? poolLayout(now.block_groups, now.block_size, size.width, size.height) : null;
-  const latest = useRef(layout);
-  latest.current = onScreen.layout = layout;
+  const layoutRef = useRef(layout);
+  layoutRef.current = onScreen.layout = layout;
   const ref = usePainter(
     () => [
       scene.value,
@@ -49,28 +49,29 @@ export function Pool() {
     (box, { width }) => {
       const canvas = box.querySelector("canvas");
       if (!canvas) return;
-      const context = prepare(canvas, width, Math.max(1, latest.current?.height ?? 1));
-      if (latest.current) paintPool(context, latest.current);
+      const context = prepare(canvas, width, Math.max(1, layoutRef.current?.height ?? 1));
+      if (layoutRef.current) paintPool(context, layoutRef.current);
     },
   );
   useEffect(() => {
-    const box = outer.current;
+    const box = scrollBox.current;
     if (!box) return undefined;
     const measure = () => setSize({ width: box.clientWidth, height: box.clientHeight });
     const sizes = new ResizeObserver(measure);
     sizes.observe(box);
     measure();
     const stop = registerAnchor("slot", (block, offset) => {
-      const [at, frame, corner] = [latest.current, box.getBoundingClientRect(), ref.current?.getBoundingClientRect()];
-      if (!at || !corner) return null;
-      const slot = at.level === "slots" && offset !== null ? at.slotAt(block, offset) : at.blockAt(block);
+      const shown = layoutRef.current;
+      const [frame, corner] = [box.getBoundingClientRect(), ref.current?.getBoundingClientRect()];
+      if (!shown || !corner) return null;
+      const slot = shown.level === "slots" && offset !== null ? shown.slotAt(block, offset) : shown.blockAt(block);
       const y = corner.top + slot.y;
       return y < frame.top || y > frame.bottom ? null : { ...slot, x: corner.left + slot.x, y };
     });
     return () => (stop(), sizes.disconnect());
   }, []);
   return html`<div class="pool" data-level=${layout?.level}>
-    <div class="pool-scroll" ref=${outer}>
+    <div class="pool-scroll" ref=${scrollBox}>
       <div
         class="pool-window" data-fades
         ref=${ref}
@@ -80,7 +81,7 @@ export function Pool() {
         aria-label=${now ? t("pool.label", { n: now.blocks.length, size: now.block_size }) : t("pool.title")}
         onPointerMove=${/** @param {PointerEvent} event */ (event) => hover(event, layout)}
         onPointerLeave=${() => ((hovered.value = null), hideTip())}
-        onClick=${/** @param {MouseEvent} event */ (event) => pick(event, layout)}
+        onClick=${/** @param {MouseEvent} event */ (event) => selectHit(event, layout)}
       >
         <canvas aria-hidden="true"></canvas>
         ${layout?.titles.length ? html`<${GroupTitles} now=${now} titles=${layout.titles} />` : null}
@@ -101,7 +102,7 @@ export function PoolTitle() {
 
 const MAX_QUEUED = 4; // waiting sequences that are named
 
-/** Numbers of running and waiting sequences, while one waits; the first by name. @param {{now: State}} props */
+/** Numbers of running and waiting sequences, shown while a sequence waits. @param {{now: State}} props */
 function Queued({ now: { running, waiting } }) {
   if (!waiting.length) return null;
   return html`<small class="num pool-queued" id="pool-queued" data-running=${running.length}
@@ -117,17 +118,17 @@ function Queued({ now: { running, waiting } }) {
 function Buttons({ now, layout }) {
   const [cursor, setCursor] = useState(0);
   const places = placesOf(now.free_queues);
-  const at = Math.min(cursor, now.blocks.length - 1);
-  const shown = now.blocks.length <= MAX_BUTTONS ? now.blocks : [now.blocks[at]];
+  const current = Math.min(cursor, now.blocks.length - 1);
+  const shown = now.blocks.length <= MAX_BUTTONS ? now.blocks : [now.blocks[current]];
   return shown.map(
     (block) =>
       html`<${BlockButton} key=${shown.length === 1 ? "cursor" : block.block_id} block=${block} layout=${layout}
-        lines=${describeBlock(now, block, places)} current=${block.block_id === at} onMove=${setCursor} />`,
+        lines=${describeBlock(now, block, places)} current=${block.block_id === current} onMove=${setCursor} />`,
   );
 }
 
 /**
- * Button of a block. `lines`: its description.
+ * Button of a block. `lines` is its description.
  * @param {{
  *   block: State["blocks"][number], layout: Layout, lines: string[], current: boolean, onMove: (id: number) => void,
  * }} props
@@ -153,11 +154,11 @@ function BlockButton({ block, layout, lines, current, onMove }) {
     });
   };
   /** @param {FocusEvent} event */
-  const point = (event) => {
+  const onFocus = (event) => {
     const button = /** @type {Element} */ (event.currentTarget);
     onMove(id);
     hovered.value = { block: id };
-    if (button.matches(":focus-visible")) tipAt(...centre(button), lines);
+    if (button.matches(":focus-visible")) tipAt(...topCentre(button), lines);
   };
   return html`<button
     class="block-button"
@@ -166,14 +167,14 @@ function BlockButton({ block, layout, lines, current, onMove }) {
     aria-pressed=${selected.value?.block === id}
     tabindex=${current ? 0 : -1}
     style=${{ left: `${x - 3}px`, top: `${y - 2}px`, width: `${width + 6}px`, height: `${height + 4}px` }}
-    onFocus=${point}
+    onFocus=${onFocus}
     onBlur=${() => ((hovered.value = null), hideTip())}
     onKeyDown=${move}
   ></button>`;
 }
 
 /** Centre of the upper edge. @param {Element} element @returns {[number, number]} */
-function centre(element) {
+function topCentre(element) {
   const box = element.getBoundingClientRect();
   return [box.left + box.width / 2, box.top];
 }
@@ -191,7 +192,7 @@ function hover(event, layout) {
 }
 
 /** @param {MouseEvent} event @param {Layout | null} layout */
-function pick(event, layout) {
+function selectHit(event, layout) {
   const hit = hitOf(event, layout);
   if (hit) select(targetOf(hit.block, hit.offset));
 }

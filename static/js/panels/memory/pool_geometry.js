@@ -1,17 +1,17 @@
 // Geometry of the pool: the position of each block and slot. Pure. Block groups are stacked on one grid of equal
-// squares; if there are several, each has a title line. At slot level every slot is drawn. When slots would be too
-// small, at block level, each block is a small square with a fill level.
+// squares; if there are several, each has a title line. At slot level every slot is drawn. If slots would be too
+// small, the layout is at block level: each block is a small square with a fill level.
 
 import { groupOf } from "../../core/groups.js";
 
-const TITLE = 20; // height of a group's title
-const HEAD = 12; // height of a block's own line: id, owners, hash
-const PAD = 5; // px between blocks in a row
-const [ROW_GAP, CLOSE] = [5, 3]; // between rows; the smaller value for groups with titles
-const EDGE = 3; // left and right margin for the frame of a highlighted block
-const LABEL = 36; // minimum width of a block's own line
+const TITLE_HEIGHT = 20; // px of a group's title
+const HEAD_HEIGHT = 12; // px of a block's header line: id, owners, hash
+const COLUMN_GAP = 5; // px between blocks in a row
+const [ROW_GAP, CLOSE_ROW_GAP] = [5, 3]; // px between rows; the smaller value for groups with titles
+const MARGIN = 3; // px at the left and right for the frame of a highlighted block
+const MIN_HEAD_WIDTH = 36; // px of a block's header line
 const [MAX_CELL, MIN_CELL] = [24, 7];
-const LONG = 32; // slots per block from which cells may be too small to show tokens
+const MANY_SLOTS = 32; // per block; with more, cells may be too small to show tokens
 const [MAX_PITCH, MIN_PITCH] = [26, 3];
 const [MAX_BAR, MIN_BAR] = [22, 10];
 
@@ -19,7 +19,7 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
  * @typedef {{x: number, y: number, width: number, height: number}} Box in px
  * @typedef {import("../../state/store.js").State["block_groups"][number]} Group
  * @typedef {{first: number, count: number, rows: number, title: number, top: number}} GroupRows blocks of a group:
- *   their ids, number of rows, and the upper edges of the title and of the first row
+ *   the first id, their number, number of rows, and y of the title and of the first row
  * @typedef {{block: number, offset: number | null}} Hit block at a point, and its slot at slot level
  */
 
@@ -38,7 +38,7 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
  * @property {number} height
  * @property {Title[]} titles one per group; empty for a single group
  * @property {(id: number) => Box} blockAt
- * @property {(id: number, key: string) => number | null} neighbour block that an arrow key leads to
+ * @property {(id: number, key: string) => number | null} neighbour block in the direction of an arrow key
  */
 
 /**
@@ -46,118 +46,111 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
  *   level: "slots" | "blocks", cell: number, tall: number, perRow: number, lines: number, head: number,
  *   slotAt: (id: number, slot: number) => Box, hit: (x: number, y: number) => Hit | null,
  * }} Layout `cell` and `tall`: width and height of a slot; `perRow` and `lines`: slots per row and rows of
- *   a block; `head`: height of a block's own line
+ *   a block; `head`: height of a block's header line
  */
 
 /** @typedef {(x: number, y: number) => number | null} SlotIn slot at a point inside a block */
 
 /**
  * Lay out one pool, or several stacked pools.
- * @param {Group[]} groups
- * @param {number} size
- * @param {number} width
+ * @param {Group[]} groups @param {number} size @param {number} width
  * @param {number} height
- * @param {boolean} titled whether each group has a title
+ * @param {boolean} hasTitles whether each group has a title
  * @returns {Layout}
  */
-export function layoutOf(groups, size, width, height, titled) {
-  const inner = width - 2 * EDGE;
-  for (let cell = MAX_CELL; cell >= (size > LONG ? 3 : MIN_CELL); cell--) {
-    const found = slotLevel(groups, size, inner, cell, cell, titled);
+export function layoutOf(groups, size, width, height, hasTitles) {
+  const inner = width - 2 * MARGIN;
+  for (let cell = MAX_CELL; cell >= (size > MANY_SLOTS ? 3 : MIN_CELL); cell--) {
+    const found = slotLevel(groups, size, inner, cell, cell, hasTitles);
     if (found.height > height) continue;
     const room = Math.floor((height - found.height) / (found.rows * found.lines));
-    return slotLevel(groups, size, inner, cell, Math.min(cell + room, Math.round(found.cell * 1.5)), titled);
+    return slotLevel(groups, size, inner, cell, Math.min(cell + room, Math.round(found.cell * 1.5)), hasTitles);
   }
-  return blockLevel(groups, size, inner, height, titled);
+  return blockLevel(groups, size, inner, height, hasTitles);
 }
 
 /**
- * Lay out cells of height `tall` that are at least `least` wide, wider if a block's own line needs the space.
- * @param {Group[]} groups
- * @param {number} size
- * @param {number} width
- * @param {number} least
- * @param {number} tall
- * @param {boolean} titled
+ * Lay out cells of height `tall` that are at least `minWidth` wide, or wider if a block's header line needs the space.
+ * @param {Group[]} groups @param {number} size @param {number} width
+ * @param {number} minWidth @param {number} tall @param {boolean} hasTitles
  * @returns {Layout}
  */
-function slotLevel(groups, size, width, least, tall, titled) {
-  const widest = Math.max(1, Math.floor((width - 2) / least));
-  const perRow = Math.min(size, widest, size <= 8 ? size : size <= LONG ? 8 : widest);
+function slotLevel(groups, size, width, minWidth, tall, hasTitles) {
+  const maxPerRow = Math.max(1, Math.floor((width - 2) / minWidth));
+  const perRow = Math.min(size, maxPerRow, size <= 8 ? size : size <= MANY_SLOTS ? 8 : maxPerRow);
   const lines = Math.ceil(size / perRow);
-  const cell = Math.max(least, Math.min(MAX_CELL, Math.floor(LABEL / perRow)));
-  const block = { width: Math.max(perRow * cell, LABEL), height: HEAD + lines * tall };
-  const columns = Math.max(1, Math.min(mostIn(groups), Math.floor((width + PAD) / (block.width + PAD))));
+  const cell = Math.max(minWidth, Math.min(MAX_CELL, Math.floor(MIN_HEAD_WIDTH / perRow)));
+  const block = { width: Math.max(perRow * cell, MIN_HEAD_WIDTH), height: HEAD_HEIGHT + lines * tall };
+  const columns = Math.max(
+    1,
+    Math.min(maxBlocks(groups), Math.floor((width + COLUMN_GAP) / (block.width + COLUMN_GAP))),
+  );
   const spread = columns > 1 ? Math.floor((width - columns * block.width) / (columns - 1)) : 0;
   const grid = gridOf(
     groups,
     columns,
-    block.width + Math.max(PAD, Math.min(spread, PAD * 3)),
-    block.height + (titled ? CLOSE : ROW_GAP),
+    block.width + Math.max(COLUMN_GAP, Math.min(spread, COLUMN_GAP * 3)),
+    block.height + (hasTitles ? CLOSE_ROW_GAP : ROW_GAP),
     block,
-    { titled, width },
+    { hasTitles, width },
   );
   /** @type {Layout["slotAt"]} */
   const slotAt = (id, slot) => {
     const { x, y } = grid.blockAt(id);
     return {
       x: x + (slot % perRow) * cell,
-      y: y + HEAD + Math.floor(slot / perRow) * tall,
+      y: y + HEAD_HEIGHT + Math.floor(slot / perRow) * tall,
       width: cell - 1,
       height: tall - 1,
     };
   };
   /** @type {SlotIn} */
   const slotIn = (x, y) => {
-    const slot = Math.floor((y - HEAD) / tall) * perRow + Math.floor(x / cell);
-    return y >= HEAD && slot < size && x < perRow * cell ? slot : null;
+    const slot = Math.floor((y - HEAD_HEIGHT) / tall) * perRow + Math.floor(x / cell);
+    return y >= HEAD_HEIGHT && slot < size && x < perRow * cell ? slot : null;
   };
-  return { ...grid, level: "slots", cell, tall, perRow, lines, head: HEAD, slotAt, hit: hitOf(grid, slotIn) };
+  return { ...grid, level: "slots", cell, tall, perRow, lines, head: HEAD_HEIGHT, slotAt, hit: hitOf(grid, slotIn) };
 }
 
 /** @param {Group[]} groups */
-const mostIn = (groups) => Math.max(...groups.map((group) => group.num_blocks));
+const maxBlocks = (groups) => Math.max(...groups.map((group) => group.num_blocks));
 /** @type {(groups: Group[], columns: number) => number} */
 const rowsIn = (groups, columns) => groups.reduce((sum, group) => sum + Math.ceil(group.num_blocks / columns), 0);
 
 /**
- * Lay out squares, or bars of full width for few blocks; slots are side by side within.
- * @param {Group[]} groups
- * @param {number} size
- * @param {number} width
- * @param {number} outer available height
- * @param {boolean} titled
+ * Lay out squares, or bars of full width for few blocks. Slots are side by side within a block.
+ * @param {Group[]} groups @param {number} size @param {number} width
+ * @param {number} available height in px
+ * @param {boolean} hasTitles
  * @returns {Layout}
  */
-function blockLevel(groups, size, width, outer, titled) {
-  const height = outer - EDGE - (titled ? groups.length * TITLE : 0);
-  const heads = { titled, width };
+function blockLevel(groups, size, width, available, hasTitles) {
+  const height = available - MARGIN - (hasTitles ? groups.length * TITLE_HEIGHT : 0);
+  const titleOptions = { hasTitles, width };
   const count = rowsIn(groups, 1);
   const bar = Math.min(MAX_BAR, Math.floor(height / count) - 2);
-  if (bar >= MIN_BAR && count <= 8) return withLevels(groups, size, 1, width, bar + 2, { width, height: bar }, heads);
+  if (bar >= MIN_BAR && count <= 8)
+    return blockGrid(groups, size, 1, width, bar + 2, { width, height: bar }, titleOptions);
   let pitch = MAX_PITCH;
   /** @param {number} p */
   const columnsOf = (p) => Math.max(1, Math.floor((width + gapOf(p)) / p));
   while (pitch > MIN_PITCH && rowsIn(groups, columnsOf(pitch)) * pitch > height) pitch -= pitch > 8 ? 1 : 0.5;
   const side = pitch - gapOf(pitch);
-  return withLevels(groups, size, columnsOf(pitch), pitch, pitch, { width: side, height: side }, heads);
+  return blockGrid(groups, size, columnsOf(pitch), pitch, pitch, { width: side, height: side }, titleOptions);
 }
 
 /** @param {number} pitch */
 const gapOf = (pitch) => (pitch >= 14 ? 3 : pitch >= 7 ? 2 : pitch >= 4 ? 1 : 0.5);
 
 /**
- * @param {Group[]} groups
- * @param {number} size
- * @param {number} columns
- * @param {number} stepX
- * @param {number} stepY
+ * @param {Group[]} groups @param {number} size @param {number} columns
+ * @param {number} stepX @param {number} stepY
  * @param {{width: number, height: number}} block
- * @param {Heads} heads
+ * @param {TitleOptions} titleOptions
  * @returns {Layout}
  */
-function withLevels(groups, size, columns, stepX, stepY, block, heads) {
-  const grid = gridOf(groups, columns, stepX, stepY, block, heads, EDGE);
+function blockGrid(groups, size, columns, stepX, stepY, block, titleOptions) {
+  const grid = gridOf(groups, columns, stepX, stepY, block, titleOptions, MARGIN);
   /** @type {Layout["slotAt"]} */
   const slotAt = (id, slot) => {
     const { x, y } = grid.blockAt(id);
@@ -179,20 +172,18 @@ function withLevels(groups, size, columns, stepX, stepY, block, heads) {
   };
 }
 
-/** @typedef {{titled: boolean, width: number}} Heads whether groups have titles, and their width */
+/** @typedef {{hasTitles: boolean, width: number}} TitleOptions whether groups have titles, and the titles' width */
 
 /**
- * @param {Group[]} groups
- * @param {number} columns
- * @param {number} stepX
+ * @param {Group[]} groups @param {number} columns @param {number} stepX
  * @param {number} stepY
  * @param {{width: number, height: number}} block
- * @param {Heads} heads
+ * @param {TitleOptions} titleOptions
  * @param {number} [top] y of the first group
  * @returns {Grid}
  */
-function gridOf(groups, columns, stepX, stepY, block, heads, top = 0) {
-  const title = heads.titled ? TITLE : 0;
+function gridOf(groups, columns, stepX, stepY, block, titleOptions, top = 0) {
+  const title = titleOptions.hasTitles ? TITLE_HEIGHT : 0;
   let next = top;
   const parts = groups.map(({ first_block: first, num_blocks: count }) => {
     const rows = Math.ceil(count / columns);
@@ -205,7 +196,7 @@ function gridOf(groups, columns, stepX, stepY, block, heads, top = 0) {
     const { first, top: upper } = parts[groupOf(groups, id)];
     const place = id - first;
     return {
-      x: EDGE + (place % columns) * stepX,
+      x: MARGIN + (place % columns) * stepX,
       y: upper + Math.floor(place / columns) * stepY,
       width: block.width,
       height: block.height,
@@ -219,18 +210,17 @@ function gridOf(groups, columns, stepX, stepY, block, heads, top = 0) {
     stepX,
     stepY,
     height: Math.ceil(next),
-    titles: title ? parts.map((part) => ({ top: part.title, left: 0, width: heads.width + 2 * EDGE })) : [],
+    titles: title ? parts.map((part) => ({ top: part.title, left: 0, width: titleOptions.width + 2 * MARGIN })) : [],
     blockAt,
   };
   return { ...grid, neighbour: (id, key) => neighbourOf(grid, groupOf(groups, id), id, key) };
 }
 
 /**
- * Return the neighbouring block. Left and right run over all blocks; up and down keep the column across groups.
+ * Return the neighbouring block. Left and right move through all blocks; up and down stay in the column across groups.
  * @param {Pick<Grid, "parts" | "columns">} grid
  * @param {number} group index of the group of block `id`
- * @param {number} id
- * @param {string} key
+ * @param {number} id @param {string} key
  */
 function neighbourOf({ parts, columns }, group, id, key) {
   /** @type {Record<string, number>} */
@@ -239,9 +229,9 @@ function neighbourOf({ parts, columns }, group, id, key) {
   if (!step) return null;
   const { first, count } = parts[group];
   const next = id + step;
-  const leaves = next < first || next >= first + count;
+  const leavesGroup = next < first || next >= first + count;
   const all = parts.reduce((sum, part) => sum + part.count, 0);
-  if (!leaves || Math.abs(step) === 1) return next >= 0 && next < all ? next : null;
+  if (!leavesGroup || Math.abs(step) === 1) return next >= 0 && next < all ? next : null;
   const other = parts[group + Math.sign(step)];
   if (!other) return null;
   const column = (id - first) % columns;
@@ -252,7 +242,7 @@ function neighbourOf({ parts, columns }, group, id, key) {
 /** @param {Grid} grid @param {SlotIn} slotIn @returns {Layout["hit"]} */
 function hitOf(grid, slotIn) {
   return (x, y) => {
-    const column = Math.floor((x - EDGE) / grid.stepX);
+    const column = Math.floor((x - MARGIN) / grid.stepX);
     const part = grid.parts.findLast(({ top }) => y >= top);
     if (!part || column < 0 || column >= grid.columns) return null;
     const place = Math.floor((y - part.top) / grid.stepY) * grid.columns + column;

@@ -16,7 +16,7 @@ import { layer, log, record } from "../../state/store.js";
  * @typedef {ReturnType<typeof figuresByGroup>[number]} Figures
  */
 
-const NARROW = 210; // px of a title below which bytes are omitted
+const SHORT_BELOW = 210; // px of width; narrower titles omit the bytes
 
 /** Titles, one line per group. @param {{now: State, titles: import("./pool_geometry.js").Title[]}} props */
 export function GroupTitles({ now, titles }) {
@@ -24,18 +24,18 @@ export function GroupTitles({ now, titles }) {
   const figures = figuresByGroup(now);
   const nameOf = (/** @type {number} */ i) => groupTitle(log.value?.header, groups, i);
   const classOf = (/** @type {Group} */ { layers }) => `pool-group${layers.includes(layer.value) ? " shown" : ""}`;
-  const of = (/** @type {number} */ i) => (log.value ? instanceName(log.value.header, groups[i].instance) : "");
+  const instanceOf = (/** @type {number} */ i) => (log.value ? instanceName(log.value.header, groups[i].instance) : "");
   const px = (/** @type {number} */ n) => `${n}px`;
   return titles.map(
     ({ top, left, width }, i) => html`<p class=${classOf(groups[i])} data-group=${i}
       style=${{ top: px(top), left: px(left), width: px(width) }}
-      onPointerMove=${stop} onClick=${stop}>
-      <span class=${of(i) ? "group-name instance" : "group-name"}
+      onPointerMove=${stopEvent} onClick=${stopEvent}>
+      <span class=${instanceOf(i) ? "group-name instance" : "group-name"}
         title=${`${allLayers(groups[i])} · ${keysText(groups[i])}`}>${nameOf(i)}</span>
       ${isLost(groups[i]) ? html`<b class="group-lost">${t("pool.lost")}</b>` : null}
       <span class="group-held num" tabindex="0" data-held=${figures[i].blocks_held}
-        ...${tips(() => lines(groups[i], figures[i], size))}>
-        ${t(width < NARROW ? "group.held.short" : "group.held", {
+        ...${tips(() => tipLines(groups[i], figures[i], size))}>
+        ${t(width < SHORT_BELOW ? "group.held.short" : "group.held", {
           held: grouped(figures[i].blocks_held),
           n: grouped(groups[i].num_blocks),
           bytes: bytesText(figures[i].bytes_held),
@@ -50,10 +50,10 @@ export function GroupTitles({ now, titles }) {
 const isLost = ({ instance }) => record.value?.kind === "lost" && (record.value.instance ?? 0) === instance;
 
 /** @param {Event} event */
-const stop = (event) => event.stopPropagation(); // keep the event from the map below
+const stopEvent = (event) => event.stopPropagation(); // the map below does not handle it
 
 /** @param {Group} group @param {Figures} figures @param {number} size */
-function lines(group, figures, size) {
+function tipLines(group, figures, size) {
   const facts = [
     t(isOfStates(group) ? "group.held.states" : "group.held.tip", {
       held: figures.blocks_held,

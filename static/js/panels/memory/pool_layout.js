@@ -7,20 +7,19 @@ import { layoutOf } from "./pool_geometry.js";
 /** @typedef {import("../../state/store.js").State["block_groups"][number]} Group */
 
 const GAP = 14; // px between two pools
-const LEAST = 136; // minimum px of a pool
+const MIN_WIDTH = 136; // px of a pool
 
 /**
- * Return the width of each of several pools side by side. Returns null if there is only one, they do not fit, or they
- * differ.
- * @param {Group[]} groups
- * @param {number} width
+ * Return the width of each pool if several pools are shown side by side. Returns null if there is only one pool, or if
+ * the pools do not fit or differ in size.
+ * @param {Group[]} groups @param {number} width
  */
 function widthBeside(groups, width) {
   const count = groups[groups.length - 1].instance + 1;
   const each = Math.floor((width - (count - 1) * GAP) / count);
   const first = groups.filter(({ instance }) => instance === 0).map(({ num_blocks: n }) => n);
-  const alike = groups.every(({ num_blocks: n }, i) => n === first[i % first.length]);
-  return count > 1 && each >= LEAST && alike ? each : null;
+  const isUniform = groups.every(({ num_blocks: n }, i) => n === first[i % first.length]);
+  return count > 1 && each >= MIN_WIDTH && isUniform ? each : null;
 }
 
 /**
@@ -30,7 +29,7 @@ function widthBeside(groups, width) {
  * @param {number} width of each pool
  * @returns {Layout}
  */
-function besideEachOther(one, total, count, width) {
+function sideBySide(one, total, count, width) {
   const step = width + GAP;
   const poolOf = (/** @type {number} */ id) => Math.floor(id / total);
   const shifted = (/** @type {import("./pool_geometry.js").Box} */ box, /** @type {number} */ id) => ({
@@ -50,8 +49,8 @@ function besideEachOther(one, total, count, width) {
       return found && { ...found, block: found.block + pool * total };
     },
     neighbour(id, key) {
-      const beside = { ArrowLeft: id - 1, ArrowRight: id + 1 }[key];
-      if (beside !== undefined) return beside >= 0 && beside < count * total ? beside : null;
+      const horizontal = { ArrowLeft: id - 1, ArrowRight: id + 1 }[key];
+      if (horizontal !== undefined) return horizontal >= 0 && horizontal < count * total ? horizontal : null;
       const found = one.neighbour(id % total, key);
       return found === null ? null : found + poolOf(id) * total;
     },
@@ -61,16 +60,19 @@ function besideEachOther(one, total, count, width) {
 /**
  * Return the largest layout of the blocks of `groups`, with `size` slots each, that fits in width × height. A pool with
  * too many blocks exceeds `height` and scrolls.
- * @param {Group[]} groups
- * @param {number} size
- * @param {number} width
+ * @param {Group[]} groups @param {number} size @param {number} width
  * @param {number} height
  * @returns {Layout}
  */
 export function poolLayout(groups, size, width, height) {
-  const aside = widthBeside(groups, width);
-  if (aside === null) return layoutOf(groups, size, width, height, groups.length > 1);
-  const own = groups.filter(({ instance }) => instance === 0);
-  const total = own.reduce((sum, group) => sum + group.num_blocks, 0);
-  return besideEachOther(layoutOf(own, size, aside, height, true), total, groups.length / own.length, aside);
+  const eachWidth = widthBeside(groups, width);
+  if (eachWidth === null) return layoutOf(groups, size, width, height, groups.length > 1);
+  const firstGroups = groups.filter(({ instance }) => instance === 0);
+  const total = firstGroups.reduce((sum, group) => sum + group.num_blocks, 0);
+  return sideBySide(
+    layoutOf(firstGroups, size, eachWidth, height, true),
+    total,
+    groups.length / firstGroups.length,
+    eachWidth,
+  );
 }

@@ -8,7 +8,7 @@ import { progressOf } from "./pool_motion.js";
 /** @import {State} from "../../state/store.js" */
 /** @import {Slots} from "./pool_shadow.js" */
 
-const LANDS = 0.85; // share of the flight at which the slot begins to fill
+const FILL_FROM = 0.85; // share of the flight of K and V after which the slot fills
 
 /**
  * @template {Op["type"]} [T=Op["type"]]
@@ -31,9 +31,7 @@ const LANDS = 0.85; // share of the flight at which the slot begins to fill
 
 /**
  * Return the look at rest of a block of `size` slots held by the sequences `owners`.
- * @param {State["blocks"][number]} block
- * @param {number[]} owners
- * @param {number} size
+ * @param {State["blocks"][number]} block @param {number[]} owners @param {number} size
  * @returns {Look}
  */
 export function restingLook(block, owners, size) {
@@ -49,9 +47,7 @@ export function restingLook(block, owners, size) {
 
 /**
  * Apply a block's motions, at their current progress, to its look before the record.
- * @param {Look} look
- * @param {Motion[]} motions
- * @param {Progress} phases
+ * @param {Look} look @param {Motion[]} motions @param {Progress} phases
  */
 export function movingLook(look, motions, phases) {
   for (const motion of motions) {
@@ -87,7 +83,7 @@ const CHANGES = {
     look.owners.push({ seq: op.seq_id, share: p });
   },
   copy(look, { op, block, slots }, p) {
-    if (block === op.src) leave(look, op.seq_id, p);
+    if (block === op.src) removeOwner(look, op.seq_id, p);
     else fillTo(look, slots, () => p);
   },
   swap_in(look, { slots }, p) {
@@ -105,20 +101,20 @@ const CHANGES = {
     fillTo(
       look,
       slots,
-      (slot) => Math.max(0, writeProgress(ahead + slot - first, op.num_tokens, p) - LANDS) / (1 - LANDS),
+      (slot) => Math.max(0, writeProgress(ahead + slot - first, op.num_tokens, p) - FILL_FROM) / (1 - FILL_FROM),
     );
     for (let slot = first; slot < end; slot++) look.fresh.add(slot);
   },
   cache(look, _motion, p) {
     look.hash = p;
   },
-  free: giveBack,
-  release: giveBack,
+  free: freeBlock,
+  release: freeBlock,
 };
 
 /** @param {Look} look @param {{op: {seq_id: number, to: "front" | "back" | null}}} motion @param {number} p */
-function giveBack(look, { op }, p) {
-  leave(look, op.seq_id, p);
+function freeBlock(look, { op }, p) {
+  removeOwner(look, op.seq_id, p);
   if (!op.to) return; // other sequences still hold it
   look.held = 1 - p;
   if (look.hash === 0) look.fill = look.fill.map((level) => level * (1 - p));
@@ -130,7 +126,7 @@ function fillTo(look, [first, end], level) {
 }
 
 /** @param {Look} look @param {number} seq @param {number} p */
-function leave(look, seq, p) {
+function removeOwner(look, seq, p) {
   look.owners = look.owners
     .map((o) => (o.seq === seq ? { seq, share: o.share * (1 - p) } : o))
     .filter((o) => o.share > 0);

@@ -23,9 +23,9 @@ import { Shadow } from "./pool_shadow.js";
 /** @typedef {Map<number, Motion[]>} Motions motions of each block in order, by block id */
 
 /**
- * Path of a moving block: `take` from the free queue's head, `give` back to an end of the queue, `split` from block
+ * Path of a moving block: `take` from the free queue's head, `give` to an end of the queue, `split` from block
  * `src`, `swap_out` and `swap_in` to and from a block of the CPU store, `load` and `store` from and to a tier outside
- * the pool, `receive` a copy of block `src` of another instance with its size in bytes.
+ * the pool, `receive` a copy of block `src` of another instance, with the size in bytes.
  *
  * @typedef {{kind: "take"} | {kind: "give", end: "front" | "back"} | {kind: "split", src: number}
  *   | {kind: "swap_out" | "swap_in", cpu_block_id: number}
@@ -34,7 +34,7 @@ import { Shadow } from "./pool_shadow.js";
 
 /**
  * @typedef {Way & {seq: number | null, block: number, p: number}} Travelling `p`: progress in (0, 1);
- *   `seq`: null if it concerns no single sequence
+ *   `seq`: null if the motion is not of a single sequence
  */
 
 /** @type {readonly Phase[]} */
@@ -69,10 +69,9 @@ const AFTER_FORWARD = {
 const OVERLAP = 0.35; // progress of a motion at which the next one of its phase begins
 
 /**
- * Return the motions of a record by block. Operations on one block run in sequence, e.g. a block loses its hash before
- * it is allocated.
- * @param {State} before
- * @param {StepRecord} record
+ * Return the motions of a record by block. Operations on one block run in sequence: for example, a block is evicted
+ * before it is allocated.
+ * @param {State} before @param {StepRecord} record
  * @returns {Motions}
  */
 export function motionsOf(before, record) {
@@ -84,15 +83,15 @@ export function motionsOf(before, record) {
   /** @type {Map<Phase, Motion[][]>} by phase: units of motions that run in sequence */
   const units = new Map();
   ops.forEach((op, at) => {
-    const wanted = (forward >= 0 && at > forward ? AFTER_FORWARD : BEFORE_FORWARD)[op.type];
+    const usualPhase = (forward >= 0 && at > forward ? AFTER_FORWARD : BEFORE_FORWARD)[op.type];
     /** @type {Map<number, number>} by block group */
     const filled = new Map();
-    if (wanted)
+    if (usualPhase)
       for (const block of shadow.touched(op)) {
         const earlier = listOf(blocks, block);
-        // decided before the forward pass, shown after the write
+        // `cache` is decided before the forward pass but shown after the write
         const last = earlier.findLast((m) => m.op.type !== "cache");
-        const phase = last && ORDER.indexOf(last.phase) > ORDER.indexOf(wanted) ? last.phase : wanted;
+        const phase = last && ORDER.indexOf(last.phase) > ORDER.indexOf(usualPhase) ? last.phase : usualPhase;
         const [slots, group] = [shadow.slots(op, block), groupOf(before.block_groups, block)];
         const ahead = filled.get(group) ?? 0;
         filled.set(group, ahead + slots[1] - slots[0]);
@@ -102,18 +101,18 @@ export function motionsOf(before, record) {
         if (unit) unit.push(motion);
         else listOf(units, phase).push([motion]);
       }
-    shadow.follow(op);
+    shadow.apply(op);
   });
-  for (const [phase, list] of units) spread(list, phase === "write" || phase === "attend");
+  for (const [phase, list] of units) assignShares(list, phase === "write" || phase === "attend");
   for (const motion of [...blocks.values()].flat())
-    if (motion.op.type === "copy" && motion.block === motion.op.src) together(motion, listOf(blocks, motion.op.dst));
+    if (motion.op.type === "copy" && motion.block === motion.op.src) synchronize(motion, listOf(blocks, motion.op.dst));
   return blocks;
 }
 
 /** Return the list of `key`, created empty if missing. @template K, V @param {Map<K, V[]>} map @param {K} key */
 function listOf(map, key) {
-  const known = map.get(key);
-  if (known) return known;
+  const existing = map.get(key);
+  if (existing) return existing;
   /** @type {V[]} */
   const list = [];
   map.set(key, list);
@@ -125,20 +124,19 @@ function listOf(map, key) {
  * @param {Motion} source
  * @param {Motion[]} copies motions of the destination block
  */
-function together(source, copies) {
+function synchronize(source, copies) {
   const copy = copies.find((m) => m.at === source.at);
   if (copy) Object.assign(source, { phase: copy.phase, from: copy.from, to: copy.to });
 }
 
 /**
- * Assign each unit of a phase its share of time, in sequence with overlap; writes run simultaneously.
- * @param {Motion[][]} units
- * @param {boolean} together
+ * Assign each unit its share of the phase's time: in sequence with overlap, or the whole phase if `isParallel`.
+ * @param {Motion[][]} units @param {boolean} isParallel
  */
-function spread(units, together) {
-  const length = together ? 1 : 1 / (1 + (units.length - 1) * OVERLAP);
+function assignShares(units, isParallel) {
+  const length = isParallel ? 1 : 1 / (1 + (units.length - 1) * OVERLAP);
   units.forEach((unit, i) => {
-    const start = together ? 0 : i * length * OVERLAP;
+    const start = isParallel ? 0 : i * length * OVERLAP;
     unit.forEach((motion, k) => {
       motion.from = start + (length * k) / unit.length;
       motion.to = start + (length * (k + 1)) / unit.length;
@@ -148,9 +146,9 @@ function spread(units, together) {
 
 /** Return the progress of a motion in [0, 1]. @param {Motion} motion @param {Progress} phases */
 export function progressOf(motion, phases) {
-  const now = phases[motion.phase];
-  if (now >= 1) return 1; // rounding: the shares of a phase may not sum to exactly 1
-  return Math.max(0, Math.min(1, (now - motion.from) / (motion.to - motion.from)));
+  const progress = phases[motion.phase];
+  if (progress >= 1) return 1; // the shares of a phase may not sum to exactly 1
+  return Math.max(0, Math.min(1, (progress - motion.from) / (motion.to - motion.from)));
 }
 
 /** Return the blocks that are currently moving. @param {Motions} motions @param {Progress} phases */
@@ -187,7 +185,7 @@ export function receivedBytes(motions, phases) {
 }
 
 /** Return the blocks that are currently becoming shared. @param {Motions} motions @param {Progress} phases */
-export function comingToShare(motions, phases) {
+export function becomingShared(motions, phases) {
   /** @type {Set<number>} */
   const found = new Set();
   for (const motion of [...motions.values()].flat()) {
@@ -198,11 +196,9 @@ export function comingToShare(motions, phases) {
 }
 
 /**
- * Return the free queues during the record, one per block group: the previous ones without removed and with returned
- * blocks.
- * @param {State} before
- * @param {Motions} motions
- * @param {Progress} phases
+ * Return the free queues during the record, one per block group. A block leaves or enters its queue when half of its
+ * motion is done.
+ * @param {State} before @param {Motions} motions @param {Progress} phases
  */
 export function movingQueues(before, motions, phases) {
   const queues = before.free_queues.map((queue) => queue.slice());

@@ -9,15 +9,15 @@ import { sequencePattern } from "../../kit/texture.js";
 import { phasesNow } from "../../state/playhead.js";
 import { connected, layer, pointed } from "../../state/store.js";
 import { onScreen } from "./pool.js";
-import { comingToShare, receivedBytes, travelling } from "./pool_motion.js";
+import { becomingShared, receivedBytes, travelling } from "./pool_motion.js";
 import { scene, watchMotions } from "./pool_scene.js";
 
 /** @import {State} from "../../state/store.js" */
 /** @import {Box, Layout} from "./pool_geometry.js" */
 /** @import {Travelling} from "./pool_motion.js" */
 
-const FEW = 6; // total table entries up to which all lines are drawn
-const SEVERAL = 64; // lines up to which they are drawn; above, only frames
+const MAX_ALL_LINES = 6; // all lines are drawn if there are at most this many
+const MAX_LINES = 64; // of a selection or of shared blocks; if there are more, none is drawn
 
 /**
  * Context of the overlay's painters: canvas `c` over `map`, whose pool is at (`left`, `top`) in the overlay's pixels
@@ -30,7 +30,7 @@ const SEVERAL = 64; // lines up to which they are drawn; above, only frames
  */
 
 /**
- * Line from a table entry to its block; `strong` if it belongs to the selection.
+ * Line from a table entry to its block. `strong`: it belongs to the selection.
  *
  * @typedef {{seq: number, group: number, logical: number, block: number, strong: boolean}} Line
  */
@@ -56,8 +56,8 @@ function paint(box, { width, height }) {
   const from = window_.getBoundingClientRect();
   const [left, top] = [from.left - origin.left, from.top - origin.top];
   const place = { c, now: now.after, layout, map, origin, left, top, palette: colours() };
-  const shared = comingToShare(now.motions, phasesNow());
-  for (const line of wantedLines(now.after, shared)) paintLine(place, line);
+  const shared = becomingShared(now.motions, phasesNow());
+  for (const line of visibleLines(now.after, shared)) paintLine(place, line);
   const pieces = travelling(now.motions, phasesNow());
   for (const piece of pieces) paintTravel(place, piece);
   paintBytes(place, pieces, receivedBytes(now.motions, phasesNow()));
@@ -77,8 +77,7 @@ function boxOf({ layout, left, top }, id) {
 
 /**
  * Return the box of an element of the map in the overlay's pixels, or null if it is missing, hidden or scrolled away.
- * @param {Place} place
- * @param {string} selector
+ * @param {Place} place @param {string} selector
  * @returns {Box | null}
  */
 function elementBox({ map, origin }, selector) {
@@ -91,34 +90,32 @@ function elementBox({ map, origin }, selector) {
 }
 
 /**
- * Return the lines to draw: those of the selection, else all of the shown layer's block group if there are few; if
- * there are more, those of tables with a block in `shared`.
- * @param {State} now
- * @param {Set<number>} shared
+ * Return the lines to draw: those of the selection; without a selection, those of the shown layer's block group if
+ * there are few, else those to blocks in `shared`.
+ * @param {State} now @param {Set<number>} shared
  */
-function wantedLines(now, shared) {
-  const lit = connected.value;
+function visibleLines(now, shared) {
+  const selection = connected.value;
   /** @type {Line[]} */
   const all = [];
   for (const seq of now.sequences.values()) {
-    const own = lit?.seqs.has(seq.seq_id);
+    const isSelected = selection?.seqs.has(seq.seq_id);
     seq.block_tables.forEach((table, group) => {
-      if (!lit && !now.block_groups[group].layers.includes(layer.value)) return;
+      if (!selection && !now.block_groups[group].layers.includes(layer.value)) return;
       table.forEach((block, logical) => {
-        if (block !== RELEASED && (!lit || (own && lit.blocks.has(block))))
-          all.push({ seq: seq.seq_id, group, logical, block, strong: Boolean(lit) });
+        if (block !== RELEASED && (!selection || (isSelected && selection.blocks.has(block))))
+          all.push({ seq: seq.seq_id, group, logical, block, strong: Boolean(selection) });
       });
     });
   }
-  if (all.length <= (lit ? SEVERAL : FEW)) return all;
-  const ofShared = lit ? [] : all.filter(({ block }) => shared.has(block));
-  return ofShared.length <= SEVERAL ? ofShared : [];
+  if (all.length <= (selection ? MAX_LINES : MAX_ALL_LINES)) return all;
+  const ofShared = selection ? [] : all.filter(({ block }) => shared.has(block));
+  return ofShared.length <= MAX_LINES ? ofShared : [];
 }
 
 /**
  * Paint a line from the upper edge of a table entry to the lower edge of its block.
- * @param {Place} place
- * @param {Line} line
+ * @param {Place} place @param {Line} line
  */
 function paintLine(place, { seq, group, logical, block: id, strong }) {
   const { c, palette } = place;
@@ -131,7 +128,7 @@ function paintLine(place, { seq, group, logical, block: id, strong }) {
   const [x1, y1] = [block.x + block.width / 2, block.y + block.height + 1];
   const bend = Math.max(10, (y0 - y1) * 0.45);
   c.fillStyle = strong ? palette.focus : colour;
-  c.strokeStyle = strong ? palette.focus : fading(c, colour, y0, y1);
+  c.strokeStyle = strong ? palette.focus : fadedGradient(c, colour, y0, y1);
   c.globalAlpha = strong ? 0.85 : 0.7;
   c.lineWidth = strong ? 1.5 : 1;
   c.beginPath();
@@ -146,18 +143,16 @@ function paintLine(place, { seq, group, logical, block: id, strong }) {
 
 /**
  * Gradient that is strong at the ends of a line and faint where it crosses unrelated blocks.
- * @param {CanvasRenderingContext2D} c
- * @param {string} colour
- * @param {number} y0
+ * @param {CanvasRenderingContext2D} c @param {string} colour @param {number} y0
  * @param {number} y1
  */
-function fading(c, colour, y0, y1) {
-  const reach = Math.min(0.5, 18 / Math.max(1, Math.abs(y0 - y1)));
+function fadedGradient(c, colour, y0, y1) {
+  const fadeEnd = Math.min(0.5, 18 / Math.max(1, Math.abs(y0 - y1)));
   const gradient = c.createLinearGradient(0, y0, 0, y1);
   for (const [at, strength] of [
     [0, 1],
-    [reach, 0.22],
-    [1 - reach, 0.22],
+    [fadeEnd, 0.22],
+    [1 - fadeEnd, 0.22],
     [1, 1],
   ])
     gradient.addColorStop(at, alpha(colour, strength));
@@ -166,8 +161,7 @@ function fading(c, colour, y0, y1) {
 
 /**
  * Return the boxes where a moving block starts and ends; null if not visible.
- * @param {Place} place
- * @param {Travelling} piece
+ * @param {Place} place @param {Travelling} piece
  * @returns {[Box | null, Box | null]}
  */
 function endsOf(place, piece) {
@@ -187,9 +181,9 @@ function endsOf(place, piece) {
     case "swap_in":
       return [cpuBox(place, piece.cpu_block_id), own];
     case "load":
-      return [shelfBox(place, piece.medium, own), own];
+      return [tierBox(place, piece.medium, own), own];
     case "store":
-      return [own, shelfBox(place, piece.medium, own)];
+      return [own, tierBox(place, piece.medium, own)];
   }
 }
 
@@ -206,25 +200,25 @@ const cpuBox = (place, id) =>
   elementBox(place, `#cpu-store [data-cpu="${id}"]`) ?? elementBox(place, "#cpu-store") ?? elementBox(place, ".tables");
 
 /**
- * Box on a tier's shelf, at most as wide as a block.
+ * Box of a tier's bar, at most as wide as a block.
  * @type {(place: Place, medium: "cpu" | "disk", own: Box) => Box | null}
  */
-function shelfBox(place, medium, own) {
+function tierBox(place, medium, own) {
   const bar = elementBox(place, `#tiers [data-medium="${medium}"] .tier-bar`) ?? elementBox(place, ".tables");
   return bar && { ...bar, width: Math.min(bar.width, own.width) };
 }
 
 /**
  * Paint the bytes received in this record beside the blocks in transfer.
- * @param {Place} place
- * @param {Travelling[]} pieces
- * @param {number} bytes
+ * @param {Place} place @param {Travelling[]} pieces @param {number} bytes
  */
 function paintBytes(place, pieces, bytes) {
   const { c, now, palette } = place;
-  const moved = pieces.flatMap((piece) => (piece.kind === "receive" && piece.src < now.blocks.length ? [piece] : []));
-  if (!moved.length) return;
-  const middles = moved.map((piece) => {
+  const received = pieces.flatMap((piece) =>
+    piece.kind === "receive" && piece.src < now.blocks.length ? [piece] : [],
+  );
+  if (!received.length) return;
+  const middles = received.map((piece) => {
     const [from, to] = [boxOf(place, piece.src), boxOf(place, piece.block)];
     const lower = Math.max(from.height, to.height);
     return { x: from.x + (to.x - from.x) * piece.p + from.width / 2, y: from.y + (to.y - from.y) * piece.p + lower };
@@ -234,17 +228,16 @@ function paintBytes(place, pieces, bytes) {
   const text = bytesText(Math.round(bytes));
   c.font = "bold 12px system-ui, sans-serif";
   c.textAlign = "center";
-  const wide = c.measureText(text).width;
+  const textWidth = c.measureText(text).width;
   c.fillStyle = alpha(palette.paper, 0.9);
-  c.fillRect(x - wide / 2 - 3, y - 11, wide + 6, 14);
+  c.fillRect(x - textWidth / 2 - 3, y - 11, textWidth + 6, 14);
   c.fillStyle = palette.v;
   c.fillText(text, x, y);
 }
 
 /**
  * Paint a moving block, whose size changes from source to destination.
- * @param {Place} place
- * @param {Travelling} piece
+ * @param {Place} place @param {Travelling} piece
  */
 function paintTravel(place, piece) {
   const [from, to] = endsOf(place, piece);

@@ -14,7 +14,7 @@ import { glow, lookAt, placesOf, queuesNow, reads, scene } from "./pool_scene.js
 /** @import {Box, Layout} from "./pool_geometry.js" */
 /** @import {Look} from "./pool_look.js" */
 
-const SMALL = "10px system-ui, sans-serif";
+const SMALL_FONT = "10px system-ui, sans-serif";
 const [TINT, TEXTURE] = [0.34, 0.42]; // opacity of an owner's colour and texture
 
 /**
@@ -29,8 +29,7 @@ const [TINT, TEXTURE] = [0.34, 0.42]; // opacity of an owner's colour and textur
 
 /**
  * Paint the whole pool at the current progress of its record.
- * @param {CanvasRenderingContext2D} c
- * @param {Layout} layout
+ * @param {CanvasRenderingContext2D} c @param {Layout} layout
  */
 export function paintPool(c, layout) {
   const now = scene.value;
@@ -64,17 +63,15 @@ function paintSlots(frame) {
 }
 
 /**
- * Paint a block's own line: id, reference count, hash mark, place in the free queue.
- * @param {Frame} frame
- * @param {number} id
- * @param {Look} look
+ * Paint a block's header line: id, reference count, hash mark, place in the free queue.
+ * @param {Frame} frame @param {number} id @param {Look} look
  * @param {number | undefined} place
  */
 function paintHead({ c, layout, palette }, id, look, place) {
   const at = layout.blockAt(id);
   const base = at.y + layout.head - 4;
   const held = look.held > 0.5;
-  c.font = SMALL;
+  c.font = SMALL_FONT;
   c.textAlign = "left";
   c.fillStyle = held ? palette.ink : palette["ink-3"];
   c.fillText(String(id), at.x, base);
@@ -86,7 +83,7 @@ function paintHead({ c, layout, palette }, id, look, place) {
     right -= 9;
   }
   if (look.owners.length > 1) {
-    c.font = `bold ${SMALL}`;
+    c.font = `bold ${SMALL_FONT}`;
     c.fillStyle = palette.ink;
     c.fillText(`×${look.owners.length}`, right, base);
   } else if (place !== undefined && !held) {
@@ -126,37 +123,33 @@ function paintSlot(frame, id, offset, look) {
 
 /**
  * Paint owners' colours side by side in proportion to their shares; a shared block has several colours.
- * @param {Frame} frame
- * @param {Look["owners"]} owners
- * @param {Box} box
+ * @param {Frame} frame @param {Look["owners"]} owners @param {Box} box
  */
 function paintOwners({ c, palette, layout }, owners, { x, y, width, height }) {
   const shown = owners.slice(0, 4);
   const total = shown.reduce((sum, o) => sum + o.share, 0);
   let left = x;
   for (const { seq, share } of shown) {
-    const wide = (width * share) / Math.max(total, 1);
+    const ownerWidth = (width * share) / Math.max(total, 1);
     const strength = shown.length > 1 || seq === shownSeq.value ? 1 : 0.8;
     c.fillStyle = alpha(palette.sequences[seq % 8], TINT * strength);
-    c.fillRect(left, y, wide, height);
+    c.fillRect(left, y, ownerWidth, height);
     if (layout.cell >= 6) {
       c.fillStyle = sequencePattern(c, seq, palette.sequences[seq % 8], TEXTURE * strength);
-      c.fillRect(left, y, wide, height);
+      c.fillRect(left, y, ownerWidth, height);
     }
-    left += wide;
+    left += ownerWidth;
   }
 }
 
 /**
- * Highlight a slot while it is read, as bright as its weight; a line at its top remains.
- * @param {Frame} frame
- * @param {number} read
- * @param {Box} box
+ * Highlight a slot while it is read, with its weight as brightness. A line at the slot's top remains afterwards.
+ * @param {Frame} frame @param {number} read @param {Box} box
  */
-function paintRead({ c, palette, glow: shine, progress }, read, { x, y, width, height }) {
+function paintRead({ c, palette, glow: glowNow, progress }, read, { x, y, width, height }) {
   const colour = sequentialAt(palette.sequential, read);
-  if (shine > 0) {
-    c.globalAlpha = shine * Math.min(1, 0.15 + read);
+  if (glowNow > 0) {
+    c.globalAlpha = glowNow * Math.min(1, 0.15 + read);
     c.fillStyle = colour;
     c.fillRect(x, y, width, height);
   }
@@ -187,15 +180,14 @@ function paintToken({ c, layout, palette, size }, id, offset, look, { x, y, widt
 }
 
 /**
- * Text of a token in a slot, without its leading space. For a character split over several tokens, the character.
+ * Text of a token in a slot, without its leading space. A token that is part of a character shows that character.
  * @param {import("../../core/labels.js").Label} label
  */
 const inSlot = (label) => (label.of ? (label.char ?? "·") : label.text.replace(/^␣(?=.)/, ""));
 
 /**
  * Return the token in a slot after record `index`, from the sequence that wrote it, or null if it is unknown.
- * @param {number} slot
- * @param {number} index
+ * @param {number} slot @param {number} index
  */
 export function labelAt(slot, index) {
   const origin = log.value?.slotOrigin(slot, index);
@@ -232,20 +224,29 @@ function paintFrame({ c, layout, palette }, id, look) {
 
 /** Frame the blocks and mark the slots that belong to the selection. @param {Frame} frame */
 function paintConnected({ c, layout, palette, now, size }) {
-  const lit = connected.value;
-  if (!lit) return;
+  const selection = connected.value;
+  if (!selection) return;
   c.strokeStyle = palette.focus;
-  const wide = layout.level === "slots";
-  for (const id of lit.blocks) {
+  const isSlotLevel = layout.level === "slots";
+  for (const id of selection.blocks) {
     if (id >= now.after.blocks.length) continue;
     const at = layout.blockAt(id);
-    const [width, height] = wide ? [layout.perRow * layout.cell, layout.lines * layout.tall] : [at.width, at.height];
-    const out = wide ? 3 : Math.min(2, at.width / 3);
-    c.lineWidth = lit.blocks.size > 12 ? 1.25 : 2;
-    roundRect(c, at.x - out, at.y + layout.head - out, width + 2 * out - 1, height + 2 * out - 1, 4);
+    const [width, height] = isSlotLevel
+      ? [layout.perRow * layout.cell, layout.lines * layout.tall]
+      : [at.width, at.height];
+    const distance = isSlotLevel ? 3 : Math.min(2, at.width / 3);
+    c.lineWidth = selection.blocks.size > 12 ? 1.25 : 2;
+    roundRect(
+      c,
+      at.x - distance,
+      at.y + layout.head - distance,
+      width + 2 * distance - 1,
+      height + 2 * distance - 1,
+      4,
+    );
     c.stroke();
   }
-  for (const slot of lit.slots) {
+  for (const slot of selection.slots) {
     const at = layout.slotAt(Math.floor(slot / size), slot % size);
     if (layout.cell < 4 || !at) continue;
     c.lineWidth = 2.5;

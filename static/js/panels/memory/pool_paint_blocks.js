@@ -1,4 +1,4 @@
-// Painting of the pool at block level, for large pools: one square per block in its owners' colours, with its fill
+// Painting of the pool at block level, for large pools: a square per block in its owners' colours, with its fill
 // level.
 
 import { alpha, sequentialAt } from "../../kit/colour.js";
@@ -9,8 +9,8 @@ import { lookAt } from "./pool_scene.js";
 /** @import {Look} from "./pool_look.js" */
 /** @import {Frame} from "./pool_paint.js" */
 
-const TEXTURED = 7; // px below which textures are not visible
-const NAMED = 18; // px from which a square shows its id
+const TEXTURE_FROM = 7; // minimum px of a square for a texture
+const ID_FROM = 18; // minimum px of a square for its id
 
 /** @param {Frame} frame */
 export function paintBlocks(frame) {
@@ -23,7 +23,7 @@ export function paintBlocks(frame) {
     else paintFree(frame, at);
     if (look.held > 0 && look.held < 1) paintFree(frame, at, 1 - look.held);
     paintRead(frame, brightest.get(id) ?? 0, at);
-    if (at.width >= NAMED) paintName(frame, id, look, at);
+    if (at.width >= ID_FROM) paintId(frame, id, look, at);
   }
 }
 
@@ -32,15 +32,13 @@ const filledShare = (look) => look.fill.reduce((sum, level) => sum + level, 0) /
 
 /**
  * Paint the fill level over the hatching of reserved empty slots; bars fill from the left.
- * @param {Frame} frame
- * @param {Look} look
- * @param {Box} at
+ * @param {Frame} frame @param {Look} look @param {Box} at
  */
 function paintHeld({ c, palette }, look, at) {
-  const full = filledShare(look);
-  const flat = at.width > 2 * at.height;
+  const filled = filledShare(look);
+  const isBar = at.width > 2 * at.height;
   c.globalAlpha = look.held;
-  if (full < 1 && at.width >= 4) {
+  if (filled < 1 && at.width >= 4) {
     c.fillStyle = wastePattern(c, palette.waste);
     c.fillRect(at.x, at.y, at.width, at.height);
   }
@@ -53,12 +51,12 @@ function paintHeld({ c, palette }, look, at) {
     const colour = palette.sequences[seq % 8];
     const wide = (at.width * share) / total;
     /** @type {[number, number, number, number]} */
-    const box = flat
-      ? [left, at.y, wide * full, at.height]
-      : [left, at.y + at.height * (1 - full), wide, at.height * full];
-    c.fillStyle = alpha(colour, at.width >= TEXTURED ? 0.5 : 0.9);
+    const box = isBar
+      ? [left, at.y, wide * filled, at.height]
+      : [left, at.y + at.height * (1 - filled), wide, at.height * filled];
+    c.fillStyle = alpha(colour, at.width >= TEXTURE_FROM ? 0.5 : 0.9);
     c.fillRect(...box);
-    if (at.width >= TEXTURED) {
+    if (at.width >= TEXTURE_FROM) {
       c.fillStyle = sequencePattern(c, seq, colour, 0.5);
       c.fillRect(...box);
       c.strokeStyle = colour;
@@ -71,15 +69,13 @@ function paintHeld({ c, palette }, look, at) {
 }
 
 /**
- * Paint a free block whose content is still cached: solid grey with a mark, while free space is only outlined.
- * @param {Frame} frame
- * @param {Look} look
- * @param {Box} at
+ * Paint a free block whose content is still cached: solid grey. Other free blocks are only outlined.
+ * @param {Frame} frame @param {Look} look @param {Box} at
  */
 function paintCached({ c, palette }, look, at) {
-  c.fillStyle = alpha(palette["ink-3"], at.width >= TEXTURED ? 0.14 : 0.5);
+  c.fillStyle = alpha(palette["ink-3"], at.width >= TEXTURE_FROM ? 0.14 : 0.5);
   c.fillRect(at.x, at.y, at.width, at.height);
-  if (at.width < TEXTURED) return;
+  if (at.width < TEXTURE_FROM) return;
   c.strokeStyle = alpha(palette["ink-3"], look.hash);
   c.lineWidth = 1;
   c.setLineDash([2, 2]);
@@ -90,7 +86,7 @@ function paintCached({ c, palette }, look, at) {
 /** @param {Frame} frame @param {Box} at @param {number} [opacity] */
 function paintFree({ c, palette }, at, opacity = 1) {
   c.globalAlpha = opacity;
-  if (at.width < TEXTURED) {
+  if (at.width < TEXTURE_FROM) {
     c.fillStyle = palette["line-2"];
     c.fillRect(at.x, at.y, at.width, at.height);
   } else {
@@ -122,7 +118,7 @@ function paintRead({ c, palette, glow }, read, at) {
 }
 
 /** @param {Frame} frame @param {number} id @param {Look} look @param {Box} at */
-function paintName({ c, palette }, id, look, at) {
+function paintId({ c, palette }, id, look, at) {
   c.font = "10px system-ui, sans-serif";
   c.textAlign = "center";
   c.fillStyle = look.held > 0.5 ? palette.ink : palette["ink-3"];

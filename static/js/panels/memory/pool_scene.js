@@ -16,7 +16,7 @@ import { motionsOf, movingQueues, progressOf } from "./pool_motion.js";
 
 /** @typedef {{before: State, after: State, motions: Motions}} Scene */
 
-/** The drawn record as motions; null without a log. */
+/** The drawn record as motions, or null without a log. */
 export const scene = computed(() => {
   const after = state.value;
   if (!after || !log.value) return null;
@@ -26,17 +26,15 @@ export const scene = computed(() => {
   return { before, after, motions };
 });
 
-const phasesThatMove = computed(
+const movingPhases = computed(
   () => new Set([...(scene.value?.motions.values() ?? [])].flat().map((motion) => motion.phase)),
 );
 /** Subscribe to the phases in which blocks change, so that painters are idle during other phases. */
-export const watchMotions = () => [...phasesThatMove.value].map(phase);
+export const watchMotions = () => [...movingPhases.value].map(phase);
 
 /**
  * Return the look of a block at `progress` of its record.
- * @param {Scene} scene
- * @param {number} id
- * @param {Progress} progress
+ * @param {Scene} scene @param {number} id @param {Progress} progress
  */
 export function lookAt({ before, after, motions }, id, progress) {
   const moves = motions.get(id);
@@ -45,7 +43,7 @@ export function lookAt({ before, after, motions }, id, progress) {
   return moves ? movingLook(look, moves, progress) : look;
 }
 
-/** The current free queues as text, so that dependants update when a block moves and not with every frame. */
+/** The current free queues as text, so that dependents update only when a block moves and not in every frame. */
 const queueText = computed(() => {
   watchMotions();
   return scene.value ? JSON.stringify(movingQueues(scene.value.before, scene.value.motions, phasesNow())) : "[[]]";
@@ -53,8 +51,8 @@ const queueText = computed(() => {
 /** The free queue of each block group, as lists of block ids. */
 export const queuesNow = computed(() => /** @type {number[][]} */ (JSON.parse(queueText.value)));
 
-/** Whether the run allocates contiguous regions (`first_fit`): free blocks then lie in holes, and there is no queue. */
-export const inPieces = computed(() => log.value?.header.engine.strategy === "first_fit");
+/** Whether the run allocates contiguous regions (`first_fit`). Free blocks then form holes, and there is no queue. */
+export const isContiguous = computed(() => log.value?.header.engine.strategy === "first_fit");
 
 /**
  * Return each block's place in its group's free queue, from 1. Empty for contiguous allocation.
@@ -62,10 +60,10 @@ export const inPieces = computed(() => log.value?.header.engine.strategy === "fi
  * @returns {Map<number, number>}
  */
 export const placesOf = (queues) =>
-  new Map(inPieces.value ? [] : queues.flatMap((queue) => queue.map((id, i) => [id, i + 1])));
+  new Map(isContiguous.value ? [] : queues.flatMap((queue) => queue.map((id, i) => [id, i + 1])));
 
 /** Whether a block of the queue has a hash at the current progress. @param {number} id */
-export const cachedNow = (id) => scene.value !== null && lookAt(scene.value, id, phasesNow()).hash > 0.5;
+export const isCachedNow = (id) => scene.value !== null && lookAt(scene.value, id, phasesNow()).hash > 0.5;
 
 const arrivingText = computed(() => {
   if (!scene.value) return "";

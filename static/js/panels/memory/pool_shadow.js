@@ -1,4 +1,4 @@
-// Tables and filled slots of a state, updated by the operations of one record without modifying the state. Pure.
+// Block tables and filled slots during a record: operations are applied to copies, not to the state. Pure.
 
 import { groupOf, heldIn, isOfStates } from "../../core/groups.js";
 import { followTable } from "../../core/history.js";
@@ -45,7 +45,7 @@ export class Shadow {
   }
 
   /** Apply an operation. @param {Op} op */
-  follow(op) {
+  apply(op) {
     if (op.type === "fork")
       this.#tables.set(
         op.seq_id,
@@ -59,8 +59,8 @@ export class Shadow {
 
   /** Return the tables of sequence `id`, one per block group. @param {number} id */
   #tablesOf(id) {
-    const known = this.#tables.get(id);
-    if (known) return known;
+    const existing = this.#tables.get(id);
+    if (existing) return existing;
     const { sequences, block_groups: groups } = this.state;
     const tables = sequences.get(id)?.block_tables.map((table) => table.slice()) ?? groups.map(() => []);
     this.#tables.set(id, tables);

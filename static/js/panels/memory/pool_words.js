@@ -14,15 +14,14 @@ import { labelAt } from "./pool_paint.js";
 
 /**
  * Describe a block, one sentence per line.
- * @param {State} now
- * @param {Block} block
+ * @param {State} now @param {Block} block
  * @param {Map<number, number>} places place in the free queue, by block id
  */
 export function describeBlock(now, block, places) {
   const groups = now.block_groups;
   const lines = [t("pool.block", { id: block.block_id })];
-  const of = groupTitle(log.value?.header, groups, groupOf(groups, block.block_id));
-  if (of) lines.push(of);
+  const group = groupTitle(log.value?.header, groups, groupOf(groups, block.block_id));
+  if (group) lines.push(group);
   const place = places.get(block.block_id);
   if (block.ref_count > 0)
     lines.push(
@@ -48,15 +47,14 @@ export function describeSlot(now, block, offset) {
 }
 
 /**
- * Return the selection for a block or slot: the key in the shown sequence if it has one there, else the block or slot
+ * Return the selection for a block or slot: the key that the shown sequence has there, otherwise the block or slot
  * itself.
- * @param {number} block
- * @param {number | null} offset
+ * @param {number} block @param {number | null} offset
  * @returns {import("../../core/provenance/types.js").Selection}
  */
 export function targetOf(block, offset) {
   if (offset === null) return { block };
-  const now = showsEarlierRecord.value ? null : sequenceView.value; // the sequence had these blocks at another time
+  const now = showsEarlierRecord.value ? null : sequenceView.value; // an earlier record has other block tables
   const logical = now ? now.table.indexOf(block) : -1;
   if (!now || logical < 0) return { block, offset };
   const position = logical * now.blockSize + offset;

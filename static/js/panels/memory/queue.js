@@ -1,4 +1,4 @@
-// The complete free queue in order, one per block group: consecutive ids are abbreviated, the head is marked, cached
+// The complete free queues in order, one per block group: consecutive ids are abbreviated, the head is marked, cached
 // blocks show their hash.
 
 import { instanceName } from "../../core/instances.js";
@@ -9,12 +9,12 @@ import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { hideTip, showTip } from "../../kit/tooltip.js";
 import { hovered, log, select, state } from "../../state/store.js";
-import { cachedNow, queuesNow } from "./pool_scene.js";
+import { isCachedNow, queuesNow } from "./pool_scene.js";
 
-const SHORTEST = 3; // minimum length of an abbreviated run
+const MIN_RUN = 3; // shorter runs are not abbreviated
 
 /**
- * Consecutive ids from `first` to `last` in the queue, ascending or descending by one, all of one kind.
+ * Consecutive ids of one kind, from `first` to `last`, ascending or descending by one.
  * @template K
  * @typedef {{first: number, last: number, count: number, kind: K}} Run
  */
@@ -22,19 +22,18 @@ const SHORTEST = 3; // minimum length of an abbreviated run
 /**
  * Split `ids` into runs in order; each id is in exactly one run.
  * @template K
- * @param {number[]} ids
- * @param {(id: number) => K} kindOf
+ * @param {number[]} ids @param {(id: number) => K} kindOf
  */
 export function runsOf(ids, kindOf) {
   /** @type {Run<K>[]} */
   const runs = [];
   for (let i = 0; i < ids.length; ) {
     const kind = kindOf(ids[i]);
-    const by = ids[i + 1] - ids[i];
+    const step = ids[i + 1] - ids[i];
     let end = i + 1;
-    if (by === 1 || by === -1)
-      while (end < ids.length && ids[end] - ids[end - 1] === by && kindOf(ids[end]) === kind) end++;
-    const count = end - i >= SHORTEST ? end - i : 1;
+    if (step === 1 || step === -1)
+      while (end < ids.length && ids[end] - ids[end - 1] === step && kindOf(ids[end]) === kind) end++;
+    const count = end - i >= MIN_RUN ? end - i : 1;
     runs.push({ first: ids[i], last: ids[i + count - 1], count, kind });
     i += count;
   }
@@ -51,15 +50,18 @@ const MAX_BUTTONS = 240; // runs; a more fragmented queue is shown as text
 export function Queues() {
   /** @type {(Group | null)[]} */
   const groups = state.value?.block_groups ?? [null];
-  const several = groups.length > 1;
+  const hasSeveral = groups.length > 1;
   const header = log.value?.header;
   const name = (/** @type {number} */ i) =>
     header && instanceName(header, groups[i]?.instance ?? 0)
       ? groupTitle(header, /** @type {Group[]} */ (groups), i)
       : groups[i] && shortKeys(groups[i]);
-  return html`<div class=${several ? "queues several" : "queues"} id="free-queue">
+  return html`<div class=${hasSeveral ? "queues several" : "queues"} id="free-queue">
     ${groups.map(
-      (group, i) => html`<${Queue} key=${i} at=${i} group=${several ? group : null} name=${several ? name(i) : null}
+      (
+        group,
+        i,
+      ) => html`<${Queue} key=${i} at=${i} group=${hasSeveral ? group : null} name=${hasSeveral ? name(i) : null}
       queue=${queuesNow.value[i] ?? []} />`,
     )}
   </div>`;
@@ -71,7 +73,7 @@ export function Queues() {
  */
 function Queue({ at, group, name, queue }) {
   const now = state.value;
-  const runs = now ? runsOf(queue, (id) => (cachedNow(id) ? "cached" : "free")) : [];
+  const runs = now ? runsOf(queue, (id) => (isCachedNow(id) ? "cached" : "free")) : [];
   const text = runs.map(runText).join(", ");
   const label = t("pool.queue_label", { ids: text });
   return html`<div class="queue" role="group" data-group=${at}
@@ -101,7 +103,7 @@ function Queue({ at, group, name, queue }) {
 /** @param {QueueRun} run */
 const runText = (run) => (run.count === 1 ? String(run.first) : `${run.first}–${run.last}`);
 
-/** A run of the queue. `head`: it is first. @param {{run: QueueRun, head: boolean, queue: number[]}} props */
+/** A run of the queue. `head` marks the first one. @param {{run: QueueRun, head: boolean, queue: number[]}} props */
 function RunButton({ run, head, queue }) {
   const place = queue.indexOf(run.first) + 1;
   const lines = [
@@ -111,20 +113,20 @@ function RunButton({ run, head, queue }) {
     t(run.kind === "cached" ? "pool.run.cached" : "pool.run.free", { place, to: place + run.count - 1 }),
   ];
   /** @param {Event} event */
-  const point = (event) => {
+  const onPoint = (event) => {
     hovered.value = { block: run.first };
     showTip(/** @type {Element} */ (event.currentTarget), lines);
   };
-  const leave = () => ((hovered.value = null), hideTip());
+  const onLeave = () => ((hovered.value = null), hideTip());
   return html`<button
     class=${`chip ${run.kind}${head ? " head" : ""}`}
     tabindex=${head ? 0 : -1}
     aria-description=${lines.join("; ")}
     onClick=${() => select({ block: run.first })}
-    onPointerEnter=${point}
-    onPointerLeave=${leave}
-    onFocus=${point}
-    onBlur=${leave}
+    onPointerEnter=${onPoint}
+    onPointerLeave=${onLeave}
+    onFocus=${onPoint}
+    onBlur=${onLeave}
     onKeyDown=${walkRow}
   >
     ${head ? "▸" : ""}${runText(run)}${run.kind === "cached" ? html`<sup>#</sup>` : null}

@@ -1,4 +1,4 @@
-// The pool as one region of pieces and holes, for runs that allocate contiguously (strategy `first_fit`). With
+// The pool as a region of pieces and holes, for runs that allocate contiguously (strategy `first_fit`). With
 // fragmentation a sequence may wait although enough blocks are free.
 
 import { fragmentation, holesOf } from "../../core/state_tables.js";
@@ -76,11 +76,11 @@ function PartView({ part, first, style, size, largest }) {
   const fill = { width: `${(100 * filled) / num_blocks}%` };
   const pressed = seq === null ? selected.value?.block === block_id : selected.value?.seq === seq;
   const { onPointerEnter, onPointerLeave, ...focused } = tips([line]);
-  const point = (/** @type {PointerEvent} */ event) => {
+  const onPoint = (/** @type {PointerEvent} */ event) => {
     hovered.value = target;
     onPointerEnter(event);
   };
-  const leave = (/** @type {PointerEvent} */ event) => {
+  const onLeave = (/** @type {PointerEvent} */ event) => {
     hovered.value = null;
     onPointerLeave(event);
   };
@@ -91,8 +91,8 @@ function PartView({ part, first, style, size, largest }) {
     aria-label=${line}
     aria-pressed=${pressed}
     onClick=${() => select(target)}
-    onPointerEnter=${point}
-    onPointerLeave=${leave}
+    onPointerEnter=${onPoint}
+    onPointerLeave=${onLeave}
     onKeyDown=${walkRow}
     ...${focused}
   >

@@ -10,7 +10,7 @@ import { sequenceView } from "../../state/store.js";
 /** @import {Header} from "../../core/trace.js" */
 
 const [WIDE, HIGH] = [300, 48];
-const MAX = 96; // maximum number of layers drawn individually
+const MAX_LAYERS = 96; // layers are drawn individually up to this number
 
 /** @param {{header: Header}} props */
 export function Panel({ header }) {
@@ -21,7 +21,7 @@ export function Panel({ header }) {
   const values = { length: grouped(length), state: bytesText(state), keys: bytesText(length * perToken) };
   return html`<div class="state-bytes num" id="state-bytes" data-crossing=${at?.tokens ?? ""}>
     ${
-      kinds.length > MAX
+      kinds.length > MAX_LAYERS
         ? null
         : html`<p class="layer-kinds" aria-label=${t("memory.kinds.label")}>
       ${kinds.map((kind, i) => html`<i class=${`of-${kind}`} title=${t(`memory.kind.${kind}`, { layer: i })}>${i}</i>`)}
@@ -34,23 +34,23 @@ export function Panel({ header }) {
 }
 
 /**
- * Chart of the state's constant bytes with K and V above; dashed, the bytes if all layers had keys. Beyond the crossing
- * the state saves memory.
+ * Chart of the state's constant bytes, with K and V above them, and the bytes if all layers had keys as a dashed line.
+ * Beyond the crossing, the state saves memory.
  * @param {{at: NonNullable<ReturnType<typeof crossing>>, length: number, state: number, perToken: number}} props
  */
 function Chart({ at, length, state, perToken }) {
-  const most = Math.max(2 * at.tokens, length);
-  const top = Math.max(most * at.perToken, state + most * perToken);
-  const x = (/** @type {number} */ tokens) => ((tokens * WIDE) / most).toFixed(1);
+  const maxTokens = Math.max(2 * at.tokens, length);
+  const top = Math.max(maxTokens * at.perToken, state + maxTokens * perToken);
+  const x = (/** @type {number} */ tokens) => ((tokens * WIDE) / maxTokens).toFixed(1);
   const y = (/** @type {number} */ bytes) => (HIGH - (bytes * HIGH) / top).toFixed(1);
   const line = (/** @type {number} */ tokens) => `M${x(tokens)} 0V${HIGH}`;
-  const values = { n: grouped(at.tokens), bytes: bytesText(at.tokens * at.perToken), most: grouped(most) };
+  const values = { n: grouped(at.tokens), bytes: bytesText(at.tokens * at.perToken), most: grouped(maxTokens) };
   return html`<figure class="state-chart">
     <svg viewBox=${`0 0 ${WIDE} ${HIGH}`} preserveAspectRatio="none" role="img"
       aria-label=${t("memory.states.crossing", values)}>
-      <path class="of-keys" d=${`M0 ${y(state)}L${WIDE} ${y(state + most * perToken)}V${y(state)}Z`} />
+      <path class="of-keys" d=${`M0 ${y(state)}L${WIDE} ${y(state + maxTokens * perToken)}V${y(state)}Z`} />
       <path class="of-state" d=${`M0 ${y(state)}H${WIDE}V${HIGH}H0Z`} />
-      <path class="of-instead" d=${`M0 ${HIGH}L${WIDE} ${y(most * at.perToken)}`} />
+      <path class="of-instead" d=${`M0 ${HIGH}L${WIDE} ${y(maxTokens * at.perToken)}`} />
       <path class="of-cross" d=${line(at.tokens)} />
       ${length ? html`<path class="of-here" d=${line(length)} />` : null}
     </svg>

@@ -1,5 +1,5 @@
-// Block tables of each sequence, one per block group: logical to physical block. And the CPU store with swapped-out
-// blocks.
+// Block tables of each sequence, one per block group: logical to physical block. Below them is the CPU store with
+// swapped-out blocks.
 
 import { hasSiblings, isOfStates, RELEASED } from "../../core/groups.js";
 import { instanceName, ownGroups } from "../../core/instances.js";
@@ -21,7 +21,7 @@ export function Tables() {
   const now = state.value;
   const all = [...(now?.sequences.values() ?? [])];
   const rows = all.filter((seq) => seq.block_tables.some((table) => table.length > 0) || seq.seq_id === shownSeq.value);
-  rows.sort((a, b) => a.instance - b.instance); // stable: otherwise in their order
+  rows.sort((a, b) => a.instance - b.instance); // a stable sort
   return html`<section class="tables">
     <h3 class="panel-title"><${Term} id="block_table">${t("tables.title")}<//> <${Fidelity} kind="captured" /></h3>
     ${
@@ -48,7 +48,7 @@ function Title({ at }) {
 }
 
 /**
- * Table of `seq` in block group `at`. The first one names the sequence; with several groups each names its layers.
+ * Table of `seq` in block group `at`. With several groups, each table names its layers.
  * @param {{now: State, seq: import("../../state/store.js").Sequence, table: number[], at: number}} props
  */
 function TableRow({ now, seq, table, at }) {
@@ -57,8 +57,8 @@ function TableRow({ now, seq, table, at }) {
   const groups = now.block_groups;
   const group = hasSiblings(groups, at) ? groups[at] : null;
   const weight = group && !group.layers.includes(layer.value) ? " other" : "";
-  const point = () => (hovered.value = { seq: id });
-  const leave = () => (hovered.value = null);
+  const onPoint = () => (hovered.value = { seq: id });
+  const onLeave = () => (hovered.value = null);
   return html`<div class=${`table-row${id === shownSeq.value ? " shown" : ""}${group ? " grouped" : ""}${weight}`}
     data-seq=${id} data-group=${at}>
     <button
@@ -71,10 +71,10 @@ function TableRow({ now, seq, table, at }) {
       }
       title=${group ? `${allLayers(group)} · ${keysText(group)}` : undefined}
       onClick=${() => select({ seq: id })}
-      onPointerEnter=${point}
-      onPointerLeave=${leave}
-      onFocus=${point}
-      onBlur=${leave}
+      onPointerEnter=${onPoint}
+      onPointerLeave=${onLeave}
+      onFocus=${onPoint}
+      onBlur=${onLeave}
     >
       <${Swatch} id=${id} />${id}${group ? html` <small>${shortLayers(group)}</small>` : null}
     </button>
@@ -88,13 +88,13 @@ function TableRow({ now, seq, table, at }) {
   </div>`;
 }
 
-const NAMED = 4; // layers up to which each is named
+const MAX_NAMED = 4; // layers are named individually up to this number
 
 /** @param {Group} group */
 function shortLayers(group) {
   const { layers } = group;
   if (isOfStates(group)) return shortKeys(group);
-  return layers.length > NAMED ? t("group.many", { n: layers.length }) : `L${layers.join(",")}`;
+  return layers.length > MAX_NAMED ? t("group.many", { n: layers.length }) : `L${layers.join(",")}`;
 }
 
 /**
@@ -103,29 +103,29 @@ function shortLayers(group) {
  */
 function Entry({ now, seq, name, block, logical, group }) {
   if (block === RELEASED) {
-    const gone = group
+    const label = group
       ? t("group.entry_released", { name, logical, layers: layersText(group.layers) })
       : t("tables.released", { name, logical });
-    return html`<button tabindex=${logical === 0 ? 0 : -1} class="entry" aria-disabled="true" aria-label=${gone}
-      title=${gone} onKeyDown=${walkRow}>
+    return html`<button tabindex=${logical === 0 ? 0 : -1} class="entry" aria-disabled="true" aria-label=${label}
+      title=${label} onKeyDown=${walkRow}>
       <small>${logical}</small>–
     </button>`;
   }
-  const lit = connected.value?.blocks.has(block);
+  const isPointed = connected.value?.blocks.has(block);
   const shared = now.blocks[block].ref_count > 1;
-  const comes = arriving.value.has(placeKey(seq, block));
-  const point = () => (hovered.value = { block });
-  const leave = () => (hovered.value = null);
+  const isArriving = arriving.value.has(placeKey(seq, block));
+  const onPoint = () => (hovered.value = { block });
+  const onLeave = () => (hovered.value = null);
   return html`<button
     tabindex=${logical === 0 ? 0 : -1}
-    class=${`entry${lit ? " pointed" : ""}${shared ? " shared" : ""}${comes ? " arriving" : ""}`}
+    class=${`entry${isPointed ? " pointed" : ""}${shared ? " shared" : ""}${isArriving ? " arriving" : ""}`}
     data-to=${block}
     aria-description=${t("tables.entry", { name, logical, block })}
     onClick=${() => select({ block })}
-    onPointerEnter=${point}
-    onPointerLeave=${leave}
-    onFocus=${point}
-    onBlur=${leave}
+    onPointerEnter=${onPoint}
+    onPointerLeave=${onLeave}
+    onFocus=${onPoint}
+    onBlur=${onLeave}
     onKeyDown=${walkRow}
   >
     <small>${logical}</small>${block}

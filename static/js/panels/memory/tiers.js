@@ -1,4 +1,4 @@
-// Cache tiers outside the pool, one shelf each, the fastest first. Blocks are loaded from them and stored to them.
+// Cache tiers outside the pool, one row each, the fastest first. Blocks are loaded from them and stored to them.
 
 import { bytesText, grouped, hasText, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
@@ -10,22 +10,22 @@ import { tips } from "../../kit/tooltip.js";
 /** @param {{tiers: Tier[]}} props */
 export function Panel({ tiers }) {
   return html`<ul class="tiers num" id="tiers" aria-label=${t("tiers.label")}>
-    ${tiers.map((tier) => html`<${Shelf} key=${tier.medium} tier=${tier} />`)}
+    ${tiers.map((tier) => html`<${TierRow} key=${tier.medium} tier=${tier} />`)}
   </ul>`;
 }
 
 /** @param {{tier: Tier}} props */
-function Shelf({ tier }) {
-  const { medium, num_blocks: n, num_bytes: bytes, max_bytes: most } = tier;
-  const exact = t("tiers.exact", { bytes: grouped(bytes), most: grouped(most) });
+function TierRow({ tier }) {
+  const { medium, num_blocks: n, num_bytes: bytes, max_bytes: maxBytes } = tier;
+  const exact = t("tiers.exact", { bytes: grouped(bytes), most: grouped(maxBytes) });
   return html`<li class="tier" data-medium=${medium}>
     <${Term} id="offload">${t(`tiers.${medium}`)}<//>
     <span class="tier-bar" aria-hidden="true"
-      ><span style=${{ width: `${Math.min(100, (100 * bytes) / Math.max(1, most))}%` }}></span></span>
+      ><span style=${{ width: `${Math.min(100, (100 * bytes) / Math.max(1, maxBytes))}%` }}></span></span>
     <span class="tier-held" ...${tips([exact])}>${t("tiers.held", {
       n,
       held: bytesText(bytes),
-      most: bytesText(most),
+      most: bytesText(maxBytes),
     })}</span>
     ${tier.num_dropped ? html`<${Dropped} tier=${tier} />` : null}
   </li>`;
@@ -37,7 +37,7 @@ function Shelf({ tier }) {
  * @param {{tier: Tier}} props
  */
 function Dropped({ tier: { num_dropped: n = 0, last_drop: why = "" } }) {
-  const known = `tiers.why.${why}`;
-  const text = t("tiers.dropped", { n, why: hasText(known) ? t(known) : why });
+  const key = `tiers.why.${why}`;
+  const text = t("tiers.dropped", { n, why: hasText(key) ? t(key) : why });
   return html`<span class="tier-dropped" tabindex="0" ...${tips([text])}>${text}</span>`;
 }

@@ -17,7 +17,7 @@ export function Panel() {
   if (!run || !now) return null;
   const { bytes, count } = movedUpTo(run, drawnIndex.value);
   const links = new Set([...movesOf(run).byName.values()].flatMap(({ link }) => (link ? [link] : [])));
-  const come = (record.value?.ops ?? []).flatMap((op) => (op.type === "arrive" ? [op] : []));
+  const arrivals = (record.value?.ops ?? []).flatMap((op) => (op.type === "arrive" ? [op] : []));
   return html`<div class="wire num" id="wire" role="group" aria-label=${t("wire.label")}>
     <p class="wire-sum"><span class="wire-moved">${t("wire.moved")} <b data-bytes=${bytes}
       tabindex="0" ...${tips([t("wire.exact", { bytes: grouped(bytes) })])}>${bytesText(bytes)}</b>${" "}
@@ -26,11 +26,11 @@ export function Panel() {
         links.size ? ` · ${t("wire.over", { link: [...links].join(t("join.list")) })}` : ""
       }</span></p>
     <p class="wire-now">${
-      come.length
-        ? come.map(
+      arrivals.length
+        ? arrivals.map(
             (op) =>
               html`<span key=${op.seq_id}><${Swatch} id=${op.seq_id} />${t("wire.came", {
-                ...wayOf(op.seq_id),
+                ...endpointsOf(op.seq_id),
                 bytes: bytesText(op.num_bytes),
                 seconds: secondsText(op.ended - op.began),
               })}</span>`,
@@ -38,14 +38,14 @@ export function Panel() {
         : null
     }</p>
     <div class="wire-lines">
-      <${Line} name="receiving" seqs=${now.receiving} text=${awaited} />
-      <${Line} name="holding" seqs=${now.holding} text=${heldText} more=${leaseText(now.holding)} />
+      <${SequenceQueue} name="receiving" seqs=${now.receiving} text=${receivingText} />
+      <${SequenceQueue} name="holding" seqs=${now.holding} text=${holdingText} note=${leaseText(now.holding)} />
     </div>
   </div>`;
 }
 
 /** Names of the instances between which a sequence's blocks move. @param {number} seq */
-function wayOf(seq) {
+function endpointsOf(seq) {
   const run = log.peek();
   const move = run && movesOf(run).bySeq.get(seq);
   if (!run || !move) return { from: "–", to: "–" };
@@ -55,7 +55,7 @@ function wayOf(seq) {
 }
 
 /** @param {number} seq */
-const awaited = (seq) => t("wire.awaited", { name: t("sequence.name", { id: seq }), ...wayOf(seq) });
+const receivingText = (seq) => t("wire.awaited", { name: t("sequence.name", { id: seq }), ...endpointsOf(seq) });
 
 /** Lease of a sequence's blocks in seconds. @param {number} seq */
 function leaseOf(seq) {
@@ -70,16 +70,16 @@ function leaseText(seqs) {
 }
 
 /** @param {number} seq */
-const heldText = (seq) =>
-  t("wire.kept", { name: t("sequence.name", { id: seq }), lease: secondsText(leaseOf(seq)), ...wayOf(seq) });
+const holdingText = (seq) =>
+  t("wire.kept", { name: t("sequence.name", { id: seq }), lease: secondsText(leaseOf(seq)), ...endpointsOf(seq) });
 
 /**
- * A queue of sequences in order; `more`: a note on all of them.
- * @param {{name: "receiving" | "holding", seqs: number[], text: (seq: number) => string, more?: string}} props
+ * A queue of sequences in order. `note` is about all of them.
+ * @param {{name: "receiving" | "holding", seqs: number[], text: (seq: number) => string, note?: string}} props
  */
-function Line({ name, seqs, text, more }) {
+function SequenceQueue({ name, seqs, text, note }) {
   return html`<p class="wire-line" data-queue=${name}><span class="queue-name">${t(`wire.${name}`)} <b>${seqs.length}</b
-    >${more ? html` <small>${more}</small>` : null}</span><span class="wire-seqs">${seqs.map(
+    >${note ? html` <small>${note}</small>` : null}</span><span class="wire-seqs">${seqs.map(
       (seq) => html`<button key=${seq} class="chip" ...${tips(() => [text(seq)])} aria-description=${text(seq)}
         onClick=${() => select({ seq })}><${Swatch} id=${seq} />${seq}</button>`,
     )}</span></p>`;

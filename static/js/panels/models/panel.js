@@ -15,7 +15,7 @@ import { models, own } from "../../state/store.js";
 /** @typedef {import("../../core/wire.js").Answers["/api/models"]} Answer */
 /** @typedef {Answer["models"][number]} Listed */
 
-const REFRESH_MS = 3000; // ms between updates of the device's figures while the panel is visible
+const REFRESH_MS = 3000; // between updates of the device's figures while the panel is visible
 
 /** The last answer of the server. */
 const answer = signal(/** @type {Answer | null} */ (null));
@@ -26,10 +26,10 @@ const refusal = signal(/** @type {{name: string, text: string} | null} */ (null)
 export function Panel() {
   const statuses = models.value; // dependency: refetch when a model's status changes
   useEffect(() => {
-    ask();
+    fetchModels();
   }, [statuses, own.log.value]);
   useEffect(() => {
-    const timer = setInterval(() => document.hidden || ask(), REFRESH_MS);
+    const timer = setInterval(() => document.hidden || fetchModels(), REFRESH_MS);
     return () => clearInterval(timer);
   }, []);
   const now = answer.value;
@@ -133,12 +133,12 @@ async function unload(name) {
   }
 }
 
-async function ask() {
+async function fetchModels() {
   try {
     const found = await fetch("api/models");
     if (found.ok) answer.value = await found.json();
   } catch (error) {
-    if (!(error instanceof TypeError)) showFailure(error); // server unreachable: keep the last answer
+    if (!(error instanceof TypeError)) showFailure(error); // if the server is unreachable, the last answer remains
   }
 }
 
@@ -170,7 +170,7 @@ export function partsOf({ facts, weights_bytes: weights, pools_bytes: pools }) {
 function Device({ memory }) {
   const { facts, logs_bytes: logs } = memory;
   const parts = partsOf(memory);
-  const whole = parts.reduce((sum, [, bytes]) => sum + bytes, 0);
+  const total = parts.reduce((sum, [, bytes]) => sum + bytes, 0);
   const kind = facts.has_own_memory ? "gpu" : "machine";
   const clock = facts.clock_mhz === null ? null : t("device.clock", { mhz: facts.clock_mhz });
   const power = facts.power_watts === null ? null : t("device.power", { watts: Math.round(facts.power_watts) });
@@ -179,7 +179,7 @@ function Device({ memory }) {
     <h3 class="panel-title">${kind === "gpu" ? facts.name : t("device.title")}</h3>
     <p class="model-facts num" id="device-facts">${deviceFacts.filter(Boolean).join(" · ")}</p>
     <div class="device-bar" aria-hidden="true">${parts.map(
-      ([name, bytes]) => html`<i key=${name} class=${name} style=${{ width: `${(100 * bytes) / whole}%` }}></i>`,
+      ([name, bytes]) => html`<i key=${name} class=${name} style=${{ width: `${(100 * bytes) / total}%` }}></i>`,
     )}</div>
     <dl class="device-parts num">${parts.map(
       ([name, bytes]) => html`<div key=${name} data-part=${name}>

@@ -3,15 +3,15 @@
 /** @import {Chains, Group, Link} from "../../core/observed_cache.js" */
 
 /**
- * @typedef {object} OfGroup
+ * @typedef {object} GroupHit
  * @property {Group} group
- * @property {number | null} tokens that it could provide if it were the only group; null: unknown from the events
+ * @property {number | null} tokens that would hit if it were the only group; null if the events do not determine it
  * @typedef {object} Answer under one salt
  * @property {string | null} salt as reported by the server
- * @property {number} known tokens of the prefix whose contents were ever stored
- * @property {OfGroup[]} groups
- * @property {number | null} hit tokens that a request would hit now; null: unknown for all groups
- * @property {OfGroup | null} limit group that ends the hit first
+ * @property {number} known tokens of the prefix whose contents were stored at any time
+ * @property {GroupHit[]} groups
+ * @property {number | null} hit tokens that a request would hit now; null if it is unknown for all groups
+ * @property {GroupHit | null} limit group with the shortest hit, if it limits the hit
  * @property {{medium: string, tokens: number}[]} outside tokens of the prefix cached in each medium
  * @property {"end" | "never" | "unkept" | "gone"} next why the hit ends: less than a block is left; the
  *   block was never stored; contents beyond the server's limit are not remembered; the block is evicted
@@ -40,15 +40,15 @@ export function idsIn(text) {
 }
 
 /**
- * Return one answer without a salt and one for each salt under which the beginning of the prompt is known.
+ * Return an answer without a salt, and one for each salt under which the beginning of the prompt is known.
  * @param {Chains} chains of a rank @param {number} count tokens of the prompt
  * @returns {Answer[]}
  */
 export function cachedFor({ groups, chains, unkept }, count) {
   const salts = new Set([null, ...chains.map(({ salt }) => salt)]);
   return [...salts].flatMap((salt) => {
-    const own = new Map(chains.filter((one) => one.salt === salt).map(({ size, links }) => [size, links]));
-    const answer = under(groups, own, count, salt);
+    const chainsBySize = new Map(chains.filter((one) => one.salt === salt).map(({ size, links }) => [size, links]));
+    const answer = answerUnder(groups, chainsBySize, count, salt);
     if (answer.next === "never" && unkept) answer.next = "unkept";
     return salt === null || answer.known > 0 ? [answer] : [];
   });
@@ -58,18 +58,18 @@ export function cachedFor({ groups, chains, unkept }, count) {
  * @param {Group[]} groups @param {Map<number, Link[]>} chains by size @param {number} count @param {string | null} salt
  * @returns {Answer}
  */
-function under(groups, chains, count, salt) {
+function answerUnder(groups, chains, count, salt) {
   const smallest = Math.min(...groups.map(({ size }) => size || Number.POSITIVE_INFINITY));
   const finest = chains.get(smallest) ?? [];
-  const most = count - 1; // the last token is always computed
-  const reached = groups.map((group) => {
+  const maxHit = count - 1; // the last token is always computed
+  const endsByGroup = groups.map((group) => {
     const chain = chains.get(group.size) ?? finest;
-    return { group, ends: chain.length ? endsOf(group, chain, most) : [] };
+    return { group, ends: chain.length ? endsOf(group, chain, maxHit) : [] };
   });
-  const saying = reached.flatMap(({ group, ends }) => (ends ? [{ group, ends: new Set(ends) }] : []));
-  const all = [...new Set(saying.flatMap(({ ends }) => [...ends]))].sort((a, b) => b - a);
-  const hit = saying.length ? (all.find((end) => saying.every(({ ends }) => ends.has(end))) ?? 0) : null;
-  const answers = reached.map(({ group, ends }) => ({ group, tokens: ends && Math.max(0, ...ends) }));
+  const determined = endsByGroup.flatMap(({ group, ends }) => (ends ? [{ group, ends: new Set(ends) }] : []));
+  const candidates = [...new Set(determined.flatMap(({ ends }) => [...ends]))].sort((a, b) => b - a);
+  const hit = determined.length ? (candidates.find((end) => determined.every(({ ends }) => ends.has(end))) ?? 0) : null;
+  const answers = endsByGroup.map(({ group, ends }) => ({ group, tokens: ends && Math.max(0, ...ends) }));
   const longest = Math.max(0, ...answers.map(({ tokens: own }) => own ?? 0));
   const shortest = answers
     .filter(({ tokens: own }) => own !== null)
@@ -87,28 +87,28 @@ function under(groups, chains, count, salt) {
 
 /**
  * Return the token counts at which a hit may end for `group` alone. Returns null if the events do not determine it.
- * @param {Group} group @param {Link[]} chain @param {number} most
+ * @param {Group} group @param {Link[]} chain @param {number} maxHit
  * @returns {number[] | null}
  */
-function endsOf(group, chain, most) {
+function endsOf(group, chain, maxHit) {
   const kind = group.kind ?? "full_attention";
-  const there = chain.map(({ groups }) => groups.includes(group.id));
+  const isCached = chain.map(({ groups }) => groups.includes(group.id));
   const ends = chain.map(({ end }) => end);
-  const may = (/** @type {number} */ i) => ends[i] <= most;
+  const isAllowed = (/** @type {number} */ i) => ends[i] <= maxHit;
   if (kind === "mamba") {
     // For a group that caches only some of its blocks, the events do not state which tokens a block holds. Its hashes
     // equal those of another group's blocks that end at the same token.
     if (!group.size && !chain.some(({ ever }) => ever.includes(group.id))) return null;
-    return ends.filter((_, i) => there[i] && may(i));
+    return ends.filter((_, i) => isCached[i] && isAllowed(i));
   }
   if (!group.size) return null;
   if (kind.startsWith("sliding_window") && group.window) {
     const needed = Math.ceil((group.window - 1) / group.size);
-    return ends.filter((_, i) => may(i) && there.slice(Math.max(0, i + 1 - needed), i + 1).every(Boolean));
+    return ends.filter((_, i) => isAllowed(i) && isCached.slice(Math.max(0, i + 1 - needed), i + 1).every(Boolean));
   }
   if (kind === "chunked_local_attention") return null;
-  const first = there.indexOf(false);
-  return ends.slice(0, first < 0 ? ends.length : first).filter((_, i) => may(i));
+  const first = isCached.indexOf(false);
+  return ends.slice(0, first < 0 ? ends.length : first).filter((_, i) => isAllowed(i));
 }
 
 /** @param {Link[]} chain */

@@ -14,8 +14,7 @@ const SETTING = "vllm:cache_config_info.";
  * @param {RankReport} report report of the rank
  * @param {number} blockSize of the pool
  * @param {() => PrefixRoot[] | Promise<PrefixRoot[]>} roots beginnings of its sequences; called only if nothing else
- * explains the
- *   misses
+ *   explains the misses
  * @returns {Verdict | null | Promise<Verdict | null>}
  */
 export function whyNoHits(report, blockSize, roots) {
@@ -25,20 +24,21 @@ export function whyNoHits(report, blockSize, roots) {
   if (setting("enable_prefix_caching") === 0) return { name: "off", facts: {} };
   if (!stored) return { name: messages ? "nothing" : "silent", facts: { asked: hits.asked, size: blockSize } };
   const sizes = groups.map(({ size }) => size).filter(Boolean);
-  const alignment = setting("cache_hit_alignment_tokens") ?? sizes.reduce(leastCommon, 1);
-  const found = ofGroups(report, alignment) ?? ofPool(report) ?? ofRanks(report) ?? ofOneRoot(report);
+  const alignment = setting("cache_hit_alignment_tokens") ?? sizes.reduce(leastCommonMultiple, 1);
+  const found =
+    diagnoseGroups(report, alignment) ?? diagnosePool(report) ?? diagnoseRanks(report) ?? diagnoseOneRoot(report);
   if (found) return found;
   const conclude = (/** @type {PrefixRoot[]} */ some) =>
-    ofRoots(some, report.roots, Math.min(...sizes, blockSize), alignment);
+    diagnoseRoots(some, report.roots, Math.min(...sizes, blockSize), alignment);
   const some = roots();
   return some instanceof Promise ? some.then(conclude) : conclude(some);
 }
 
 /**
- * A content was stored again while its block was still cached, so the request that recomputed it did not find it.
+ * A content was stored again while its block was cached, so the request that recomputed the content did not find it.
  * @param {RankReport} report @param {number} alignment @returns {Verdict | null}
  */
-function ofGroups({ again: { n, most, lacking }, groups }, alignment) {
+function diagnoseGroups({ again: { n, most, lacking }, groups }, alignment) {
   if (!n) return null;
   if (groups.length > 1 && most < alignment) return { name: "alignment", facts: { shared: most, size: alignment } };
   const [worst] = [...lacking].sort((a, b) => b.count - a.count);
@@ -48,28 +48,27 @@ function ofGroups({ again: { n, most, lacking }, groups }, alignment) {
 }
 
 /** The needed contents had been evicted. @param {RankReport} report @returns {Verdict | null} */
-const ofPool = ({ restored: n }) => (n ? { name: "evicted", facts: { n } } : null);
+const diagnosePool = ({ restored: n }) => (n ? { name: "evicted", facts: { n } } : null);
 
 /** Requests with the same beginning were routed to other ranks. @param {RankReport} report @returns {Verdict | null} */
-const ofRanks = ({ elsewhere: n }) => (n ? { name: "ranks", facts: { n } } : null);
+const diagnoseRanks = ({ elsewhere: n }) => (n ? { name: "ranks", facts: { n } } : null);
 
 /**
  * No content was stored twice, and there is at most one beginning.
  * @param {RankReport} report
  * @returns {Verdict | null}
  */
-const ofOneRoot = ({ roots }) =>
+const diagnoseOneRoot = ({ roots }) =>
   roots > 1 ? null : roots ? { name: "one", facts: {} } : { name: "unsaid", facts: {} };
 
 /**
  * No content was stored twice: compare how far any two beginnings agree.
  * @param {PrefixRoot[]} some the most recent beginnings
  * @param {number} n number of all beginnings
- * @param {number} size
- * @param {number} alignment
+ * @param {number} size @param {number} alignment
  * @returns {Verdict}
  */
-function ofRoots(some, n, size, alignment) {
+function diagnoseRoots(some, n, size, alignment) {
   const { shared, salts } = closest(some);
   if (salts > 1) return { name: "salt", facts: { n: salts } };
   if (shared) return { name: "block_size", facts: { shared, size, alignment: Math.max(size, alignment) } };
@@ -85,10 +84,10 @@ const closest = memo((/** @type {PrefixRoot[]} */ roots) => {
   let [shared, salts, run] = [0, 1, 1];
   for (let i = 1; i < sorted.length; i++) {
     const [one, other] = [sorted[i - 1], sorted[i]];
-    const same = common(one.tokens, other.tokens);
-    run = same === one.tokens.length && same === other.tokens.length ? run + 1 : 1;
+    const numShared = common(one.tokens, other.tokens);
+    run = numShared === one.tokens.length && numShared === other.tokens.length ? run + 1 : 1;
     salts = Math.max(salts, run);
-    if (one.salt === other.salt) shared = Math.max(shared, same);
+    if (one.salt === other.salt) shared = Math.max(shared, numShared);
   }
   return { shared, salts };
 });
@@ -107,7 +106,7 @@ function compare(a, b) {
 }
 
 /** @param {number} a @param {number} b */
-function leastCommon(a, b) {
+function leastCommonMultiple(a, b) {
   let [x, y] = [a, b];
   while (y) [x, y] = [y, x % y];
   return (a * b) / x;

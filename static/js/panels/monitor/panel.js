@@ -1,4 +1,4 @@
-// A server that is monitored from outside: its reported state, and what it does not report.
+// A monitored server: the state that it reports, and a list of what it does not report.
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { branchesIn } from "../../core/branch_rows.js";
@@ -19,28 +19,28 @@ import { PromptQuery, WhyNoHits } from "./questions.js";
 /** @import {Header} from "../../core/trace.js" */
 /** @import {Component} from "../../kit/html.js" */
 
-const MAX_HEIGHT = 220; // CSS pixels
-const LARGEST = 12;
-const FRESH = 32; // records for which a content counts as newly stored
+const MAX_HEIGHT = 220; // px
+const MAX_SIDE = 12; // px
+const FRESH_RECORDS = 32; // for which a content counts as newly stored
 
-/** Side of a cell in px at which `count` cells fill `width`. @param {number} count @param {number} width */
+/** Return the side of a cell in px so that `count` cells fill `width`. @param {number} count @param {number} width */
 function sideOf(count, width) {
-  const rough = Math.sqrt((Math.max(1, width) * MAX_HEIGHT) / Math.max(1, count));
-  return Math.max(1, Math.min(LARGEST, Math.floor(rough)));
+  const side = Math.sqrt((Math.max(1, width) * MAX_HEIGHT) / Math.max(1, count));
+  return Math.max(1, Math.min(MAX_SIDE, Math.floor(side)));
 }
 
-/** @param {HTMLCanvasElement} canvas @param {Block[]} places @param {number} index of the record that is shown */
-function paintPlaces(canvas, places, index) {
+/** @param {HTMLCanvasElement} canvas @param {Block[]} blocks @param {number} index of the record that is shown */
+function paintBlocks(canvas, blocks, index) {
   const width = canvas.parentElement?.clientWidth ?? 300;
-  const side = sideOf(places.length, width);
+  const side = sideOf(blocks.length, width);
   const columns = Math.max(1, Math.floor(width / side));
-  const context = prepare(canvas, columns * side, Math.ceil(places.length / columns) * side);
+  const context = prepare(canvas, columns * side, Math.ceil(blocks.length / columns) * side);
   const { "ink-3": ink, v: fresh, line } = colours();
   const gap = side > 3 ? 1 : 0;
-  for (const [at, { block_hash: hash, allocated_in: since }] of places.entries()) {
+  for (const [at, { block_hash: hash, allocated_in: since }] of blocks.entries()) {
     const [x, y] = [(at % columns) * side, Math.floor(at / columns) * side];
     if (hash !== null) {
-      context.fillStyle = since !== null && index - since < FRESH ? fresh : ink;
+      context.fillStyle = since !== null && index - since < FRESH_RECORDS ? fresh : ink;
       context.fillRect(x, y, side - gap, side - gap);
     } else if (side > 5) {
       context.strokeStyle = line;
@@ -63,7 +63,7 @@ function cellAt(event, count) {
   return column < columns && at >= 0 && at < count ? at : null;
 }
 
-const BRANCHES = 60;
+const MAX_BRANCHES = 60;
 /** Metric names by figure: vLLM's, then SGLang's if it exports one. */
 const READINGS = [
   ["running", "vllm:num_requests_running", "sglang:num_running_reqs"],
@@ -81,11 +81,11 @@ const READINGS = [
  */
 export function Panel({ queries, branches }) {
   const [large, shown] = [longRun.value, log.value];
-  if (large) return html`<${Everywhere} cache=${indexedCache} header=${large.header} index=${place.value} />`;
+  if (large) return html`<${Reports} cache=${indexedCache} header=${large.header} index=${place.value} />`;
   if (!shown?.header.observed || !state.value) return null;
   return html`<section class="monitor" id="region-monitor" aria-label=${t("monitor.title")} tabindex="0">
     <header class="monitor-head"><${Title} header=${shown.header} /></header>
-    <${Everywhere} cache=${observedCacheOf(shown)} header=${shown.header} index=${drawnIndex.value} queries=${queries}
+    <${Reports} cache=${observedCacheOf(shown)} header=${shown.header} index=${drawnIndex.value} queries=${queries}
       branches=${branches} />
   </section>`;
 }
@@ -102,19 +102,19 @@ export const Title = ({ header: { observed, model } }) => html`<h2>${t("monitor.
  * shown too; for a longer log the long run's panel shows them.
  * @param {{cache: ObservedCache, header: Header, index: number, queries?: Component, branches?: Component}} props
  */
-function Everywhere({ cache, header, index, queries, branches }) {
-  const ask = () => {
+function Reports({ cache, header, index, queries, branches }) {
+  const query = () => {
     const report = cache.reports(index);
     return report instanceof Promise ? report.then((ranks) => ({ ranks, index })) : { ranks: report, index };
   };
-  const { answer, problem } = useQuery(index < 0 ? null : ask, [cache, index], cache.still);
+  const { answer, problem } = useQuery(index < 0 ? null : query, [cache, index], cache.still);
   const { events = [], unknown = [] } = header.observed ?? {};
   return html`<div class="monitor-said">
     ${problem && html`<p class="monitor-problem" role="alert" lang="en">${problem}</p>`}
     ${answer?.ranks.map(
       (report, rank, { length }) =>
-        html`<${OneRank} key=${rank} ...${{ cache, report, rank, header, branches }} index=${answer.index}
-          from=${events[rank] ?? ""} many=${length > 1} />`,
+        html`<${RankSection} key=${rank} ...${{ cache, report, rank, header, branches }} index=${answer.index}
+          from=${events[rank] ?? ""} hasRanks=${length > 1} />`,
     )}
     <${PromptQuery} cache=${cache} index=${index} />
     ${queries && html`<${queries} />`}
@@ -124,15 +124,15 @@ function Everywhere({ cache, header, index, queries, branches }) {
 
 /**
  * @param {{
- *   cache: ObservedCache, report: RankReport, rank: number, index: number, header: Header, from: string, many: boolean,
- *   branches?: Component,
+ *   cache: ObservedCache, report: RankReport, rank: number, index: number, header: Header, from: string,
+ *   hasRanks: boolean, branches?: Component,
  * }} props `index`: of the last record that `report` covers
  */
-function OneRank({ cache, report, rank, index, header, from, many, branches }) {
+function RankSection({ cache, report, rank, index, header, from, hasRanks, branches }) {
   const { since, problem } = report;
   const isOpen = since?.reason === "cleared" && since.outside; // clearing the GPU cache says nothing about outer tiers
   return html`<div class="monitor-rank">
-    <h3>${many ? t("monitor.rank", { n: rank }) : t("monitor.events")} <small>${from}</small></h3>
+    <h3>${hasRanks ? t("monitor.rank", { n: rank }) : t("monitor.events")} <small>${from}</small></h3>
     <p class="monitor-since" data-reason=${since?.reason}>${
       since
         ? t(`monitor.since.${since.reason}`, { n: since.sequence, at: secondsText(since.at), missed: since.missed })
@@ -150,9 +150,9 @@ function OneRank({ cache, report, rank, index, header, from, many, branches }) {
     </dl>
     <${Readings} report=${report} />
     <${WhyNoHits} ...${{ cache, report, rank, index }} blockSize=${Number(header.engine.block_size ?? 1)} />
-    ${branches && html`<${Places} instance=${rank} />`}
+    ${branches && html`<${PoolMap} instance=${rank} />`}
     <${Families} found=${report.families} />
-    ${branches && html`<${Beginnings} instance=${rank} branches=${branches} />`}
+    ${branches && html`<${LargestBranches} instance=${rank} branches=${branches} />`}
   </div>`;
 }
 
@@ -189,33 +189,33 @@ function Line({ points }) {
   if (points.length < 2) return null;
   const [first, last] = [points[0][0], points[points.length - 1][0]];
   const values = points.map(([, value]) => value);
-  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const [lowest, highest] = [Math.min(...values), Math.max(...values)];
   const share = (/** @type {number} */ part, /** @type {number} */ whole) => part / Math.max(whole, 1e-9);
-  const drawn = points.map(
-    ([at, value]) => `${100 * share(at - first, last - first)},${19 - 18 * share(value - least, most - least)}`,
+  const line = points.map(
+    ([at, value]) => `${100 * share(at - first, last - first)},${19 - 18 * share(value - lowest, highest - lowest)}`,
   );
   return html`<svg viewBox="0 0 100 20" preserveAspectRatio="none" aria-hidden="true"><polyline
-    points=${drawn.join(" ")} /></svg>`;
+    points=${line.join(" ")} /></svg>`;
 }
 
 /** Blocks of the pool, and whether the content of each is known. @param {{instance: number}} props */
-function Places({ instance }) {
+function PoolMap({ instance }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [pointed, setPointed] = useState(/** @type {number | null} */ (null));
   const now = state.value;
   const group = now ? groupsOf(now, instance)[0] : null;
-  const places = now && group ? now.blocks.slice(group.first_block, group.first_block + group.num_blocks) : [];
-  const count = places.filter((block) => block.block_hash !== null).length;
-  const [all, left] = [grouped(places.length), grouped(places.length - count)];
+  const blocks = now && group ? now.blocks.slice(group.first_block, group.first_block + group.num_blocks) : [];
+  const count = blocks.filter((block) => block.block_hash !== null).length;
+  const [all, left] = [grouped(blocks.length), grouped(blocks.length - count)];
   const report = t("monitor.places", { n: grouped(count), all, left });
   useEffect(() => {
-    if (canvas.current) paintPlaces(canvas.current, places, drawnIndex.value);
+    if (canvas.current) paintBlocks(canvas.current, blocks, drawnIndex.value);
   });
-  const one = pointed === null ? null : places[pointed];
+  const one = pointed === null ? null : blocks[pointed];
   return html`<figure class="monitor-places">
     <figcaption>${report}</figcaption>
     <canvas ref=${canvas} role="img" aria-label=${report}
-      onPointerMove=${(/** @type {PointerEvent} */ event) => setPointed(cellAt(event, places.length))}
+      onPointerMove=${(/** @type {PointerEvent} */ event) => setPointed(cellAt(event, blocks.length))}
       onPointerLeave=${() => setPointed(null)}></canvas>
     <p class="monitor-legend"><i class="swatch-known"></i>${t("monitor.known")}<i
       class="swatch-fresh"></i>${t("monitor.fresh")}<i class="swatch-unknown"></i>${t("monitor.unknown_place")}</p>
@@ -234,9 +234,9 @@ function Places({ instance }) {
 }
 
 /** The largest branches of the prefix cache. @param {{instance: number, branches: Component}} props */
-function Beginnings({ instance, branches }) {
+function LargestBranches({ instance, branches }) {
   if (!log.value || !state.value) return null;
-  const found = branchesIn(prefixTree(log.value, state.value, instance), BRANCHES);
+  const found = branchesIn(prefixTree(log.value, state.value, instance), MAX_BRANCHES);
   if (!found.branches.length) return null;
   return html`<h4>${t("monitor.beginnings")}</h4><${branches} found=${found} observed=${true} />`;
 }

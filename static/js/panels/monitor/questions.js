@@ -11,12 +11,11 @@ import { whyNoHits } from "./no_hits.js";
 /** @import {ObservedCache, RankReport} from "../../core/observed_cache.js" */
 /** @import {Answer} from "./cached_prefix.js" */
 
-const prompt = signal(""); // module state: the text survives when the log outgrows the page
+const prompt = signal(""); // module state: the text remains when the log becomes too long to load
 
 /**
  * @param {{cache: ObservedCache, report: RankReport, rank: number, index: number, blockSize: number}} props `index`: of
- * the record that
- *   `report` belongs to
+ *   the record that `report` belongs to
  */
 export function WhyNoHits({ cache, report, rank, index, blockSize }) {
   const { answer: found } = useQuery(() => whyNoHits(report, blockSize, () => cache.roots(rank, index)), [report]);
@@ -41,7 +40,7 @@ export function PromptQuery({ cache, index }) {
       ids
         ? answer?.map((chains, rank) =>
             cachedFor(chains, ids.length).map(
-              (one) => html`<${One} key=${`${rank} ${one.salt}`} answer=${one} count=${ids.length}
+              (one) => html`<${PromptAnswer} key=${`${rank} ${one.salt}`} answer=${one} count=${ids.length}
                 instance=${answer.length > 1 ? rank : null} />`,
             ),
           )
@@ -51,7 +50,7 @@ export function PromptQuery({ cache, index }) {
 }
 
 /** @param {{answer: Answer, count: number, instance: number | null}} props `count`: tokens of the prompt */
-function One({ answer, count, instance }) {
+function PromptAnswer({ answer, count, instance }) {
   const { salt, hit, known, groups, limit, outside, next } = answer;
   const where = [
     instance === null ? "" : t("monitor.rank", { n: instance }),
@@ -61,7 +60,7 @@ function One({ answer, count, instance }) {
     hit === null
       ? t("monitor.asked.unsaid")
       : t(hit || known ? "monitor.asked.hit" : "monitor.asked.none", { n: hit, count });
-  const group = (/** @type {import("./cached_prefix.js").OfGroup} */ { group: { id, kind } }) =>
+  const group = (/** @type {import("./cached_prefix.js").GroupHit} */ { group: { id, kind } }) =>
     kind ? t("monitor.asked.group", { id, kind }) : t("monitor.asked.group.only", { id });
   const unsaid = html`<span class="is-unknown" title=${t("monitor.asked.unsaid.why")}>${t("monitor.unknown")}</span>`;
   return html`<div class="monitor-answer">

@@ -1,5 +1,5 @@
-// Comparison of the captured arrays of two runs: different keys, attention to later keys, keys read from wrong places,
-// keys that are only rotated. Pure.
+// Comparison of the captured arrays of two runs: different keys, attention to later keys, keys read from wrong
+// positions, keys that are only rotated. Pure.
 
 import { vectorAt } from "../../core/attention.js";
 import { SAME } from "../../core/layer_differences.js";
@@ -23,9 +23,9 @@ import { firstOf, recordAt } from "../../runs/steps.js";
  * @typedef {Float32Array} Vector
  */
 
-const SEEN = 1e-3; // minimum weight that is reported
-const FITS = 0.01; // tolerance of recomputed weights, since captures are float16
-const APART = 0.05;
+const MIN_WEIGHT = 1e-3; // smaller weights are not reported
+const TOLERANCE = 0.01; // of recomputed weights, since captures are float16
+const MIN_DEVIATION = 0.05; // of recomputed weights, to look for a shift
 
 /** @type {(a: Vector, b: Vector) => number} */
 const distance = (a, b) => a.reduce((most, value, i) => Math.max(most, Math.abs(value - b[i])), 0);
@@ -36,9 +36,7 @@ const norm = (a) => Math.sqrt(dot(a, a));
 
 /**
  * Return the source of each key of `seqId` after `step` steps, by position.
- * @param {TraceLog} log
- * @param {number} step
- * @param {number} seqId
+ * @param {TraceLog} log @param {number} step @param {number} seqId
  * @returns {(KeyOrigin | null)[]}
  */
 export function keySources(log, step, seqId) {
@@ -48,9 +46,7 @@ export function keySources(log, step, seqId) {
 
 /**
  * Compare the keys of `seqId` after `step` steps between the lanes.
- * @param {TraceLog[]} logs
- * @param {number} step
- * @param {number} seqId
+ * @param {TraceLog[]} logs @param {number} step @param {number} seqId
  * @returns {KeyDifferences}
  */
 export function keyDifferences(logs, step, seqId) {
@@ -94,15 +90,11 @@ export const firstKeyDifference = firstOf((logs, at) => {
 
 /**
  * Return the weights of the query at `position`, computed in `record`, over all keys of the row, including later ones.
- * @param {TraceLog} log
- * @param {number} record
- * @param {number} seqId
- * @param {number} layer
- * @param {number} head
- * @param {number} position
+ * @param {TraceLog} log @param {number} record @param {number} seqId
+ * @param {number} layer @param {number} head @param {number} position
  * @returns {Row | null}
  */
-function wholeRow(log, record, seqId, layer, head, position) {
+function fullRow(log, record, seqId, layer, head, position) {
   const rows = log
     .layer(record, layer)
     ?.rows.find(
@@ -120,38 +112,33 @@ function wholeRow(log, record, seqId, layer, head, position) {
 /**
  * Return the attention rows of `seqId` up to the last one computed by `step`, by query; null for rows that are not
  * loaded.
- * @param {TraceLog} log
- * @param {number} step
- * @param {number} seqId
- * @param {number} layer
- * @param {number} head
+ * @param {TraceLog} log @param {number} step @param {number} seqId
+ * @param {number} layer @param {number} head
  */
 export function attentionRows(log, step, seqId, layer, head) {
   const index = recordAt(log, step);
   const count = index < 0 ? 0 : (log.stateAt(index).sequences.get(seqId)?.token_ids.length ?? 0);
   const records = Array.from({ length: count }, (_, query) => log.computedIn(seqId, query, index));
-  const rows = records.map((record, query) => (record < 0 ? null : wholeRow(log, record, seqId, layer, head, query)));
+  const rows = records.map((record, query) => (record < 0 ? null : fullRow(log, record, seqId, layer, head, query)));
   return rows.slice(0, records.findLastIndex((record) => record >= 0) + 1);
 }
 
 /**
  * Return the layer and head whose attention rows differ most between the lanes; `most` is 0 if none differ.
- * @param {TraceLog[]} logs
- * @param {number} step
- * @param {number} seqId
+ * @param {TraceLog[]} logs @param {number} step @param {number} seqId
  */
-export function mostTellingHead(logs, step, seqId) {
+export function mostDifferentHead(logs, step, seqId) {
   const { num_layers, num_heads } = logs[0].header.model;
   let found = { layer: 0, head: 0, most: 0, query: 0, key: 0 };
   for (let layer = 0; layer < num_layers; layer++)
     for (let head = 0; head < num_heads; head++) {
       const [a, b] = logs.map((log) => attentionRows(log, step, seqId, layer, head));
       for (let query = 0; query < Math.min(a.length, b.length); query++) {
-        const [mine, other] = [a[query], b[query]];
-        if (!mine || !other || mine.keyStart !== other.keyStart) continue;
-        for (let i = 0; i < Math.min(mine.weights.length, other.weights.length); i++) {
-          const apart = Math.abs(mine.weights[i] - other.weights[i]);
-          if (apart > Math.max(SAME, found.most)) found = { layer, head, most: apart, query, key: mine.keyStart + i };
+        const [first, other] = [a[query], b[query]];
+        if (!first || !other || first.keyStart !== other.keyStart) continue;
+        for (let i = 0; i < Math.min(first.weights.length, other.weights.length); i++) {
+          const most = Math.abs(first.weights[i] - other.weights[i]);
+          if (most > Math.max(SAME, found.most)) found = { layer, head, most, query, key: first.keyStart + i };
         }
       }
     }
@@ -160,8 +147,7 @@ export function mostTellingHead(logs, step, seqId) {
 
 /**
  * Return the largest weight that a query computed in the log's `step`-th step gives to a later key, or null.
- * @param {TraceLog} log
- * @param {number} step
+ * @param {TraceLog} log @param {number} step
  */
 export function aboveDiagonal(log, step) {
   const index = recordAt(log, step);
@@ -172,25 +158,23 @@ export function aboveDiagonal(log, step) {
     for (let layer = 0; layer < num_layers; layer++)
       for (let head = 0; head < num_heads; head++)
         for (let query = start; query < start + token_ids.length; query++) {
-          const row = wholeRow(log, index, seq_id, layer, head, query);
+          const row = fullRow(log, index, seq_id, layer, head, query);
           for (let key = query + 1; row && key < row.keyStart + row.weights.length; key++) {
             const weight = row.weights[key - row.keyStart];
-            if (weight > Math.max(SEEN, found?.weight ?? 0)) found = { seq_id, layer, head, query, key, weight };
+            if (weight > Math.max(MIN_WEIGHT, found?.weight ?? 0)) found = { seq_id, layer, head, query, key, weight };
           }
         }
   return found;
 }
 
 /**
- * Test whether the weights of the newest query of `seqId` belong to keys one position away. Recomputed from the
- * captured q and k of the log's `step`-th step: softmax(q · K[j + by] · scaling) against the captured weight of key j,
- * over the keys that both have. Returns {by, layer, head, query, fits, unmoved}, the largest deviations with and
- * without the shift, for the head with the largest deviation without it. Returns null if a shift explains nothing.
- * @param {TraceLog} log
- * @param {number} step
- * @param {number} seqId
+ * Test whether the weights of the newest query of `seqId` belong to keys one position away. Recompute them from the
+ * captured q and k of the log's `step`-th step, and compare softmax(q · K[j + by] · scaling) with the weight of key j,
+ * over the keys that both have. Returns {by, layer, head, query, fits, unmoved}: the largest deviations with and
+ * without the shift, for the head with the largest deviation without it. Returns null if no shift explains the weights.
+ * @param {TraceLog} log @param {number} step @param {number} seqId
  */
-export function movedKeys(log, step, seqId) {
+export function shiftedKeys(log, step, seqId) {
   const index = recordAt(log, step);
   const entry = log.records[index]?.batch?.find((e) => e.seq_id === seqId);
   const { num_layers, num_heads, scalings = [], softcaps = [], sinks = [] } = log.header.model;
@@ -202,7 +186,7 @@ export function movedKeys(log, step, seqId) {
   for (let layer = 0; layer < num_layers; layer++) {
     if (scalings[layer] === undefined || softcaps[layer] || sinks[layer]) continue;
     for (let head = 0; head < num_heads; head++) {
-      const row = wholeRow(log, index, seqId, layer, head, query);
+      const row = fullRow(log, index, seqId, layer, head, query);
       const q = vectorAt(log, { record: index, seq_id: seqId, position: query }, layer, "q", head);
       if (!row || row.keyStart !== 0 || !q) continue;
       const kvHead = kvHeadOf(log.header.model, layer, head);
@@ -210,10 +194,10 @@ export function movedKeys(log, step, seqId) {
       if (keys.length < 3 || keys.length < sources.length) continue;
       const scores = keys.map((k) => dot(q, k) * scalings[layer]);
       const unmoved = deviation(row.weights, scores, 0);
-      if (unmoved < Math.max(APART, found?.unmoved ?? 0)) continue;
+      if (unmoved < Math.max(MIN_DEVIATION, found?.unmoved ?? 0)) continue;
       for (const by of [-1, 1]) {
         const fits = deviation(row.weights, scores, by);
-        if (fits < FITS) found = { by, layer, head, query, fits, unmoved };
+        if (fits < TOLERANCE) found = { by, layer, head, query, fits, unmoved };
       }
     }
   }
@@ -221,11 +205,9 @@ export function movedKeys(log, step, seqId) {
 }
 
 /**
- * Return the largest |weight − softmax(scores shifted by `by`)| over the keys that have such a neighbour, both
- * normalized over those.
- * @param {Vector} weights
- * @param {number[]} scores
- * @param {number} by
+ * Return the largest |weight − softmax(scores shifted by `by`)| over the keys that have a neighbour at `by`, both
+ * normalized over these keys.
+ * @param {Vector} weights @param {number[]} scores @param {number} by
  */
 function deviation(weights, scores, by) {
   const keys = scores.map((_, j) => j).filter((j) => scores[j + by] !== undefined && j < weights.length);
@@ -239,26 +221,24 @@ function deviation(weights, scores, by) {
  * Return the first position whose first-layer keys, computed by `seqId` itself in both lanes, have equal norms in every
  * head but different directions, which only a different rotation explains: {position, length, cosine} of the KV head
  * with the largest angle. Returns null if there is none.
- * @param {TraceLog[]} logs
- * @param {number} step
- * @param {number} seqId
+ * @param {TraceLog[]} logs @param {number} step @param {number} seqId
  */
-export function turnedKey(logs, step, seqId) {
+export function rotatedKey(logs, step, seqId) {
   const sources = logs.map((log) => keySources(log, step, seqId));
   for (let position = 0; position < Math.min(...sources.map((one) => one.length)); position++) {
     if (sources.some((one) => one[position]?.seq_id !== seqId || one[position]?.position !== position)) continue;
     /** @type {{position: number, length: number, cosine: number} | null} */
-    let turned = null;
+    let rotated = null;
     for (const head of kvHeadsOf(logs[0].header.model, 0)) {
       const [a, b] = logs.map((log, i) => vectorAt(log, sources[i][position], 0, "k", head));
-      if (!a || !b || Math.abs(norm(a) - norm(b)) > FITS * norm(a)) {
-        turned = null;
+      if (!a || !b || Math.abs(norm(a) - norm(b)) > TOLERANCE * norm(a)) {
+        rotated = null;
         break;
       }
       const cosine = dot(a, b) / (norm(a) * norm(b));
-      if (cosine < 1 - FITS && cosine < (turned?.cosine ?? 1)) turned = { position, length: norm(a), cosine };
+      if (cosine < 1 - TOLERANCE && cosine < (rotated?.cosine ?? 1)) rotated = { position, length: norm(a), cosine };
     }
-    if (turned) return turned;
+    if (rotated) return rotated;
   }
   return null;
 }

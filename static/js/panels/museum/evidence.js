@@ -13,9 +13,9 @@ import { firstOf, hasStep, recordAt, stepRecords } from "../../runs/steps.js";
 /**
  * Several sequences wrote one slot.
  * @typedef {{kind: "shared_write", seqs: number[], block: number, offset: number}} SharedWrite
- * A sequence read blocks that others wrote with the tokens `there` (bytes) where it has `own`.
+ * A sequence read blocks that others wrote: they hold the tokens `there` (bytes) where the sequence has `own`.
  * @typedef {{kind: "foreign", seq_id: number, blocks: number[], there: Uint8Array[], own: Uint8Array[]}} Foreign
- * A sequence was computed as if it had fewer tokens than the log gave it.
+ * A sequence was computed with fewer tokens than it has in the log.
  * @typedef {{kind: "forgotten", seq_id: number, known: number, computed: number}} Forgotten
  * @typedef {SharedWrite | Foreign | Forgotten} Contradiction
  */
@@ -37,8 +37,7 @@ export function objectionsIn({ integrity = "" }) {
 
 /**
  * Return the objections of a log up to its `step`-th step, each text once, with its `step`.
- * @param {TraceLog} log
- * @param {number} step
+ * @param {TraceLog} log @param {number} step
  * @returns {(Objection & {step: number})[]}
  */
 export function objections(log, step) {
@@ -51,8 +50,7 @@ export function objections(log, step) {
 
 /**
  * Return the last slot that each sequence wrote in the log's `step`-th step, per block group.
- * @param {TraceLog} log
- * @param {number} step
+ * @param {TraceLog} log @param {number} step
  * @returns {{seq_id: number, position: number, block: number, offset: number}[]}
  */
 export function lastWrites(log, step) {
@@ -69,8 +67,7 @@ export function lastWrites(log, step) {
 
 /**
  * Return the contradictions in the log's `step`-th step, independent of the engine that wrote it.
- * @param {TraceLog} log
- * @param {number} step
+ * @param {TraceLog} log @param {number} step
  * @returns {Contradiction[]}
  */
 export function contradictions(log, step) {
@@ -139,7 +136,7 @@ function foreignBlocks(log, index) {
 }
 
 /**
- * Return the token that a slot's writer had there.
+ * Return the token that was written to a slot.
  * @param {TraceLog} log
  * @param {{record: number, seq_id: number, position: number}} origin
  */
@@ -154,10 +151,10 @@ function computedToken(log, { record, seq_id, position }) {
  * @returns {Map<number, Uint8Array>}
  */
 function bytesById(state) {
-  const known = new Map();
+  const bytesByToken = new Map();
   for (const { token_ids, token_bytes } of state.sequences.values())
-    token_ids.forEach((id, i) => known.set(id, token_bytes[i]));
-  return known;
+    token_ids.forEach((id, i) => bytesByToken.set(id, token_bytes[i]));
+  return bytesByToken;
 }
 
 /** @param {TraceLog} log @param {number} index @returns {Forgotten[]} */
@@ -173,19 +170,17 @@ function forgottenTokens(log, index) {
 /**
  * Return the decisions of each log in its `step`-th step that the other did not make, as [first, second]. Both are
  * empty if the logs agree.
- * @param {TraceLog[]} logs
- * @param {number} step
+ * @param {TraceLog[]} logs @param {number} step
  * @returns {Entry[][]}
  */
 export function differingDecisions(logs, step) {
   const decisions = logs.map((log) => decisionsOf(log, step));
-  return decisions.map((mine, i) => [...mine].filter(([key]) => !decisions[1 - i].has(key)).map(([, entry]) => entry));
+  return decisions.map((own, i) => [...own].filter(([key]) => !decisions[1 - i].has(key)).map(([, entry]) => entry));
 }
 
 /**
  * Return the decisions that both logs made in their `step`-th step: [[entry of the first, entry of the second], …].
- * @param {TraceLog[]} logs
- * @param {number} step
+ * @param {TraceLog[]} logs @param {number} step
  * @returns {Entry[][]}
  */
 export function sharedDecisions(logs, step) {

@@ -8,7 +8,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { hasStep } from "../../runs/steps.js";
 import { tokensWord } from "../../runs/words.js";
-import { aboveDiagonal, movedKeys, turnedKey } from "./arrays.js";
+import { aboveDiagonal, rotatedKey, shiftedKeys } from "./arrays.js";
 import { contradictions, differingDecisions, lastWrites, sharedDecisions } from "./evidence.js";
 import { LANES } from "./model.js";
 import { figure, objectedAt } from "./words.js";
@@ -47,11 +47,11 @@ function FactLine({ lane, kind, text, fault, derived }) {
 export function factsOf({ logs, step, seq }) {
   if (step === 0) return [];
   const [, faulty] = logs;
-  const books = objectedAt(faulty, step);
+  const objection = objectedAt(faulty, step);
   const formula = t("museum.notices.log.formula");
   return [
-    ...(books ? [wrong("books", t("museum.fact.books", { text: books }))] : []),
-    ...contradictions(faulty, step).map((one) => wrong(one.kind, contradictionWords(one), formula)),
+    ...(objection ? [faultFact("books", t("museum.fact.books", { text: objection }))] : []),
+    ...contradictions(faulty, step).map((one) => faultFact(one.kind, contradictionWords(one), formula)),
     ...(seq === null ? [] : arrayFacts(logs, step, seq)),
     ...sharedFacts(logs, step),
     ...differingDecisions(logs, step).flatMap((entries, i) => entries.map((entry) => decision(LANES[i], entry))),
@@ -60,18 +60,16 @@ export function factsOf({ logs, step, seq }) {
 }
 
 /**
- * A fact of the faulty run that cannot be right.
- * @param {string} kind
- * @param {string} text
+ * A fact of the faulty run that is impossible in a correct run.
+ * @param {string} kind @param {string} text
  * @param {string} [derived]
  * @returns {Fact}
  */
-const wrong = (kind, text, derived) => ({ lane: "faulty", kind, text, fault: true, derived });
+const faultFact = (kind, text, derived) => ({ lane: "faulty", kind, text, fault: true, derived });
 
 /**
- * Return decisions of both runs that may conceal a fault. If their results differ, each run has its own fact.
- * @param {Scene["logs"]} logs
- * @param {number} step
+ * Return the decisions of both runs whose kind may cause a fault. If their texts differ, each run has its own fact.
+ * @param {Scene["logs"]} logs @param {number} step
  * @returns {Fact[]}
  */
 function sharedFacts(logs, step) {
@@ -91,26 +89,25 @@ function arrayFacts(logs, step, seq) {
   const [, faulty] = logs;
   const found = [];
   const above = hasStep(faulty, step) ? aboveDiagonal(faulty, step) : null;
-  if (above) found.push(wrong("above", t("museum.fact.above", { ...above, weight: figure(above.weight) })));
-  const moved = hasStep(faulty, step) ? movedKeys(faulty, step, seq) : null;
-  if (moved) {
-    const shift = moved.by < 0 ? `j − ${-moved.by}` : `j + ${moved.by}`;
-    const values = { ...moved, shift, fits: figure(moved.fits), unmoved: figure(moved.unmoved) };
-    found.push(wrong("moved", t("museum.fact.moved", values), t("museum.fact.moved.formula", { shift })));
+  if (above) found.push(faultFact("above", t("museum.fact.above", { ...above, weight: figure(above.weight) })));
+  const shifted = hasStep(faulty, step) ? shiftedKeys(faulty, step, seq) : null;
+  if (shifted) {
+    const shift = shifted.by < 0 ? `j − ${-shifted.by}` : `j + ${shifted.by}`;
+    const values = { ...shifted, shift, fits: figure(shifted.fits), unmoved: figure(shifted.unmoved) };
+    found.push(faultFact("moved", t("museum.fact.moved", values), t("museum.fact.moved.formula", { shift })));
   }
-  const turned = turnedKey(logs, step, seq);
-  if (turned) {
-    const { position, length, cosine } = turned;
+  const rotated = rotatedKey(logs, step, seq);
+  if (rotated) {
+    const { position, length, cosine } = rotated;
     const values = { name: sequenceName(seq), position, length: figure(length), cosine: figure(cosine) };
-    found.push(wrong("turned", t("museum.fact.turned", values), t("museum.fact.turned.formula")));
+    found.push(faultFact("turned", t("museum.fact.turned", values), t("museum.fact.turned.formula")));
   }
   return found;
 }
 
 /**
- * Return the slots of the newest K and V according to the block tables, once if both runs agree.
- * @param {Scene["logs"]} logs
- * @param {number} step
+ * Return the slots of the newest K and V by the block tables, as one fact if both runs agree.
+ * @param {Scene["logs"]} logs @param {number} step
  * @returns {Fact[]}
  */
 function writeFacts(logs, step) {

@@ -15,11 +15,9 @@ import { attentionRows, keySources } from "./arrays.js";
 
 /**
  * Return the length of the common token prefix; differences after it follow from different tokens.
- * @param {TraceLog[]} logs
- * @param {number} step
- * @param {number} seqId
+ * @param {TraceLog[]} logs @param {number} step @param {number} seqId
  */
-function sameTokens(logs, step, seqId) {
+function commonPrefix(logs, step, seqId) {
   const [a, b] = logs.map((log) => {
     const index = recordAt(log, step);
     return index < 0 ? [] : (log.stateAt(index).sequences.get(seqId)?.token_ids ?? []);
@@ -31,13 +29,11 @@ function sameTokens(logs, step, seqId) {
 /**
  * Return the differences of `seqId` after `step` steps per layer, over the common token prefix: of K and V in its
  * blocks, and of its attention rows.
- * @param {TraceLog[]} logs
- * @param {number} step
- * @param {number} seqId
+ * @param {TraceLog[]} logs @param {number} step @param {number} seqId
  * @returns {LayerDifference[]}
  */
 export function layerDifferences(logs, step, seqId) {
-  const count = sameTokens(logs, step, seqId);
+  const count = commonPrefix(logs, step, seqId);
   const sources = logs.map((log) => keySources(log, step, seqId).slice(0, count));
   const { model } = logs[0].header;
   const { num_layers, num_heads } = model;
@@ -52,10 +48,10 @@ export function layerDifferences(logs, step, seqId) {
     for (let head = 0; head < num_heads; head++) {
       const [a, b] = logs.map((log) => attentionRows(log, step, seqId, layer, head));
       for (let query = 0; query < Math.min(a.length, b.length, count); query++) {
-        const [mine, other] = [a[query], b[query]];
-        if (!mine || !other || mine.keyStart !== other.keyStart) continue;
-        const keys = Math.min(mine.weights.length, other.weights.length);
-        compareInto(found.weights, mine.weights.subarray(0, keys), other.weights, () => ({ head, query }));
+        const [one, other] = [a[query], b[query]];
+        if (!one || !other || one.keyStart !== other.keyStart) continue;
+        const keys = Math.min(one.weights.length, other.weights.length);
+        compareInto(found.weights, one.weights.subarray(0, keys), other.weights, () => ({ head, query }));
       }
     }
     return found;

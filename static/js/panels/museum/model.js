@@ -63,10 +63,10 @@ export const scene = computed(() => {
   return { logs, step, last, seqs, seq, first };
 });
 
-let [onShow, inWords] = [settings.exhibit.peek(), language.peek()];
+let [currentExhibit, currentLanguage] = [settings.exhibit.peek(), language.peek()];
 effect(() => {
-  if (settings.exhibit.value === onShow && language.value === inWords) return;
-  [onShow, inWords] = [settings.exhibit.value, language.value]; // prompts depend on the language
+  if (settings.exhibit.value === currentExhibit && language.value === currentLanguage) return;
+  [currentExhibit, currentLanguage] = [settings.exhibit.value, language.value]; // prompts depend on the language
   chosenSeq.value = null;
   player.begin(); // the previous run belongs to another exhibit
 });

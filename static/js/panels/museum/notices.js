@@ -1,4 +1,4 @@
-// Witnesses of the fault and the step in which each notices it: consistency check, log, decisions, keys, tokens.
+// The step in which each kind of evidence shows the fault: consistency check, log, decisions, keys, tokens.
 
 import { entryText, objectionWords, sequenceName } from "../../i18n/operations.js";
 import { sentences, t } from "../../i18n/words.js";
@@ -20,15 +20,15 @@ export function Notices({ now }) {
 }
 
 /**
- * A witness. `step` is when it notices the fault, undefined if it has not.
+ * A kind of evidence. `step` is the first step in which it shows the fault, or undefined.
  *
  * @typedef {{name: string, kind: "captured" | "derived", formula?: string, step?: number, text: string}} Witness
  */
 
 /** @param {Scene} now @returns {Witness[]} */
 export function witnesses({ logs, last, first: { log, keys, tokens } }) {
-  const objected = objections(logs[1], last)[0];
-  const decided = firstDecisionDifference(logs, last);
+  const objection = objections(logs[1], last)[0];
+  const difference = firstDecisionDifference(logs, last);
   const right = t(keys || tokens ? "museum.notices.books.right" : "museum.notices.right");
   const same = t("museum.notices.same");
   return [
@@ -36,15 +36,15 @@ export function witnesses({ logs, last, first: { log, keys, tokens } }) {
       name: "books",
       kind: "captured",
       formula: t("museum.notices.books.kind"),
-      step: objected?.step,
-      text: objected ? objectionWords(objected) : right,
+      step: objection?.step,
+      text: objection ? objectionWords(objection) : right,
     },
     { name: "log", kind: "derived", step: log?.step, text: log ? contradictionWords(log) : t("museum.notices.right") },
     {
       name: "decisions",
       kind: "derived",
-      step: decided?.step,
-      text: decided ? decisionText(logs, decided.step) : same,
+      step: difference?.step,
+      text: difference ? decisionText(logs, difference.step) : same,
     },
     {
       name: "keys",
@@ -58,16 +58,15 @@ export function witnesses({ logs, last, first: { log, keys, tokens } }) {
   ];
 }
 
-const EXPLAINING = ["lookup", "copy", "preempt", "admit", "defer"]; // operations that best explain later differences
+const INFORMATIVE = ["lookup", "copy", "preempt", "admit", "defer"]; // most informative operations first
 
 /**
  * Text of the most informative decision of each lane that the other did not make.
- * @param {Scene["logs"]} logs
- * @param {number} step
+ * @param {Scene["logs"]} logs @param {number} step
  */
 function decisionText(logs, step) {
   const rank = (/** @type {import("../../core/operations.js").Entry} */ { type }) =>
-    EXPLAINING.includes(type) ? EXPLAINING.indexOf(type) : EXPLAINING.length;
+    INFORMATIVE.includes(type) ? INFORMATIVE.indexOf(type) : INFORMATIVE.length;
   const texts = differingDecisions(logs, step).map((entries, i) => {
     const [first] = [...entries].sort((a, b) => rank(a) - rank(b));
     return first && t("museum.notices.decisions.lane", { lane: names()[i], text: entryText(first) });

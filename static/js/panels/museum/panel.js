@@ -1,4 +1,5 @@
 // The fault museum: a list of exhibits, and the chosen one as a healthy and a faulty run in lockstep, drawn from their
+// two logs. The fault is in the engine.
 
 import { sequenceName } from "../../i18n/operations.js";
 import { inLanguage, langOf, t } from "../../i18n/words.js";
@@ -16,8 +17,6 @@ import { Notices } from "./notices.js";
 import { Arrays } from "./pictures.js";
 
 /** @import {Scene} from "./model.js" */
-
-// two logs. The fault is in the engine.
 
 /** @param {{now: Scene}} props */
 function Texts({ now }) {
@@ -47,9 +46,9 @@ function Text({ seq, step, shown }) {
 /** @typedef {import("../../core/wire.js").ModelAnswer["museum"][number]} Exhibit */
 
 export function Panel() {
-  const here = connection.value !== "replay" || isSite;
-  useLanes(player, here && exhibit.value !== null);
-  if (!here) return html`<${Nothing} of="museum" text=${t("museum.replay")} />`;
+  const isAvailable = connection.value !== "replay" || isSite;
+  useLanes(player, isAvailable && exhibit.value !== null);
+  if (!isAvailable) return html`<${Nothing} of="museum" text=${t("museum.replay")} />`;
   const all = /** @type {Exhibit[]} */ (exhibits.value);
   if (!all.length)
     return html`<${Nothing} of="museum" text=${t(modelFacts.value ? "museum.none" : "museum.waking")} />`;
@@ -62,10 +61,10 @@ export function Panel() {
     data-exhibit=${shown?.id ?? ""}
   >
     <div class="museum-head">
-      <${List} all=${all} shown=${shown} />
+      <${ExhibitList} all=${all} shown=${shown} />
       ${shown ? html`<${LaneChoice} player=${player} names=${names()} />` : null}
     </div>
-    ${shown ? html`<${Label} shown=${shown} />` : html`<p class="museum-choose hint">${t("museum.choose")}</p>`}
+    ${shown ? html`<${ExhibitText} shown=${shown} />` : html`<p class="museum-choose hint">${t("museum.choose")}</p>`}
     ${
       shown && now
         ? html`<div class="museum-evidence">
@@ -78,7 +77,7 @@ export function Panel() {
 }
 
 /** @param {{all: Exhibit[], shown: Exhibit | null}} props */
-function List({ all, shown }) {
+function ExhibitList({ all, shown }) {
   return html`<div class="museum-list" role="group" aria-label=${t("museum.list")}>
     ${all.map(
       (one, i) => html`<button
@@ -104,29 +103,27 @@ function show(id) {
 
 /** Request of both runs, and a button that opens a run like the one on stage. @param {{shown: Exhibit}} props */
 function ExhibitRequest({ shown }) {
-  const off = connection.value !== "live" || lanes.phase.value === "opening";
+  const isDisabled = connection.value !== "live" || lanes.phase.value === "opening";
   const { block_size: size, num_blocks: blocks, max_num_seqs: seqs, max_num_batched_tokens: budget } = shown.config;
   const prompts = inLanguage(shown.prompts);
   const text = t("museum.asked", { n: prompts.length, prompts: prompts.join(" / ") });
   return html`<p class="hint museum-asked" id="museum-asked">
     <span lang=${langOf(prompts[0])}>${text}</span> · ${t("museum.setting", { size, blocks, seqs, budget })} ·${" "}
-    <button class="runs-go" id="museum-open" disabled=${off} title=${t("museum.open.more")}
+    <button class="runs-go" id="museum-open" disabled=${isDisabled} title=${t("museum.open.more")}
       onClick=${() => follow(shown)}>${t("museum.open")}</button>
   </p>`;
 }
 
 /** Description of the fault and what to watch, in the server's words. @param {{shown: Exhibit}} props */
-function Label({ shown }) {
+function ExhibitText({ shown }) {
   return html`<div class="museum-label">
     <p class="museum-wrong" id="museum-wrong"><span aria-hidden="true">⚠\uFE0E </span>${inLanguage(shown.text)}</p>
     <p id="museum-watch"><b>${t("museum.watch")}</b> ${inLanguage(shown.watch)}</p>
   </div>`;
 }
 
-// Selection of the lane shown on stage and in the memory region.
-
 /**
- * The lanes by name, side by side; the one on stage is pressed.
+ * Choice of the lane shown on stage and in the memory region.
  * @param {{player: import("../../runs/player.js").LanesPlayer, names: string[]}} props
  */
 const LaneChoice = ({ player, names }) => html`<span

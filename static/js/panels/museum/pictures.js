@@ -9,7 +9,7 @@ import { wastePattern } from "../../kit/texture.js";
 import { Picture } from "../../runs/picture.js";
 import { recordAt } from "../../runs/steps.js";
 import { labelsOfBytes } from "../../runs/tokens.js";
-import { attentionRows, keyDifferences, mostTellingHead } from "./arrays.js";
+import { attentionRows, keyDifferences, mostDifferentHead } from "./arrays.js";
 import { Layers, layerDifferences } from "./layers.js";
 import { LANES, names, player } from "./model.js";
 import { figure } from "./words.js";
@@ -18,15 +18,15 @@ import { figure } from "./words.js";
 /** @import {KeyDifferences, Row} from "./arrays.js" */
 /** @import {Scene} from "./model.js" */
 
-const GUTTER = 22; // px left of the layers for their names
-const AXIS = 16; // px below the layers for tokens
-const LABELLED = 13; // px of a column from which its token is drawn
-const BENT = 0.5; // exponent of the shade, so that small differences stay visible
+const NAME_WIDTH = 22; // px for the layers' names
+const AXIS_HEIGHT = 16; // px for the tokens
+const LABEL_FROM = 13; // minimum px of a column for its token
+const SHADE = 0.5; // exponent that keeps small differences visible
 
 /** @param {{now: Scene}} props */
 export function Arrays({ now: { logs, step, seq } }) {
   if (seq === null || step === 0) return null;
-  const head = mostTellingHead(logs, step, seq);
+  const head = mostDifferentHead(logs, step, seq);
   const rows = (/** @type {number} */ i) => attentionRows(logs[i], step, seq, head.layer, head.head);
   return html`<div class="museum-arrays">
     <${Keys} name=${sequenceName(seq)} keys=${keyDifferences(logs, step, seq)} labels=${labelsIn(logs[1], step, seq)}
@@ -51,8 +51,8 @@ export function Arrays({ now: { logs, step, seq } }) {
  * }} props
  */
 function Keys({ name, keys, labels, layers }) {
-  const known = keys.layers.some((values) => values.some((value) => value !== null));
-  const text = !known
+  const hasValues = keys.layers.some((values) => values.some((value) => value !== null));
+  const text = !hasValues
     ? t("museum.keys.none")
     : keys.worst
       ? t("museum.keys.most", { ...keys.worst, most: figure(keys.most) })
@@ -61,7 +61,7 @@ function Keys({ name, keys, labels, layers }) {
     paintKeys(c, size, keys, labels);
   const tipOf = (/** @type {Point} */ { x, y }, /** @type {Size} */ size) => {
     const { column, row } = geometry(size, keys);
-    const [layer, position] = [Math.floor(y / row), Math.floor((x - GUTTER) / column)];
+    const [layer, position] = [Math.floor(y / row), Math.floor((x - NAME_WIDTH) / column)];
     const value = keys.layers[layer]?.[position];
     if (value === undefined) return null;
     const text = value === null ? t("museum.keys.unknown") : figure(value);
@@ -79,9 +79,7 @@ function Keys({ name, keys, labels, layers }) {
 
 /**
  * Labels of the sequence's tokens in a log after `step` steps.
- * @param {import("../../core/log.js").TraceLog} log
- * @param {number} step
- * @param {number} seq
+ * @param {import("../../core/log.js").TraceLog} log @param {number} step @param {number} seq
  */
 function labelsIn(log, step, seq) {
   const index = recordAt(log, step);
@@ -90,8 +88,8 @@ function labelsIn(log, step, seq) {
 
 /** Size of a cell in px; columns are positions, rows are layers. @param {Size} size @param {KeyDifferences} keys */
 const geometry = ({ width, height }, { layers }) => ({
-  column: (width - GUTTER) / Math.max(8, layers[0]?.length ?? 0),
-  row: (height - AXIS) / Math.max(1, layers.length),
+  column: (width - NAME_WIDTH) / Math.max(8, layers[0]?.length ?? 0),
+  row: (height - AXIS_HEIGHT) / Math.max(1, layers.length),
 });
 
 /** @param {CanvasRenderingContext2D} c @param {Size} size @param {KeyDifferences} keys @param {string[]} labels */
@@ -108,15 +106,20 @@ function paintKeys(c, size, keys, labels) {
       if (value === null) c.fillStyle = wastePattern(c, palette.waste);
       else
         c.fillStyle =
-          value > 0 && keys.most ? alpha(palette.fault, 0.08 + 0.92 * (value / keys.most) ** BENT) : palette["line-2"];
-      c.fillRect(GUTTER + position * column, layer * row, Math.max(0.5, column - gap), Math.max(1, row - 1));
+          value > 0 && keys.most ? alpha(palette.fault, 0.08 + 0.92 * (value / keys.most) ** SHADE) : palette["line-2"];
+      c.fillRect(NAME_WIDTH + position * column, layer * row, Math.max(0.5, column - gap), Math.max(1, row - 1));
     });
   });
-  if (column < LABELLED) return;
+  if (column < LABEL_FROM) return;
   c.textAlign = "center";
   c.fillStyle = palette["ink-2"];
   for (let position = 0; position < (keys.layers[0]?.length ?? 0); position++)
-    c.fillText(labels[position] ?? "", GUTTER + (position + 0.5) * column, size.height - AXIS / 2 + 1, column + 2);
+    c.fillText(
+      labels[position] ?? "",
+      NAME_WIDTH + (position + 0.5) * column,
+      size.height - AXIS_HEIGHT / 2 + 1,
+      column + 2,
+    );
 }
 
 /** Return the largest weight on a key after its query, over all rows. @param {(Row | null)[]} rows */

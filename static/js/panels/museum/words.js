@@ -11,7 +11,7 @@ import { objectionsIn } from "./evidence.js";
 /** @import {Token} from "../../runs/tokens.js" */
 /** @import {Scene} from "./model.js" */
 
-/** A sampled token in quotation marks, or that there is none. @param {Pick<Token, "token_bytes"> | undefined} token */
+/** Quote a sampled token, or describe its absence. @param {Pick<Token, "token_bytes"> | undefined} token */
 export const tokenWord = (token) => (token ? quoted(labelOf(token.token_bytes)) : t("museum.say.nothing"));
 
 /** Format a distance or share with at most three significant digits. @param {number} value */
@@ -26,15 +26,15 @@ export function objectedAt(log, step) {
 
 /** Sentence about the shown step. @param {Scene | null} now @param {import("../../runs/lockstep.js").Lockstep} lanes */
 export function museumSentence(now, lanes) {
-  const early = beforehand(lanes);
-  if (early !== null || !now) return early ?? "";
+  const notReady = beforehand(lanes);
+  if (notReady !== null || !now) return notReady ?? "";
   if (now.step === 0) return t("museum.say.ready", { n: lanes.wish.value?.prompts.length });
-  const parts = [whatWasChosen(now)];
+  const parts = [sampledText(now)];
   const found = objectedAt(now.logs[1], now.step);
-  const before = now.step > 1 ? objectedAt(now.logs[1], now.step - 1) : "";
+  const previous = now.step > 1 ? objectedAt(now.logs[1], now.step - 1) : "";
   if (found)
     parts.push(
-      found === before
+      found === previous
         ? sentences([t("museum.say.objection", { text: found }), t("museum.say.still")])
         : t("museum.say.objection", { text: found }),
     );
@@ -44,7 +44,7 @@ export function museumSentence(now, lanes) {
 }
 
 /** @param {Scene} now */
-function whatWasChosen({ logs, step, seqs }) {
+function sampledText({ logs, step, seqs }) {
   for (const { seq_id, difference } of seqs) {
     if (difference?.step !== step) continue;
     const [healthy, faulty] = difference.tokens.map(tokenWord);

@@ -16,47 +16,50 @@ import { log, numRecords, shownSeq, state } from "../../state/store.js";
 /** @import {Signal} from "../../../vendor/signals/signals.js" */
 /** @import {Hit} from "../../core/prefix_hit.js" */
 
-const WAIT = 250; // ms without typing before the text is sent for tokenization
+const TYPING_DELAY_MS = 250; // after the last input, before the text is sent for tokenization
 const MAX_REQUESTS = 200; // maximum number of listed requests, the newest first
 const PROMPT_TEXT = 28; // characters of a prompt shown beside its request's name
 
 /**
  * The looked-up prompt: a sequence of the run, or a text with its tokens (null until they arrive).
- * @type {Signal<
- *   {seq: number} | {text: string, tokens: number[] | null} | null>}
+ * @type {Signal<{seq: number} | {text: string, tokens: number[] | null} | null>}
  */
 export const queried = signal(null);
 
-/** Instance chosen by the reader; null: that of the sequence on stage. @type {Signal<number | null>} */
-export const wanted = signal(null);
+/** Instance chosen by the user, or null for the instance of the sequence on stage. @type {Signal<number | null>} */
+export const chosenInstance = signal(null);
 /** Instance whose cache is drawn. */
-export const whose = computed(() => wanted.value ?? state.value?.sequences.get(shownSeq.value ?? -1)?.instance ?? 0);
+export const shownInstance = computed(
+  () => chosenInstance.value ?? state.value?.sequences.get(shownSeq.value ?? -1)?.instance ?? 0,
+);
 
 /** Prefix cache of that instance at the drawn record. */
-export const tree = computed(() => (log.value && state.value ? prefixTree(log.value, state.value, whose.value) : null));
+export const tree = computed(() =>
+  log.value && state.value ? prefixTree(log.value, state.value, shownInstance.value) : null,
+);
 
 /** Whether an ablation makes hits depend on more than tokens, so that they cannot be predicted. */
 const ablated = computed(() => Boolean(log.value && state.value && isAblated(log.value.header, state.value.index)));
 
 /**
- * Result of the lookup; null without a prompt or without a prediction.
+ * Result of the lookup, or null if there is no prompt or no prediction.
  * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Hit | null>}
  */
 export const answer = computed(() => {
-  const [now, at, cache, about] = [log.value, state.value, tree.value, queried.value];
-  if (!now || !at || !cache || !about || ablated.value) return null;
-  if (!("seq" in about)) return about.tokens && wouldHit(now, cache, at, about.tokens);
-  const sequence = now.tail.sequences.get(about.seq);
+  const [now, current, cache, query] = [log.value, state.value, tree.value, queried.value];
+  if (!now || !current || !cache || !query || ablated.value) return null;
+  if (!("seq" in query)) return query.tokens && wouldHit(now, cache, current, query.tokens);
+  const sequence = now.tail.sequences.get(query.seq);
   if (!sequence) return null;
   const prompt = sequence.token_ids.slice(0, sequence.num_prompt_tokens);
-  return wouldHit(now, cache, at, prompt, contentsOf(now).saltOf(about.seq));
+  return wouldHit(now, cache, current, prompt, contentsOf(now).saltOf(query.seq));
 });
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
 
 /** Look up a text; the server tokenizes it. @param {string} text */
-function write(text) {
+function lookUp(text) {
   clearTimeout(timer);
   if (!text) return void (queried.value = null);
   queried.value = { text, tokens: null };
@@ -64,7 +67,7 @@ function write(text) {
     const found = await tokensOf(text);
     const now = queried.peek();
     if (found && now && "text" in now && now.text === text) queried.value = { text, tokens: found.token_ids };
-  }, WAIT);
+  }, TYPING_DELAY_MS);
 }
 
 /** Beginning of a prompt's text. @param {{token_bytes: Uint8Array[], num_prompt_tokens: number}} sequence */
@@ -75,16 +78,16 @@ function promptText({ token_bytes: bytes, num_prompt_tokens: count }) {
 
 export function Ask() {
   numRecords.value; // dependency: the log grows in place
-  const about = queried.value;
+  const query = queried.value;
   const all = [...(log.value?.tail.sequences.values() ?? [])].filter((one) => one.parent_seq_id === null);
-  const chosen = about && "seq" in about ? about.seq : null;
+  const chosen = query && "seq" in query ? query.seq : null;
   const offered = all.slice(-MAX_REQUESTS).reverse();
   return html`<div class="prefix-ask">
     ${
       canTokenize()
         ? html`<input type="search" id="prefix-text" aria-label=${t("prefix.ask.text")}
-          placeholder=${t("prefix.ask.text")} value=${about && "text" in about ? about.text : ""}
-          onInput=${withValue(write)} />`
+          placeholder=${t("prefix.ask.text")} value=${query && "text" in query ? query.text : ""}
+          onInput=${withValue(lookUp)} />`
         : null
     }
     <${Select} id="prefix-request" aria-label=${t("prefix.ask.request")} title=${t("prefix.ask.request")}
@@ -99,7 +102,7 @@ export function Ask() {
 /** The result in a sentence, with links to the records that it names. */
 export function Answer() {
   const hit = answer.value;
-  const waits = queried.value && "text" in queried.value && queried.value.tokens === null;
+  const isWaiting = queried.value && "text" in queried.value && queried.value.tokens === null;
   return html`<p class="prefix-answer num" role="status" id="prefix-answer">${
     hit
       ? html`${sentences([countText(hit), endText(hit)])} <${Fidelity} kind="derived" formula=${t("prefix.formula")} />
@@ -111,7 +114,7 @@ export function Answer() {
         }`
       : ablated.value && queried.value
         ? t("prefix.ablated")
-        : waits
+        : isWaiting
           ? t("prefix.asking")
           : null
   }</p>`;

@@ -12,7 +12,7 @@ import { useBox } from "../../kit/measure.js";
 import { Term } from "../../kit/term.js";
 import { hideTip } from "../../kit/tooltip.js";
 import { hovered, log, select, state } from "../../state/store.js";
-import { Answer, Ask, answer, tree, wanted, whose } from "./ask.js";
+import { Answer, Ask, answer, chosenInstance, shownInstance, tree } from "./ask.js";
 import { TreeRow } from "./row.js";
 import { isPrivate } from "./row_facts.js";
 
@@ -46,21 +46,21 @@ export function Panel() {
 function InstancePick({ instances }) {
   if (instances.length < 2) return null;
   return html`<${Select} id="prefix-instance" aria-label=${t("prefix.instance")} title=${t("prefix.instance")}
-    value=${whose.value} choices=${instances.map(({ name }, at) => [at, name])}
-    commit=${(/** @type {string} */ at) => (wanted.value = Number(at))} />`;
+    value=${shownInstance.value} choices=${instances.map(({ name }, at) => [at, name])}
+    commit=${(/** @type {string} */ at) => (chosenInstance.value = Number(at))} />`;
 }
 
-const ROW = 26; // px
-const THUMB = 48; // px of a row on touch screens, with two lines
-const NARROW = 560; // px of a phone's width
-const MEDIUM = 800; // px below which the text takes the place of the block ids
+const ROW_HEIGHT = 26; // px
+const TOUCH_ROW_HEIGHT = 48; // px; two lines
+const NARROW = 560; // px
+const MEDIUM = 800; // px; a narrower tree shows the text instead of the block ids
 
 /** Collapsed branches, and branches shown block by block. */
 const closed = signal(/** @type {ReadonlySet<string>} */ (new Set()));
 const opened = signal(/** @type {ReadonlySet<string>} */ (new Set()));
 
 /** @param {typeof closed} which @param {string} id @param {boolean} isIn */
-function put(which, id, isIn) {
+function setMember(which, id, isIn) {
   const next = new Set(which.value);
   if (isIn) next.add(id);
   else next.delete(id);
@@ -68,28 +68,29 @@ function put(which, id, isIn) {
 }
 
 /** Expand or collapse a row. @param {Row} row @param {boolean} open */
-const fold = ({ id, branch }, open) => (branch.children.length ? put(closed, id, !open) : put(opened, id, open));
+const fold = ({ id, branch }, open) =>
+  branch.children.length ? setMember(closed, id, !open) : setMember(opened, id, open);
 
 /** Expand a branch into its blocks; pin the block of a single-block row. @param {Row} row */
-function act({ id, nodes }) {
+function activate({ id, nodes }) {
   const [{ blocks }] = nodes;
-  if (nodes.length > 1) put(opened, id, !opened.peek().has(id));
+  if (nodes.length > 1) setMember(opened, id, !opened.peek().has(id));
   else if (blocks.length) select({ block: blocks[0].block_id });
 }
 
 function Tree() {
   const [box, size] = useBox();
   const [cache, hit, now] = [tree.value, answer.value, state.value];
-  const way = useMemo(() => new Set(hit?.way.map((node) => node.hash)), [hit]);
+  const hitPath = useMemo(() => new Set(hit?.way.map((node) => node.hash)), [hit]);
   const branches = useMemo(() => branchesOf(cache?.roots ?? []), [cache]);
   const rows = useMemo(() => {
-    const shut = new Set([...closed.value].filter((id) => !way.has(id))); // the path of a hit stays visible
-    return rowsOf(branches, shut, opened.value);
-  }, [branches, closed.value, opened.value, way]);
-  const wide = size.width || innerWidth;
-  const high = wide < NARROW ? THUMB : ROW;
+    const collapsed = new Set([...closed.value].filter((id) => !hitPath.has(id))); // the path of a hit remains visible
+    return rowsOf(branches, collapsed, opened.value);
+  }, [branches, closed.value, opened.value, hitPath]);
+  const treeWidth = size.width || innerWidth;
+  const high = treeWidth < NARROW ? TOUCH_ROW_HEIGHT : ROW_HEIGHT;
   const list = useLongList({ box, height: size.height, count: rows.length, high });
-  const hits = (/** @type {Row} */ { nodes }) => nodes.reduce((sum, { hash }) => sum + Number(way.has(hash)), 0);
+  const hits = (/** @type {Row} */ { nodes }) => nodes.reduce((sum, { hash }) => sum + Number(hitPath.has(hash)), 0);
   const end = rows.findLastIndex((row) => hits(row) > 0);
   useLayoutEffect(() => {
     const scroller = box.current;
@@ -97,43 +98,47 @@ function Tree() {
     const [top, bottom] = [scroller.scrollTop, scroller.scrollTop + scroller.clientHeight];
     if (end * high < top || (end + 1) * high > bottom) scroller.scrollTop = end * high - scroller.clientHeight / 2;
     list.scrolled();
-  }, [way]);
+  }, [hitPath]);
 
   /** @param {KeyboardEvent} event */
-  const key = (event) => {
+  const onKey = (event) => {
     const row = rows[list.stop];
     /** @type {Record<string, () => void>} */
-    const ways = {
-      Enter: () => act(row),
-      " ": () => act(row),
+    const actions = {
+      Enter: () => activate(row),
+      " ": () => activate(row),
       ArrowRight: () => (row.open === false ? fold(row, true) : row.open ? list.goTo(list.stop + 1) : undefined),
       ArrowLeft: () => (row.open ? fold(row, false) : row.parent >= 0 ? list.goTo(row.parent) : undefined),
     };
-    if (!row || !(event.key in ways)) return list.move(event);
+    if (!row || !(event.key in actions)) return list.move(event);
     event.preventDefault();
     event.stopPropagation();
-    ways[event.key]();
+    actions[event.key]();
   };
-  return html`<div class="prefix-tree num" data-size=${wide < NARROW ? "narrow" : wide < MEDIUM ? "medium" : "wide"}
-    data-asked=${hit !== null}>
+  const layout = treeWidth < NARROW ? "narrow" : treeWidth < MEDIUM ? "medium" : "wide";
+  return html`<div class="prefix-tree num" data-size=${layout} data-asked=${hit !== null}>
     <div class="prefix-columns" aria-hidden="true">${
       /** @type {const} */ (["text", "blocks", "tokens", "held_by", "hits", "last_use"]).map(
         (name) => html`<span key=${name} data-column=${name}>${t(`prefix.${name}`)}</span>`,
       )
     }</div>
-    <div class="prefix-scroll" ref=${box} onScroll=${list.scrolled} onPointerLeave=${leave}>
-      <div role="tree" aria-label=${t("prefix.label")} id="prefix-tree" data-arrows onKeyDown=${key}
+    <div class="prefix-scroll" ref=${box} onScroll=${list.scrolled} onPointerLeave=${onLeave}>
+      <div role="tree" aria-label=${t("prefix.label")} id="prefix-tree" data-arrows onKeyDown=${onKey}
         style=${{ height: `${rows.length * high}px` }}>
         ${rows.slice(list.first, list.last).map(
-          (row, i) => html`<${TreeRow} key=${row.id} ...${{ row, high, state: now, fold, act }} at=${list.first + i}
-            hits=${hits(row)} isEnd=${list.first + i === end} way=${way} focusable=${list.first + i === list.stop} />`,
+          (
+            row,
+            i,
+          ) => html`<${TreeRow} key=${row.id} ...${{ row, high, state: now, fold, activate }} at=${list.first + i}
+            hits=${hits(row)} isEnd=${list.first + i === end} hitPath=${hitPath}
+            focusable=${list.first + i === list.stop} />`,
         )}
       </div>
     </div>
   </div>`;
 }
 
-function leave() {
+function onLeave() {
   hovered.value = null;
   hideTip();
 }

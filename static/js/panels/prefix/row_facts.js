@@ -22,8 +22,7 @@ const MAX_TEXT = 160; // tokens of a row that are decoded; more are not visible
 
 /**
  * Return the tokens at the beginning of a row as text, split where the prompt ends.
- * @param {State} state
- * @param {Node[]} nodes
+ * @param {State} state @param {Node[]} nodes
  * @returns {Piece[]}
  */
 export function piecesOf(state, nodes) {
@@ -79,9 +78,7 @@ export const hitsOf = (nodes) => Math.max(0, ...nodes.flatMap(({ blocks }) => bl
 
 /**
  * Return the last record in which one of the row's now free blocks was held; -1 if none was.
- * @param {TraceLog} now
- * @param {State} state
- * @param {Node[]} nodes
+ * @param {TraceLog} now @param {State} state @param {Node[]} nodes
  */
 export function heldUntil(now, state, nodes) {
   const left = blockIds(nodes).map(
@@ -92,8 +89,7 @@ export function heldUntil(now, state, nodes) {
 
 /**
  * Return the smallest place of a row's blocks in the free queue, from 1, or null if they are held.
- * @param {State} state
- * @param {Node[]} nodes
+ * @param {State} state @param {Node[]} nodes
  */
 export function nextOut(state, nodes) {
   const ids = new Set(blockIds(nodes));
@@ -114,9 +110,7 @@ function standingText(state, nodes) {
 
 /**
  * Describe a row, one fact per line.
- * @param {TraceLog} now
- * @param {State} state
- * @param {Row} row
+ * @param {TraceLog} now @param {State} state @param {Row} row
  * @param {number} hits number of its blocks that the looked-up prompt would hit
  */
 export function rowLines(now, state, { nodes }, hits) {
