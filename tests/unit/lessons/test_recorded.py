@@ -81,7 +81,7 @@ def answers_of(recorded: Recorded) -> list[Answers]:
                 "right": [right],
                 "wrong": [
                     wrong_moves,
-                    Mending(moves=[Move(part="Time", before="Last"), Move(part="Note", before="PageItem")]),
+                    Mending(moves=[Move(part="Time", before="Last"), Move(part="Note", before="Told")]),
                 ],
                 "second": [wrong_moves, Mending(moves=[*mended.run.moves, Move(part="Write", before="Read")])],
                 "stray": [999, stray, right],

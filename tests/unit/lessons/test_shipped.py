@@ -72,9 +72,7 @@ def test_every_answer_has_a_text_and_ends_its_question(path: Path) -> None:
                 variant = at % 3
                 if variant == 1:
                     assert not course.answer((question.right + 1) % len(question.options))
-                    assert course.answers[at].over == (lesson.kind != "lesson"), (
-                        "a second try, but where one is measured"
-                    )
+                    assert course.answers[at].over == (lesson.kind != "lesson"), "only lessons allow a second try"
                 if not (course.answers.get(at) and course.answers[at].over):
                     course.answer(None if variant == 2 else question.right)
                 assert course.answers[at].over
