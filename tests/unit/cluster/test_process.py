@@ -32,7 +32,7 @@ from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.check import check
 from engine.trace.operations import Arrive, Await, Expire, Finish, Lost, Receive, Send, TransferFailed
 from tests.conftest import ROOT
-from tests.unit.cluster.clusters import ask
+from tests.unit.cluster.clusters import ask, outputs
 from tests.unit.cluster.processes import GREEDY, instance_pair, is_running, start_preloaded, until
 from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, baseline
 
@@ -80,11 +80,6 @@ def run(cluster: Cluster, most: int = 5000) -> None:
             return
         cluster.step()
     raise AssertionError(f"{cluster.num_unfinished} requests are unfinished after {most} steps")
-
-
-def outputs(cluster: Cluster) -> dict[str, list[int]]:
-    sequences = cluster.log.state_now().sequences.values()
-    return {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in sequences if "/" not in s.request_id}
 
 
 def ops_in(cluster: Cluster) -> list[Any]:
