@@ -1,7 +1,7 @@
-"""Engine of a live model; a step is schedule -> prepare -> forward -> sample -> append records.
+"""Engine of a live model; a step is schedule -> prepare -> forward -> sample -> append record.
 
-The engine composes the scheduler, the KV cache manager and the model runner, and records everything they do. It is not
-thread-safe: one thread owns an engine (the log may be read from any).
+The engine composes the scheduler, the KV cache manager and the model runner, and records their operations. It is not
+thread-safe: one thread owns an engine. The log may be read from any thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from engine.model.capture import CaptureRequest
 from engine.model.copies import CopyCounter
 from engine.model.device import out_of_memory
 from engine.model.forgetting.attention import ForgettingAttention
-from engine.model.forgetting.forgetting import Forgetting, Remembered
+from engine.model.forgetting.forgetting import Forgetting, ReplayedForgetting
 from engine.model.forgetting.full_cache import FullCache, compare, last_rows
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
@@ -47,7 +47,7 @@ from engine.requests.request_spec import RequestError, RequestSpec
 from engine.scheduling.progress import NoProgressError
 from engine.scheduling.speculation import Drafter, Speculation
 from engine.scheduling.step import ScheduledSequence, phase_of
-from engine.scheduling.transfers import Came
+from engine.scheduling.transfers import TransferFacts
 from engine.setup.build_scheduler import build_scheduler
 from engine.setup.device_pool import with_pool
 from engine.setup.header import header_of
@@ -80,26 +80,26 @@ FEWER_TOKENS = sentence("memory.fewer_tokens")
 
 
 class NothingToDo(RuntimeError):
-    """A step was called while no sequence is waiting or running."""
+    """`Engine.step` was called while no sequence is waiting or running."""
 
 
 class Engine:
-    """A model, a block pool and a scheduler, stepped by hand.
+    """Model with a block pool and a scheduler; the caller runs each step.
 
     Args:
-        model: shared weights; several engines may use one model.
-        config: settings; resolved against the model.
+        model: the model, which several engines may share.
+        config: settings, which are resolved against the model.
         log_path: file of the trace; None = a temporary file that is deleted with the engine.
         capture: arrays to record; None = none. May be set between steps.
-        connector: this engine's access to keys and values outside the pool; None = none.
-        keep_log: False writes no trace (`log` is None), for benchmarks of the bare engine.
-        place: first ids, where several engines share a log.
+        connector: access to keys and values outside the pool; None = none.
+        keep_log: False writes no trace (`log` is None), for benchmarks of the engine itself.
+        place: first ids, if several engines share a log.
         records: receives every record and its arrays instead of a log (`log` is None).
         new_pool: allocates the tensors of the pool; by default in this process's memory.
 
     Raises:
-        ConfigError: settings that the model does not support.
-        ModelError: the model computes other results with that kind of cache.
+        ConfigError: the model does not support the settings.
+        ModelError: the model computes other results with this kind of cache.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class Engine:
         self._inputs = InputProcessor(model, resolved)
         self._ops: list[Op] = []
         check_kv_cache_dtype(model, self.config.kv_cache_dtype)
-        forgets = self.config.forgetting
-        self._forgetting = None if forgets is None else Forgetting(forgets, model)
+        forget_settings = self.config.forgetting
+        self._forgetting = None if forget_settings is None else Forgetting(forget_settings, model)
         self._runner = ModelRunner(
             model,
             resolved.num_blocks,
@@ -141,13 +141,13 @@ class Engine:
             new_pool=new_pool,
             max_graph_size=0 if self._is_eager else self.config.max_cudagraph_capture_size,
         )
-        room = self.config.max_num_seqs, resolved.max_model_len
-        self._full_cache = FullCache(model, *room, self.config.kv_cache_dtype) if self.config.forget_compare else None
+        size = self.config.max_num_seqs, resolved.max_model_len
+        self._full_cache = FullCache(model, *size, self.config.kv_cache_dtype) if self.config.forget_compare else None
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         bytes_of_groups = [self._runner.kv_store.bytes_per_token_of(group.layers) for group in groups]
-        # for the work of a step it only counts how many keys a query sees, not which
-        seen_by_layers = replace(model.facts, sliding_windows=[reach.num_keys for reach in resolved.reaches])
-        self._work = StepWork(seen_by_layers, kv_bytes_per_token=self._kv_bytes_per_token)
+        # the work of a step depends only on the number of keys that a query sees
+        windowed_facts = replace(model.facts, sliding_windows=[reach.num_keys for reach in resolved.reaches])
+        self._work = StepWork(windowed_facts, kv_bytes_per_token=self._kv_bytes_per_token)
         self.block_groups = trace_groups(groups, bytes_of_groups)
         self._cache = KVCacheManager(
             groups,
@@ -188,8 +188,8 @@ class Engine:
         self.log: TraceWriter | None = TraceWriter(self.header(), log_path, redact) if keep_log else None
         append = self.log.append if self.log is not None else records
         self._deferred = DeferredAppend(append) if append is not None else None
-        # on the CPU there is nothing beside which a record could be appended (engine/trace/deferred_append.py)
-        self._holds_back = self.config.async_scheduling and not self._runner.copies.on_host
+        # on the CPU no device works in parallel to appending a record (engine/trace/deferred_append.py)
+        self._defers_records = self.config.async_scheduling and not self._runner.copies.on_host
         self._ablate()
 
     def __enter__(self) -> Self:
@@ -201,7 +201,7 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Close the log, and the connector."""
+        """Close the log and the connector."""
         self._connector.close()
         try:
             if self._drafter is not None:
@@ -212,16 +212,16 @@ class Engine:
                 self.log.close()
 
     def rest(self) -> None:
-        """Append the record of the last step, if it was held back (`step`).
+        """Append the record of the last step, if it is deferred (`step`).
 
         Raises:
-            OSError: as `TraceWriter.append`.
+            OSError: see `TraceWriter.append`.
         """
         if self._deferred is not None:
             self._deferred.flush()
 
     def release(self) -> None:
-        """Free the pool's tensors: the engine computes no further steps. Its log stays open."""
+        """Free the pool's tensors; no step may follow. The log stays open."""
         self._runner.kv_store.release()
         self._full_cache = None
         if self._drafter is not None:
@@ -230,7 +230,7 @@ class Engine:
             self._forgetting.release()
 
     def disconnect(self) -> None:
-        """Replace the connector by one without external blocks."""
+        """Close the connector and use one without external blocks."""
         self._connector.close()
         self._connector = self._scheduler.connector = KVConnector()
 
@@ -246,30 +246,30 @@ class Engine:
         transfer: str | None = None,
         kv_role: KVRole | None = None,
     ) -> Request:
-        """Queue one request. See `add_requests`, and `RequestSpec` for the arguments."""
+        """Queue a request. See `add_requests`, and `RequestSpec` for the arguments."""
         sampling = sampling or SamplingParams()
         spec = RequestSpec(prompt, sampling, request_id, priority, cache_salt, client, waited, transfer, kv_role)
         return self.add_requests([spec])[0]
 
     def add_requests(self, specs: Items[RequestSpec], *, eager: bool = False) -> list[Request]:
-        """Queue several requests as one record; all are accepted or none.
+        """Queue several requests in one record; all are accepted or none.
 
-        If no request is unfinished, this chooses the forward pass until that is the case again: the compiled one if
+        If no request is unfinished, this selects the forward pass until all requests are finished: the compiled one if
         `model.compiled` is ready, else the eager one. It never changes within a sequence, because logits would differ
-        in their last bits. `timing.compiled` of each step's record says which one was used.
+        in their last bits. `timing.compiled` of each step's record states which one was used.
 
         Args:
-            eager: choose the eager pass, as `config.enforce_eager` and a fault do for the whole run. A rerun sets it
-                where its log used the eager pass. No effect while a request is unfinished.
+            eager: select the eager pass, which `config.enforce_eager` and a fault do for the entire run. A rerun sets
+            it where its log used the eager pass. No effect while a request is unfinished.
 
         Raises:
-            RequestError: empty, longer than the model or the pool, or an id that is in use.
-            ConfigError: sampling parameters out of range.
+            RequestError: a request is empty or too long for the model or the pool, or its id is in use.
+            ConfigError: a sampling parameter is out of range.
         """
         outputs = self._outputs
         if not outputs.requests:
             eager = eager or self._is_eager or self._runner.ablation is not None
-            eager = eager or self.config.by_sequence is not None  # what is compiled writes to blocks
+            eager = eager or self.config.by_sequence is not None  # compiled code writes to blocks
             compiled = None if eager else self.model.compiled
             serves = compiled is not None and compiled.serves(self.config.kv_cache_dtype)
             self._runner.compiled = compiled if serves else None
@@ -293,7 +293,7 @@ class Engine:
         return self.config.enforce_eager or self.config.fault is not None
 
     def check_requests(self, specs: Items[RequestSpec]) -> None:
-        """Raise what `add_requests` would raise, without queueing anything."""
+        """Raise the errors that `add_requests` would raise, without queueing requests."""
         self._accepted(specs)
 
     def _accepted(self, specs: Items[RequestSpec]) -> list[Request]:
@@ -301,7 +301,7 @@ class Engine:
         return self._inputs.accept(specs, outputs.next_seq_id, self._num_requests, set(outputs.requests), self._stride)
 
     def abort(self, request_id: str) -> bool:
-        """Finish a request now. Returns False if it is unknown or already finished."""
+        """Abort a request. Returns False if it is unknown or already finished."""
         request = self._outputs.requests.get(request_id)
         if request is None:
             return False
@@ -314,7 +314,8 @@ class Engine:
         """Pin a token of a sequence, so that no head forgets it; another token is forgotten instead.
 
         Raises:
-            RequestError: nothing is forgotten here, the sequence is not alive, has no such token, or has forgotten it.
+            RequestError: the engine has no forget_policy, or the sequence is finished, has no such token, or has
+                forgotten it.
         """
         if self._forgetting is None:
             raise RequestError(sentence("keep.no_policy"))
@@ -327,10 +328,10 @@ class Engine:
         self._append_record("adjust")
 
     def choose(self, seq_id: int, token_id: int, position: int | None = None) -> None:
-        """Fix the token at a future position (None: the next one), whatever the sampler draws there.
+        """Set the token at a future position (None: the next one), which replaces the sampler's token.
 
         Raises:
-            RequestError: the sequence is not alive or a beam, or there is no such token or position.
+            RequestError: the sequence is finished or a beam, or there is no such token or position.
         """
         completion = self._outputs.live.get(seq_id)
         if completion is None:
@@ -357,8 +358,8 @@ class Engine:
         """Change the sampling parameters of an unfinished request.
 
         Raises:
-            RequestError: it is unknown or finished, or they would have made it another kind of request.
-            ConfigError: parameters out of range.
+            RequestError: the request is unknown or finished, or a parameter cannot be changed.
+            ConfigError: a parameter is out of range.
         """
         request = self.request(request_id)
         if request is None:
@@ -376,7 +377,7 @@ class Engine:
         self._append_record("adjust")
 
     def request(self, request_id: str) -> Request | None:
-        """Return the unfinished request of that name."""
+        """Return the unfinished request of that id, or None."""
         return self._outputs.requests.get(request_id)
 
     @property
@@ -385,7 +386,7 @@ class Engine:
         return self._num_steps
 
     def has_unfinished(self) -> bool:
-        """Return whether a step would do anything."""
+        """Return whether any request is unfinished."""
         return bool(self._outputs.requests)
 
     @property
@@ -413,26 +414,26 @@ class Engine:
 
     @property
     def kv_caches(self) -> list[BlockTiers]:
-        """The tensors of each group of layers."""
+        """Tensors of each group of layers."""
         return self._runner.kv_caches
 
     def prefill_pending(self) -> bool:
-        """Return whether the prompt of some request is not fully computed yet."""
+        """Return whether the prompt of some request is not completely computed."""
         return any(not r.sequence.has_output for r in self._outputs.requests.values())
 
     def step(self, goes_on: bool = False) -> StepRecord:
         """Run one step and append its record.
 
-        `goes_on`: another step, or `rest`, follows at once. Under `async_scheduling` the record is then appended beside
-        the forward pass of that step.
+        `goes_on`: another step or `rest` follows at once. Under `async_scheduling` the record is then appended
+        during the forward pass of that step.
 
         Raises:
-            NothingToDo: no request is unfinished, or each waits for another instance.
-            NoProgressError: many steps advanced no sequence. Every request is aborted, except those that
-                have awaited blocks of another instance and can restart.
-            OutOfMemory: there was no memory for it; the message has the sizes and what to change.
-            Exception: the step failed. The requests of its batch are aborted, and everything else that
-                relied on its results is undone (`_take_back`); the engine and its log stay sound.
+            NothingToDo: no request is unfinished, or all wait for another instance.
+            NoProgressError: no sequence made progress in many steps. Every request is aborted, except those that have
+                received or await blocks of another instance and can restart.
+            OutOfMemory: the step needs more memory; the message states the sizes and the remedy.
+            Exception: the step failed. The requests of its batch are aborted, and effects on other sequences are
+                undone (`_undo_step`); the engine and its log remain consistent.
         """
         if not self._scheduler.can_step:
             raise NothingToDo("nothing to do: no request is waiting or running")
@@ -442,22 +443,22 @@ class Engine:
         try:
             scheduled = self._scheduler.schedule()
         except NoProgressError as error:
-            self._take_back([*self._outputs.live], [], [], error)
+            self._undo_step([*self._outputs.live], [], [], error)
             self._append_record("abort")
             raise
         drafting = time.perf_counter()
         try:
             scheduled = self._scheduler.add_drafts()
-        except Exception as error:  # blocks of the batch are promised, and nothing will fill them
+        except Exception as error:  # blocks of the batch are promised, but no pass will fill them
             transfers = self._connector.build_connector_meta(self._ops)
             unloaded = [block_id for _, block_id, _ in transfers.loads]
-            self._take_back([s.seq_id for s, _, _ in scheduled], self._cache.take_moves(), unloaded, error)
+            self._undo_step([s.seq_id for s, _, _ in scheduled], self._cache.take_moves(), unloaded, error)
             self._append_record("abort")
             raise
         drafted = time.perf_counter() - drafting if self._drafter else 0.0
         slices, batch = self._pack(scheduled)
         t1 = time.perf_counter()
-        # 2) prepare: moves first, so that copies exist and swapped blocks are safe before anything is written
+        # 2) prepare: moves first, so that blocks are copied and swapped before they are overwritten
         moves = unmoved = self._cache.take_moves()
         transfers = self._connector.build_connector_meta(self._ops)
         unloaded, is_computed = [block_id for _, block_id, _ in transfers.loads], False
@@ -470,7 +471,7 @@ class Engine:
             if self._forgetting:
                 self._forgetting.begin(slices, [sequence.num_prompt_tokens for sequence, _, _ in scheduled])
             result = self._runner.execute(slices, self.capture)
-            self.rest()  # beside the forward pass that was queued
+            self.rest()  # during the queued forward pass
             t2 = loaded + result.prepare_seconds
             self._scheduler.commit(scheduled)
             is_computed, committed = True, time.perf_counter()
@@ -479,8 +480,8 @@ class Engine:
             saved = time.perf_counter()
             full = self._full_cache.logits(slices, [s.token_ids for s, _, _ in scheduled]) if self._full_cache else {}
             compared = time.perf_counter() - saved
-            # 4) sample, and what follows from the new tokens
-            outputs, prompt_logprobs = self._outputs.take(slices, result.logits)
+            # 4) sample: tokens, forks, finished sequences
+            outputs, prompt_logprobs = self._outputs.process(slices, result.logits)
             if full:
                 sampled = time.perf_counter()
                 own = last_rows(slices, result.logits)
@@ -488,14 +489,14 @@ class Engine:
                 compared += time.perf_counter() - sampled
             forward = self._runner.copies.seconds(*result.forward_marks)
         except Exception as error:
-            self._take_back([s.seq_id for s, _, _ in scheduled], unmoved, unloaded, error)
+            self._undo_step([s.seq_id for s, _, _ in scheduled], unmoved, unloaded, error)
             if is_computed:
                 self._num_steps += 1
                 self._append_record("step", batch=batch, work=self._work.of(batch, result.left_out))
             else:
                 self._append_record("abort")
-            if lack := out_of_memory(error, self.model.device, sentence("memory.step"), FEWER_TOKENS):
-                raise lack from error
+            if shortage := out_of_memory(error, self.model.device, sentence("memory.step"), FEWER_TOKENS):
+                raise shortage from error
             raise
         if self.config.strategy == "none":
             self._scheduler.discard([s for s in self._scheduler.running if s.num_computed_tokens])
@@ -527,7 +528,7 @@ class Engine:
             capture=partial(self._captured, self._num_records, self.capture.dtype, result, self._scored())
             if self.capture and self._deferred is not None
             else None,
-            is_last=not (goes_on and self._holds_back and self._scheduler.can_step),
+            is_last=not (goes_on and self._defers_records and self._scheduler.can_step),
         )
 
     def _scored(self) -> list[KeyScores]:
@@ -537,25 +538,24 @@ class Engine:
     def _captured(
         index: int, dtype: Literal["float16", "float32"], result: ForwardResult, scored: list[KeyScores]
     ) -> Capture:
-        layers = cast(list[LayerCapture], result.layers)  # whatever is read as such
+        layers = cast(list[LayerCapture], result.layers)  # may be another sequence, such as EncodedLayers
         return Capture(index=index, dtype=dtype, layers=layers, omitted=result.omitted, scores=scored)
 
     def take_transfers(self) -> StepRecord | None:
-        """Process finished transfers, between two steps. Returns their record; None: there are none.
+        """Process finished transfers between steps. Returns their record, or None if there are none.
 
-        A sequence whose transfer failed computes its tokens here, or its request is aborted (the connector's
-        `policy`).
+        If a transfer failed, the sequence is recomputed here or its request is aborted, by the connector's `policy`.
         """
         finished, transfers = self._connector.get_finished(), self._scheduler.transfers
-        placed = [self._placed(one) if one.seq_id in transfers.receiving else one for one in finished.received]
+        placed = [self._store_received(one) if one.seq_id in transfers.receiving else one for one in finished.received]
         for received in placed:
             if received.seq_id not in transfers.receiving:
-                continue  # aborted meanwhile
+                continue  # the request was aborted
             if received.error is not None:
                 self._fail_transfer(received.seq_id, received.error)
                 continue
             began, ended = received.began - self._began, received.ended - self._began
-            transfers.arrive(received.seq_id, Came(received.num_bytes, received.link, began, ended))
+            transfers.arrive(received.seq_id, TransferFacts(received.num_bytes, received.link, began, ended))
         for sent in finished.sent:
             transfers.sent(sent.seq_id, sent.block_ids, sent.num_bytes)
         for seq_id in finished.expired:
@@ -565,18 +565,18 @@ class Engine:
             self._connector.placed(received)
         return record
 
-    def _placed(self, received: Received) -> Received:
-        """Put received content into its blocks; returns `received`, with an error if that failed."""
+    def _store_received(self, received: Received) -> Received:
+        """Write received content into its blocks; return `received`, with an error if that failed."""
         try:
             for group, cache in enumerate(self._runner.kv_caches):
                 cache.put([(block_id, data) for index, block_id, data in received.contents if index == group])
-        except Exception as error:  # the transfer is reported once: the sequence would wait for ever
+        except Exception as error:  # raising it would lose the transfer, and the sequence would wait forever
             return received._replace(contents=[], error=TransferError("lost", f"{type(error).__name__}: {error}"))
         return received
 
     @property
     def can_step(self) -> bool:
-        """Whether a step would do anything. False while every unfinished sequence waits for another instance."""
+        """Whether a step could make progress. False while every unfinished sequence waits for another instance."""
         return self._scheduler.can_step
 
     def recompute_attention(
@@ -589,18 +589,19 @@ class Engine:
     ) -> Recomputed:
         """Recompute a sequence's first `num_tokens` tokens (None: all) in one pass without the cache.
 
-        Returns what one layer computed, or each (None). With `residual` > 0, which needs one layer, also the
-        residual stream of the last token and the layer's logit lens at the last `residual` positions. Pool, log,
-        requests and sampler are neither read by the pass nor changed.
+        Returns the arrays of `layer` (None: of all layers). With `residual` > 0, which requires a layer, it also
+        returns the residual stream of the last token and the layer's logit lens at the last `residual` positions. Pool,
+        log, requests and sampler are not modified.
 
         Raises:
-            RecomputeError: no such sequence, fewer tokens than requested, or more than can be computed at once.
+            RecomputeError: there is no such sequence, or it has fewer tokens than requested, or there are too many to
+                compute at once.
         """
         if self.config.private:
             raise RecomputeError(sentence("private"))
         self.rest()
         live = self._outputs.live.get(seq_id)
-        # what is finished or forgotten, the log still knows
+        # only the log has finished sequences and forgotten keys
         needs_log = self.log is not None and (live is None or self._forgetting is not None)
         logged = self.log.state_now().sequences.get(seq_id) if self.log is not None and needs_log else None
         if live is None and logged is None:
@@ -611,13 +612,13 @@ class Engine:
             raise RecomputeError(sentence("sequence.tokens", seq_id=seq_id, num_token_ids=len(token_ids), count=count))
         forgetting = None
         if self._forgetting and logged is not None:
-            forgetting = Remembered(seq_id, logged.forgotten, self._forgetting)
+            forgetting = ReplayedForgetting(seq_id, logged.forgotten, self._forgetting)
         settings = self.config.kv_cache_dtype, self.config.policy
         arguments = layer, heads, *settings, forgetting, residual, self._ablation
         return recompute_sequence(self.model, seq_id, token_ids[:count], *arguments)
 
     def snapshot(self) -> Snapshot:
-        """Return the live objects' tables, counts and queues: equal to `snapshot_of(log.state_now())` at every step."""
+        """Return the live objects' tables, counts and queues, which always equal `snapshot_of(log.state_now())`."""
         pool = self._cache.snapshot()
         return Snapshot(
             block_tables=pool.block_tables,
@@ -634,17 +635,17 @@ class Engine:
         )
 
     def check_integrity(self) -> None:
-        """Raise IntegrityError when the cache's books do not agree with each other."""
+        """Raise IntegrityError if the cache's data structures are inconsistent."""
         self._cache.check_integrity()
 
     def _drop_caches(self) -> None:
-        """Free the tensors of finished sequences, where each sequence has tensors of its own."""
+        """Free the caches of finished sequences, under strategies with a cache per sequence."""
         if self._runner.sequence_caches is not None:
             running = (sequence for sequence in self._scheduler.running if sequence.num_computed_tokens)
             self._runner.sequence_caches.keep_only({sequence.seq_id for sequence in running})
 
     def _pack(self, scheduled: list[ScheduledSequence]) -> tuple[list[SequenceSlice], list[BatchEntry]]:
-        """Return a step's sequences as the runner takes them and as the log has them."""
+        """Return a step's slices for the runner, and its batch for the log."""
         slices: list[SequenceSlice] = []
         batch: list[BatchEntry] = []
         block_tables = self._cache.block_tables
@@ -653,8 +654,8 @@ class Engine:
             drafts = sequence.draft_token_ids
             token_ids, samples = sequence.token_ids[start:end] + drafts, end - len(drafts) == len(sequence.token_ids)
             all_logits = sequence.skip_reading_prefix_cache and self._outputs.wants_all_logits(seq_id, start)
-            own = block_tables(seq_id)
-            slices.append(SequenceSlice(seq_id, token_ids, start, own, samples, all_logits, len(drafts)))
+            tables = block_tables(seq_id)
+            slices.append(SequenceSlice(seq_id, token_ids, start, tables, samples, all_logits, len(drafts)))
             phase = phase_of(sequence, start, num_tokens)
             batch.append(
                 BatchEntry(
@@ -674,34 +675,31 @@ class Engine:
             unseen = [self._forgetting.unseen(piece.seq_id, own, end, self.config.block_size) for own in layers]
             self._cache.release_forgotten(piece.seq_id, unseen)
 
-    def _take_back(self, batch: list[int], unmoved: Items[BlockMoves], unloaded: Items[int], error: Exception) -> None:
-        """Undo a failed step: no sequence continues with a block that the step was to fill and did not.
+    def _undo_step(self, batch: list[int], unmoved: Items[BlockMoves], unloaded: Items[int], error: Exception) -> None:
+        """Undo a failed step, so that no sequence continues with a block that the step did not fill.
 
-        Its batch is aborted, and every sequence that holds such a block releases it, for whatever reason it has it: one
-        that awaits blocks of another instance computes its tokens itself, any other is aborted. A sequence whose blocks
-        are held for another instance has all of them computed and holds none of these. Pending saves of the connector
-        are dropped with the step.
+        The batch is aborted, and every other sequence that holds such a block releases it: if it awaits blocks of
+        another instance its transfer fails, else it is aborted. A sequence whose blocks are held for another instance
+        has only computed blocks. Pending saves of the connector are dropped.
         """
-        relying, detail = self._cache.take_back(unmoved, unloaded), f"the step failed: {type(error).__name__}"
-        for seq_id in [*batch, *sorted(relying)]:
+        affected, detail = self._cache.take_back(unmoved, unloaded), f"the step failed: {type(error).__name__}"
+        for seq_id in [*batch, *sorted(affected)]:
             completion = self._outputs.live.get(seq_id)
             if completion is None:
-                continue  # its request was ended for another of its sequences
+                continue  # its request was already ended because of another sequence
             if self._scheduler.transfers.awaited(seq_id):
                 self._fail_transfer(seq_id, TransferError("step_failed", detail))
             else:
                 self._outputs.end(self._outputs.requests[completion.sequence.request_id], "abort", detail)
 
     def _fail_transfer(self, seq_id: int, error: TransferError) -> None:
-        """A sequence gets nothing from another instance: by the connector's policy it computes its tokens itself, or
-        its request is aborted.
-        """
+        """Fail a transfer: by the connector's policy the sequence is recomputed here, or its request is aborted."""
         sequence = self._scheduler.transfers.fail(seq_id, error.reason, error.detail)
         self._connector.transfer_failed(sequence)
         sequence.kv_role = None
         if self._connector.policy == "fail":
             request = self._outputs.requests[sequence.request_id]
-            self._outputs.end(request, "abort", f"its keys and values did not come: {error}")
+            self._outputs.end(request, "abort", f"its keys and values did not arrive: {error}")
 
     def _append_record(
         self,
@@ -745,10 +743,10 @@ class Engine:
         return record
 
     def _ablate(self) -> None:
-        """Begin what `config.ablate` switches off now."""
+        """Begin the ablations of `config.ablate` that are due at this record."""
         if self._ablation is None:
             return
-        num_computed = {i: one.sequence.most_computed_tokens for i, one in self._outputs.live.items()}
+        num_computed = {i: one.sequence.max_computed_tokens for i, one in self._outputs.live.items()}
         if self._ablation.begin(self._num_records, self._outputs.next_seq_id, num_computed):
             self._runner.ablation, self._runner.compiled, self._runner.uses_graphs = self._ablation, None, False
             for seq_id, count in num_computed.items():
@@ -756,5 +754,5 @@ class Engine:
                     chain.cut(count)
 
     def header(self) -> Header:
-        """Return the header of a log of this engine alone."""
+        """Return the header of a log with this engine only."""
         return header_of(self.model, self.config, self.block_groups)

@@ -47,19 +47,19 @@ SERVED: dict[str, dict[str, Any]] = {
 }
 # type -> settings, and pattern of the refusal
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "falcon_mamba": ({}, "keeps states alone"),
-    "inkling_text": ({}, "hands its attention position_bias"),
-    "inkling2_text": ({}, "hands its attention position_bias"),
-    "mamba": ({}, "keeps states alone"),
-    "mamba2": ({"num_heads": 8, "head_dim": 8, "n_groups": 2, "state_size": 8}, "keeps states alone"),
+    "falcon_mamba": ({}, "has only layers with states"),
+    "inkling_text": ({}, "passes position_bias to its attention"),
+    "inkling2_text": ({}, "passes position_bias to its attention"),
+    "mamba": ({}, "has only layers with states"),
+    "mamba2": ({"num_heads": 8, "head_dim": 8, "n_groups": 2, "state_size": 8}, "has only layers with states"),
     # it bounds the time step only in steps of several tokens
     "nemotron_h": (
         {"mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 2, "ssm_state_size": 8, "chunk_size": 16},
-        "its logits differ by|elsewhere than in the cache",  # from transformers 5.21 on, and before
+        "its logits differ by|outside the cache that it receives",  # from transformers 5.21 on, and before
     ),
-    "recurrent_gemma": ({}, "elsewhere than in the cache|1 of its 3 layers use the attention interface"),
-    "zamba": ({}, "shares one attention among several layers"),
-    "zamba2": ({}, "shares one attention among several layers"),
+    "recurrent_gemma": ({}, "outside the cache that it receives|1 of its 3 layers use the attention interface"),
+    "zamba": ({}, "shares an attention module among several layers"),
+    "zamba2": ({}, "shares an attention module among several layers"),
 }
 
 

@@ -1,13 +1,12 @@
 #!/bin/sh
-# Chromium for the browser tests: the one without windows where the distribution has it as a package of its own (it takes
-# three quarters of the processor's time), else the machine's own, else the distribution's, else Playwright's build.
-# Says which. `KVTHEATER_CHROMIUM` names another executable. A Chinese font is installed where there is none, since Chinese
-# pages are measured.
+# Finds or installs Chromium for the browser tests, and prints which. Order: $KVTHEATER_CHROMIUM, chromium-headless-shell
+# of the distribution (which needs three quarters of the CPU time), another installed Chromium, the distribution's package,
+# Playwright's build. Installs a Chinese font if there is none, because tests measure Chinese pages.
 bin=$1
 sudo=""
 [ "$(id -u)" = 0 ] || sudo="sudo -n"
 export DEBIAN_FRONTEND=noninteractive
-# Nothing is removed for it; where it cannot be installed the browser that is there does as well.
+# no package is removed for it; if the installation fails, another browser is used
 if [ -z "${KVTHEATER_CHROMIUM:-}" ] && ! command -v chromium-headless-shell >/dev/null &&
     command -v apt-get >/dev/null && apt-cache show chromium-headless-shell >/dev/null 2>&1; then
     $sudo apt-get install -y -qq --no-install-recommends --no-upgrade --no-remove chromium-headless-shell >/dev/null 2>&1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Redis for the tests of web workers: the machine's own, else the distribution's package. Each test starts one of its
-# own and ends it. Without it these tests are skipped, and say so.
+# Finds or installs Redis for the tests of web workers: an installed one, or the distribution's package. Each test starts
+# and stops its own server. Without Redis these tests are skipped.
 if command -v redis-server >/dev/null 2>&1; then
     echo "tests of web workers use $(command -v redis-server)"
     exit 0
@@ -11,7 +11,7 @@ if command -v apt-get >/dev/null 2>&1; then
     echo "installing redis-server with apt-get"
     export DEBIAN_FRONTEND=noninteractive
     { $sudo apt-get update -qq && $sudo apt-get install -y -qq --no-install-recommends redis-server; } >/dev/null 2>&1
-    # the package makes a service of it, which nobody asked for
+    # the package enables a service, which is not needed
     $sudo systemctl disable --now redis-server >/dev/null 2>&1
 fi
 command -v redis-server >/dev/null 2>&1 || echo "no redis-server could be installed: tests of web workers are skipped"

@@ -1,11 +1,11 @@
 """Install KV Theater into this interpreter's environment: `python tools/install.py [--oldest | --newest] [EXTRA ...]`.
 
-`--oldest` installs the oldest torch and transformers that pyproject.toml allows, and everything else as usual;
-`--newest` the newest version of every package, as `pip install kvtheater` does.
+`--oldest` installs the oldest torch and transformers that pyproject.toml allows, with the usual versions of other
+packages. `--newest` installs the newest version of every package, as `pip install kvtheater` does.
 
-On Linux the default build of torch brings NVIDIA's CUDA libraries. uv knows PyTorch's other builds, so it installs
-torch first, in the build that fits this machine (`--torch-backend auto`: CPU only where there is no GPU). pip keeps
-that build and installs the rest. Where pip has packages of its own (`find-links`), it chooses torch too.
+On Linux the default build of torch requires NVIDIA's CUDA libraries. uv can select another build, so it installs torch
+first (`--torch-backend auto`: the CPU build on machines without a GPU). pip keeps that build and installs the rest. If
+pip is configured with a local folder of packages (`find-links`), pip installs torch as well.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
 OLDEST = ("torch", "transformers")
-# packages whose pins fit other versions of those
-THEIR_OWN = ("triton", "setuptools", "tokenizers", "huggingface-hub", "hf-xet")
-OF_THEIR_TIME = "numpy<2.4\n"  # the interpreter of Triton 3.6, which tests run kernels in, knows no later one
-# Sums of the wheels that pip downloads for constraints.txt on x86-64, without an extra; Python 3.11.
+# packages that are not pinned with the oldest versions, because torch or transformers require other versions
+DEPENDENT = ("triton", "setuptools", "tokenizers", "huggingface-hub", "hf-xet")
+OLDEST_NUMPY = "numpy<2.4\n"  # the interpreter of Triton 3.6, in which tests run kernels, does not support later ones
+# total size of the wheels for constraints.txt on x86-64 and Python 3.11, without extras
 DOWNLOADED = "0.3 GB with torch for the CPU, 2.8 GB with torch for CUDA"
 
 
@@ -32,31 +32,31 @@ def pip(*arguments: str) -> list[str]:
 
 
 def has_own_packages() -> bool:
-    """Return whether pip is configured to look for packages in a folder."""
+    """Return whether pip is configured with a local folder of packages."""
     listed = subprocess.run(pip("config", "list"), capture_output=True, text=True, check=False).stdout
     return "find-links" in listed
 
 
 def oldest() -> str:
-    """Return constraints.txt with the lower bounds that pyproject.toml gives torch and transformers as their pins."""
+    """Return constraints.txt with torch and transformers pinned to their lower bounds in pyproject.toml."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     bounds = dict(re.findall(r"^([\w-]+)>=([\d.]+)", "\n".join(declared), re.MULTILINE))
     pinned = re.sub(
-        rf"^({'|'.join((*OLDEST, *THEIR_OWN, 'numpy'))})==.*\n", "", CONSTRAINTS.read_text(encoding="utf-8"), flags=re.M
+        rf"^({'|'.join((*OLDEST, *DEPENDENT, 'numpy'))})==.*\n", "", CONSTRAINTS.read_text(encoding="utf-8"), flags=re.M
     )
-    return pinned + "".join(f"{name}=={bounds[name]}\n" for name in OLDEST) + OF_THEIR_TIME
+    return pinned + "".join(f"{name}=={bounds[name]}\n" for name in OLDEST) + OLDEST_NUMPY
 
 
 def install_torch(constraints: Path) -> None:
-    """Install the build of torch that fits this machine's GPU, or the CPU build.
+    """Install the build of torch for this machine's GPU, or the CPU build.
 
-    Prints a sentence when it fails; pip then installs the default build.
+    Prints a message if that fails; then pip installs the default build.
     """
     pinned = re.search(r"^torch==[\w.]+", constraints.read_text(encoding="utf-8"), re.MULTILINE)
     subprocess.run(pip("install", "--quiet", "--constraint", str(constraints), "uv"), check=True)
     uv = [sys.executable, "-m", "uv", "pip", "install", "--python", sys.executable, "--torch-backend", "auto"]
     if subprocess.run([*uv, pinned.group() if pinned else "torch"], check=False).returncode:
-        print("PyTorch's own index did not answer: pip installs the default build, which brings CUDA", flush=True)
+        print("PyTorch's index did not answer: pip installs the default build, which includes CUDA", flush=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -68,10 +68,10 @@ def main(arguments: list[str]) -> int:
         constraints.write_text(oldest() if "--oldest" in arguments else usual, encoding="utf-8")
         if sys.platform == "linux" and not has_own_packages():
             install_torch(constraints)
-        what = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
-        # make compiles what is imported; pip would compile all twelve thousand modules, one after another
+        target = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
+        # make compiles the imported modules; pip would compile all twelve thousand sequentially
         flags = ["--no-compile"] if "test" in extras else []
-        command = pip("install", *flags, "--constraint", str(constraints), "--editable", what)
+        command = pip("install", *flags, "--constraint", str(constraints), "--editable", target)
         return subprocess.run(command, check=False).returncode
 
 

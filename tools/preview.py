@@ -1,6 +1,6 @@
-"""Makes the preview picture of links: `python -m tools.preview`.
+"""Write the preview picture of links: `python -m tools.preview`.
 
-It is a Chromium screenshot of the opening at 1200 × 630, when both counters are visible.
+The picture is a Chromium screenshot of the opening at 1200 × 630 pixels, at a time when both counters are visible.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOMENT = 22.9  # seconds of the opening
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Request handler of plain files that logs nothing."""
+    """Request handler of static files, without logging."""
 
     def log_message(self, *_: object) -> None:
         """Log nothing."""

@@ -1,8 +1,8 @@
-"""Record the two runs side by side: `python -m tools.record_beside --python ENV/bin/python`.
+"""Record the same requests with this engine and with vLLM: `python -m tools.record_beside --python ENV/bin/python`.
 
-The same requests through our engine and through vLLM, which ENV has, with equal settings. Without `--python` only ours
-is made again: a release does so, as it forks no run of an earlier one.
-`tests/unit/recordings/test_beside.py` holds one to the other, operation by operation.
+ENV is an environment with vLLM; both engines have equal settings. Without `--python`, only this engine's recording is
+written, which each release does, because recordings of earlier versions cannot be forked.
+`tests/unit/recordings/test_beside.py` compares both operation by operation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REQUESTS = [
     ),
 ]
 CONFIG = EngineConfig(
-    block_size=32,  # the smallest that vLLM has on a CPU
+    block_size=32,  # the smallest that vLLM supports on a CPU
     num_blocks=7,
     max_num_seqs=4,
     max_num_batched_tokens=64,
@@ -42,23 +42,27 @@ CONFIG = EngineConfig(
 )
 COMMAND = "python -m tools.record_beside --python ENV/bin/python"
 TEXT = {
-    "en": "The same requests, the same settings, a pool too small for all. Compare has this run beside the other.",
+    "en": "Equal requests and settings, with a pool that is too small for all. Compare shows both runs.",
     "zh": "同样的请求、同样的设置，块池装不下全部请求。“比较”把这一次运行和另一次并排。",
 }
 CARDS = {
     "beside-ours": Card(
-        title={"en": "Beside vLLM: ours", "zh": "与 vLLM 并排：我们的引擎"}, text=TEXT, tags=["vLLM"], command=COMMAND
+        title={"en": "Comparison with vLLM: this engine", "zh": "与 vLLM 并排：我们的引擎"},
+        text=TEXT,
+        tags=["vLLM"],
+        command=COMMAND,
     ),
     "beside-vllm": Card(
-        title={"en": "Beside ours: vLLM", "zh": "与我们并排：vLLM"}, text=TEXT, tags=["vLLM"], command=COMMAND
+        title={"en": "Comparison with vLLM: vLLM", "zh": "与我们并排：vLLM"}, text=TEXT, tags=["vLLM"], command=COMMAND
     ),
 }
 
 
 def main() -> None:
-    """Make both."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--python", type=Path, help="of the environment that vLLM is installed in; without: ours only")
+    parser.add_argument(
+        "--python", type=Path, help="interpreter of an environment with vLLM (default: record only this engine)"
+    )
     arguments = parser.parse_args()
     folder, model = static_dir() / "recordings", load_model(BUNDLED)
     config = explicit_config(CONFIG, model)
@@ -71,8 +75,8 @@ def main() -> None:
     for name, path in paths.items():
         text = msgspec.json.format(msgspec.json.encode(CARDS[name]), indent=2)
         path.with_suffix(".json").write_bytes(text + b"\n")
-        wrong = list(check(path))
-        print(f"{path.name}: {path.stat().st_size:,} bytes" + "".join(f"\n  {finding}" for finding in wrong))
+        findings = list(check(path))
+        print(f"{path.name}: {path.stat().st_size:,} bytes" + "".join(f"\n  {finding}" for finding in findings))
 
 
 if __name__ == "__main__":

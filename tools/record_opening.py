@@ -1,11 +1,11 @@
-"""Make the opening's files beside its recordings: `python -m tools.record_opening [LANGUAGE…]`.
+"""Record the further runs of the opening: `python -m tools.record_opening [LANGUAGE…]`.
 
-For each `static/recordings/opening-LANGUAGE.kvtrace` (tools/record_shipped.py makes it):
+For each `static/recordings/opening-LANGUAGE.kvtrace` (from tools/record_shipped.py) it writes:
 
-- `static/opening/LANGUAGE-plain.kvtrace`: A again, alone and without a cache, for the race;
-- `static/opening/LANGUAGE-fork-K.kvtrace`: A with the K-th likeliest word where the fan opens, for pages without a
+- `static/opening/LANGUAGE-plain.kvtrace`: request A without other requests and without a cache, for the race;
+- `static/opening/LANGUAGE-fork-K.kvtrace`: request A with the K-th likeliest word at the fork, for pages without a
   server and for servers of other models;
-- `static/opening/LANGUAGE-futures.json`: how the text of each of them begins.
+- `static/opening/LANGUAGE-futures.json`: the beginning of the text of each fork.
 """
 
 from __future__ import annotations
@@ -30,22 +30,20 @@ from tools.record_shipped import RECORDINGS, Shipped
 
 OPENINGS = {one.name.removeprefix("opening-"): one for one in RECORDINGS if one.name.startswith("opening-")}
 _CLAUSE = re.compile("[，。？！；：、\n]")
-FUTURE = 32  # steps of each fork
-LEAST = 0.02  # probability of a word in the fan
+FUTURE = 32  # number of steps of each fork
+MIN_PROBABILITY = 0.02  # of an alternative word
 
 
 def folder() -> Path:
-    """Return the folder of the recordings."""
     return static_dir() / "opening"
 
 
 def source(language: str) -> Path:
-    """The opening's recording."""
     return static_dir() / "recordings" / f"opening-{language}{SUFFIX}"
 
 
 def record_plain(model: LoadedModel, opening: Shipped, path: Path) -> None:
-    """Record A alone, without a cache, for as many steps as before B comes."""
+    """Record request A alone, without a cache, with as many tokens as before B arrives."""
     first, second = (wave for wave in opening.waves if wave.request_ids in (["A"], ["B"]))
     config = EngineConfig(
         block_size=opening.config["block_size"], num_blocks=opening.config["num_blocks"], strategy="none"
@@ -57,21 +55,21 @@ def record_plain(model: LoadedModel, opening: Shipped, path: Path) -> None:
 
 
 def words(log: TraceReader) -> list[Future]:
-    """Return the alternative words of A where the page opens its fan, as core/film.js lists them."""
+    """Return the alternative words of A at the fork, in the order of core/film.js."""
     index, output = fan(log)
-    listed = [word for word in output.top[:IN_FAN] if math.exp(word.logprob) >= LEAST]
+    listed = [word for word in output.top[:IN_FAN] if math.exp(word.logprob) >= MIN_PROBABILITY]
     return [Future(of="", record=index, seq=output.seq_id, token_id=word.token_id, id="") for word in listed]
 
 
 def beginning_of(path: Path, position: int) -> str:
-    """Return A's text in a fork after the word at `position`: to the end of the clause or line."""
+    """Return A's text in a fork from the word after `position` to the end of the clause or line."""
     with TraceReader(path) as log:
         a = next(s for s in log.state_at(len(log) - 1).sequences.values() if s.request_id == "A")
     return _CLAUSE.split(b"".join(a.token_bytes[position + 1 :]).decode("utf-8", "ignore"), maxsplit=1)[0]
 
 
 def main(names: list[str]) -> int:
-    """Make those of the named languages, or all. Returns the exit status."""
+    """Record the openings of the named languages, or all. Returns the exit status."""
     if unknown := set(names) - set(OPENINGS):
         print(f"there is no opening in {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2

@@ -1,7 +1,7 @@
 """Record the shipped recordings: `python -m tools.record_shipped [NAME…]`.
 
-Each is a real run of a bundled model. A recording's card beside it says the command that makes it again; the same
-command gives the same log apart from the clocks (`tests/unit/recordings/test_shipped.py`).
+Each is a run of the bundled model. The card of a recording has the command that records it again; the log is the same
+except for times (`tests/unit/recordings/test_shipped.py`).
 """
 
 from __future__ import annotations
@@ -36,25 +36,26 @@ MOON = "春江潮水连海平，海上明月共潮生。"
 MOUNTAIN = "白日依山尽，黄河入海流。"
 FROST = "床前明月光，疑是地上霜。"
 NOBODY = "I'm nobody! Who are you?\nAre you nobody, too?\nThen there's a pair of us - don't tell!\n"
-WAVES = "滟滟随波千万里，何处春江无月明。"  # what follows MOON
-ALL = 16 << 20  # bytes of arrays a step, as a theater keeps them
+WAVES = "滟滟随波千万里，何处春江无月明。"  # the verse after MOON
+ALL = 16 << 20  # bytes of arrays per step, as in a session
 FEW = 320 << 10
 DISK_BYTES = 4 << 20
 
 
 class Wave(Struct, frozen=True):
-    """Prompts submitted together, `after` so many steps; None: when all before them are computed to their end."""
+    """Prompts submitted together. `after`: number of steps before them; None: all earlier requests are finished."""
 
     prompts: list[str]
     after: int | None = None
     request_ids: list[str] | None = None
-    sampling: dict[str, Any] = {}  # what differs from the recording's
+    sampling: dict[str, Any] = {}  # replaces parameters of the recording
 
 
 class Shipped(Struct, frozen=True, kw_only=True):
-    """Shipped recording: prompts in waves. Arrays: `budget_bytes` a step at most; `layer`: of this one alone.
+    """Shipped recording of prompts in waves.
 
-    `to_disk`: full blocks are stored in a folder too. `earlier`: blocks that a server computed before and left there.
+    `budget_bytes`: maximum size of arrays per step; `layer`: only layer with arrays, None: all. `to_disk`: whether full
+    blocks are also stored in a folder; `earlier`: waves of an earlier server that stored blocks there.
     """
 
     name: str
@@ -73,16 +74,16 @@ class Shipped(Struct, frozen=True, kw_only=True):
 def opening(
     language: str, *, beginning: str, shares: str, waits: str, before: list[str], sampling: dict[str, Any] | None = None
 ) -> Shipped:
-    """The recording that a first visit opens with: A alone, then B that begins like it, then C that has to wait.
+    """Return the recording of the opening: A runs alone, then B shares its prefix, then C must wait.
 
-    What ran before leaves the free queue mixed, so A's blocks lie where they happen to be free.
+    Earlier requests change the order of the free queue, so that A's blocks are not consecutive.
     """
     return Shipped(
         name=f"opening-{language}",
         title={"en": f"The opening ({language})", "zh": f"开场（{language}）"},
         text={
             "en": (
-                "What the opening shows: A grows alone, B begins with the same tokens and shares their blocks, "
+                "The run of the opening: A runs alone, B begins with the same tokens and shares their blocks, "
                 "C does not fit and waits. Arrays of one layer."
             ),
             "zh": (
@@ -118,7 +119,7 @@ RECORDINGS = [
         shares=NOBODY + "How dreary to be somebody!\nHow",
         waits="Twinkle, twinkle, little star,\nHow I wonder what you are!",
         before=["Who has seen the wind?\nNeither I nor", "Little Lamb, who made thee?\nDost thou"],
-        # three poems that it knows begin with "I", about as likely; this seed chooses the one of the plainest words
+        # three memorized poems begin with "I" and are about equally likely; this seed chooses the simplest one
         sampling={"temperature": 0.7, "seed": 2},
     ),
     Shipped(
@@ -126,8 +127,8 @@ RECORDINGS = [
         title={"en": "A poem, token by token", "zh": "一首诗，逐字生成"},
         text={
             "en": (
-                "Sixteen tokens are prefilled in one step, then come 23 decode steps. "
-                "Every layer's Q, K, V and attention are recorded."
+                "Sixteen tokens are prefilled in one step, followed by 23 decode steps. "
+                "Q, K, V and attention of every layer are recorded."
             ),
             "zh": "一步预填充 16 个 token，再解码 23 步。每一层的 Q、K、V 和注意力都已录下。",
         },
@@ -173,8 +174,8 @@ RECORDINGS = [
         title={"en": "Three samples of one prompt: copy-on-write", "zh": "一个提示，三个样本：写时复制"},
         text={
             "en": (
-                "Parallel sampling forks the prompt's blocks. The partly filled last one is copied at the first write "
-                "to it by each but its last owner."
+                "Parallel sampling forks the prompt's blocks. The partly filled last block is copied when a "
+                "sequence first writes to it, except by its last owner."
             ),
             "zh": "并行采样让三个序列共享提示的块。最后那个未填满的块在第一次写入时复制，最后一个拥有者就地写入。",
         },
@@ -189,8 +190,8 @@ RECORDINGS = [
         title={"en": "Before a restart: full blocks go to disk", "zh": "重启之前：满块写进磁盘"},
         text={
             "en": (
-                "Part 1 of 2. A prompt is computed as ever. Each block that is full is copied to disk too, beside the "
-                "computation. Then the server is stopped, and its pool is gone."
+                "Part 1 of 2. A prompt is computed as usual. Each full block is also copied to disk, in parallel with "
+                "the computation. Then the server is stopped, and its pool is lost."
             ),
             "zh": "两段之一。提示照常计算；每个写满的块另存一份到磁盘，不耽误计算。随后服务器停机，块池就没有了。",
         },
@@ -206,9 +207,9 @@ RECORDINGS = [
         title={"en": "After the restart: the same prompt comes from disk", "zh": "重启之后：同一提示从磁盘读回"},
         text={
             "en": (
-                "Part 2 of 2. A new server, an empty pool, the same prompt: the prefix cache misses, the disk does "
-                "not. What was kept is loaded, only the rest is computed, and the text is the same. The third time it "
-                "is in the pool, and nothing is loaded."
+                "Part 2 of 2. A new server with an empty pool gets the same prompt: the prefix cache misses, the disk "
+                "hits. The stored blocks are loaded, only the rest is computed, and the text is the same. The third "
+                "time, the blocks are in the pool, and nothing is loaded."
             ),
             "zh": (
                 "两段之二。新的服务器，空的块池，同一个提示：前缀缓存没有命中，磁盘里却有。存下的块读回来，只计算余下的，"
@@ -227,7 +228,7 @@ RECORDINGS = [
 
 
 def main(names: list[str]) -> int:
-    """Make those that are named, or all. Returns the exit status."""
+    """Record the named recordings, or all. Returns the exit status."""
     folder = static_dir() / "recordings"
     unknown = set(names) - {shipped.name for shipped in RECORDINGS}
     if unknown:
@@ -239,21 +240,20 @@ def main(names: list[str]) -> int:
             path = folder / f"{shipped.name}{SUFFIX}"
             path.unlink(missing_ok=True)
             record(model, shipped, path)
-            wrong = list(check(path))
+            findings = list(check(path))
             text = msgspec.json.format(msgspec.json.encode(card(shipped)), indent=2)
             path.with_suffix(".json").write_bytes(text + b"\n")
-            print(f"{path.name}: {path.stat().st_size:,} bytes" + "".join(f"\n  {finding}" for finding in wrong))
+            print(f"{path.name}: {path.stat().st_size:,} bytes" + "".join(f"\n  {finding}" for finding in findings))
     return 0
 
 
 def card(shipped: Shipped) -> Card:
-    """Return the description beside the file."""
     command = f"python -m tools.record_shipped {shipped.name}"
     return Card(title=shipped.title, text=shipped.text, tags=shipped.tags, command=command)
 
 
 def record(model: LoadedModel, shipped: Shipped, path: Path) -> None:
-    """Run it, the log going to `path`."""
+    """Run a recording and write its log to `path`."""
     capture = CaptureRequest(budget_bytes=shipped.budget_bytes, dtype="float32")
     if shipped.layer is not None:
         capture = CaptureRequest(layers=[shipped.layer], only=True, budget_bytes=shipped.budget_bytes)
@@ -276,7 +276,7 @@ def record(model: LoadedModel, shipped: Shipped, path: Path) -> None:
 
 
 def run(engine: Engine, shipped: Shipped, waves: list[Wave]) -> None:
-    """All of the waves, to their end."""
+    """Run all waves until all requests are finished."""
     for wave in waves:
         play(engine, wave.after)
         sampling = SamplingParams(**shipped.sampling | wave.sampling)
@@ -288,7 +288,7 @@ def run(engine: Engine, shipped: Shipped, waves: list[Wave]) -> None:
 
 @contextmanager
 def tiers(folder: str) -> Iterator[Tiers]:
-    """A server's, as long as it runs; at its end everything is written."""
+    """Open the tiers of a server. On exit all blocks are written."""
     store = Tiers(disk=DiskSetting(Path(folder), DISK_BYTES))
     try:
         yield store

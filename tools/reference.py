@@ -2,7 +2,7 @@
 
 Usage: python -m tools.reference
 
-Each page of `PAGES` is a file below docs/reference/. A test holds the committed files to this tool's output.
+Each page of `PAGES` is a file in docs/reference/. A test compares the committed files with this tool's output.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ needs no torch. `engine` and `app` are internal.
 """,
 }
 MARK = "<!-- Written by python -m tools.reference. Edit the code, not this page. -->\n\n"
-LARGE = 2**53 - 1  # bounds from here on only keep numbers exact in JSON
-SHARED = {"engine": EngineConfig, "sampling": SamplingParams}  # groups of flags that have a page of their own
+LARGE = 2**53 - 1  # larger bounds only keep numbers exact in JSON, and are not shown
+SHARED = {"engine": EngineConfig, "sampling": SamplingParams}  # groups of flags that options.md describes
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table; bars and line ends in cells are escaped."""
+    """Return a Markdown table. Escapes bars and line ends in cells."""
     lines = [head, ["---"] * len(head), *rows]
     cells = [[re.sub(r"\s*\n\s*", " ", cell).replace("|", "\\|") for cell in line] for line in lines]
     return "".join(f"| {' | '.join(line)} |\n" for line in cells) + "\n"
@@ -103,7 +103,7 @@ def code(text: object) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return `text` with a capital at its beginning and a full stop at its end."""
+    """Capitalize `text` and add a full stop."""
     text = text.strip().replace("<", "&lt;")
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?', ':')) else '.'}"
 
@@ -142,7 +142,7 @@ def _option(row: OptionRow, words: OptionWords) -> tuple[str, ...]:
 
 
 def command_line() -> str:
-    """Return every command with its arguments, as its --help has them."""
+    """Return all commands with their arguments and help texts."""
     return "".join(_command(name, inner) for name, inner in _commands(build_parser()))
 
 
@@ -187,7 +187,7 @@ def _argument(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple
 
 
 def type_name(kind: Any) -> str:
-    """Return a msgspec type as a reader of the wire needs it: JSON's names, with bounds."""
+    """Return the name of a msgspec type by JSON's types, with bounds."""
     info = kind if isinstance(kind, msgspec.inspect.Type) else msgspec.inspect.type_info(kind)
     match info:
         case msgspec.inspect.Metadata():
@@ -224,7 +224,7 @@ def _bounds(low: float | None, high: float | None) -> str:
 
 
 def fields_of(kind: type[Struct]) -> list[tuple[str, ...]]:
-    """Return a row for each field: name, type, default."""
+    """Return (name, type, default) of each field."""
     (found,) = msgspec.inspect.multi_type_info([kind])
     assert isinstance(found, msgspec.inspect.StructType)
     rows: list[tuple[str, ...]] = []
@@ -237,7 +237,6 @@ def fields_of(kind: type[Struct]) -> list[tuple[str, ...]]:
 
 
 def socket_events() -> str:
-    """Return the messages that a client may send."""
     parts = []
     for name, event in ALL_EVENTS.items():
         assert issubclass(event.message, Message)
@@ -289,7 +288,6 @@ def openai_api() -> str:
 
 
 def metrics() -> str:
-    """Return the metrics by kind."""
     parts = []
     config = names.Metric(names.CACHE_CONFIG, "gauge", names.CACHE_CONFIG_HELP)
     for kind in ("gauge", "counter", "histogram"):
@@ -310,7 +308,6 @@ def metrics() -> str:
 
 
 def cache_policies() -> str:
-    """Return the page of the policies and their sources."""
     return "\n\n".join(map(_policy, policies().values()))
 
 
@@ -413,7 +410,7 @@ def _first(found: Any) -> str:
 
 
 def _prose(found: Any) -> str:
-    """Return a docstring as Markdown: its sections become lists."""
+    """Convert a docstring to Markdown, with its sections as lists."""
     text = re.sub(r"<(?!!)", "&lt;", inspect.cleandoc(found.__doc__ or ""))
     text = re.sub(r"^(Args|Raises|Returns|Yields):\n", r"\1:\n\n", text, flags=re.MULTILINE)
     text = re.sub(r"^ {8}(?=\S)", "  ", text, flags=re.MULTILINE)

@@ -1,11 +1,10 @@
-"""Write the types of a trace for the browser, from the types that Python reads with.
+"""Write the types of a trace for the browser, from the types in Python.
 
 Usage: python -m tools.trace_schema
 
-`static/js/core/schema.js` is what the page's reader holds a file to, `static/js/core/trace.d.ts` what the type checker
-holds the page to. A field that one reader checks and the other takes as it comes is a way for a file to be two things,
-and a field renamed here must break what reads it there. So there is one table: the types in `engine/trace/records.py`
-and `events.py`.
+The page's reader validates files by `static/js/core/schema.js`, and the type checker checks the page by
+`static/js/core/trace.d.ts`. Both are generated from `engine/trace/records.py` and `operations.py`, so that both readers
+accept the same files, and a renamed field causes a type error in the page.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ SCHEMA = CORE / "schema.js"
 TYPES = CORE / "trace.d.ts"
 COLUMNS = 118
 HEAD = """\
-// Written by `python -m tools.trace_schema` from the types of engine/trace: what `types.js` holds values to.
+// Written by `python -m tools.trace_schema` from the types of engine/trace, for the checks of `types.js`.
 // A struct is [required fields, optional fields]; a type a name, {list}, {map}, {either}, {one} of texts, or {tagged}.
 
 export const STRUCTS = {
 """
 TYPES_HEAD = """\
-// Written by `python -m tools.trace_schema` from the types of engine/trace: a trace's records as the page has them.
+// Written by `python -m tools.trace_schema` from the types of engine/trace: the records of a trace in the page.
 
 import type { NdArray } from "./ndarray.js";
 
@@ -41,7 +40,7 @@ IN_TYPESCRIPT = {
     "float": "number",
     "seconds": "number",
     "int": "number",
-    "whole": "number",  # one beyond 2^53 is read as the nearest
+    "whole": "number",  # integers beyond 2^53 are rounded
     "null": "null",
     "array": "NdArray",
 }
@@ -56,13 +55,11 @@ NAMES: dict[type[inspect.Type], str] = {
 
 
 def schema() -> str:
-    """The text of schema.js."""
-    lines = [f"  {name}: {_broken(fields, '  ')},\n" for name, fields in sorted(_structs().items())]
+    lines = [f"  {name}: {_wrapped_json(fields, '  ')},\n" for name, fields in sorted(_structs().items())]
     return HEAD + "".join(lines) + "};\n"
 
 
 def types() -> str:
-    """The text of trace.d.ts."""
     structs = _structs()
     parts = [TYPES_HEAD]
     for name, (required, optional) in sorted(structs.items()):
@@ -82,15 +79,15 @@ def _structs() -> dict[str, list[dict[str, Any]]]:
     return structs
 
 
-def _broken(value: Any, indent: str) -> str:
-    """JSON, over several lines where one would be too long."""
+def _wrapped_json(value: Any, indent: str) -> str:
+    """Encode as JSON, over several lines if one is too long."""
     text = json.dumps(value)
     if not isinstance(value, dict | list) or len(indent) + len(text) + 30 <= COLUMNS:
         return text
     inner = indent + "  "
     if isinstance(value, list):
-        return "[\n" + "".join(f"{inner}{_broken(one, inner)},\n" for one in value) + f"{indent}]"
-    items = (f"{inner}{json.dumps(key)}: {_broken(one, inner)},\n" for key, one in value.items())
+        return "[\n" + "".join(f"{inner}{_wrapped_json(one, inner)},\n" for one in value) + f"{indent}]"
+    items = (f"{inner}{json.dumps(key)}: {_wrapped_json(one, inner)},\n" for key, one in value.items())
     return "{\n" + "".join(items) + f"{indent}}}"
 
 
@@ -110,7 +107,7 @@ def _in_typescript(kind: Any) -> str:
             return " | ".join(dict.fromkeys(_in_typescript(one) for one in kinds))
         case {"tagged": _}:
             return "Op"
-    raise TypeError(f"no TypeScript for {kind!r}")
+    raise TypeError(f"no TypeScript type for {kind!r}")
 
 
 def _type(found: inspect.Type, structs: dict[str, list[dict[str, Any]]]) -> Any:
@@ -139,8 +136,8 @@ def _struct(found: inspect.StructType, structs: dict[str, list[dict[str, Any]]])
         return
     structs[name] = []
     fields = [(field.encode_name, field.required, _type(field.type, structs)) for field in found.fields]
-    required = {name: kind for name, must, kind in fields if must}
-    structs[name] = [required, {name: kind for name, must, kind in fields if not must}]
+    required = {name: kind for name, is_required, kind in fields if is_required}
+    structs[name] = [required, {name: kind for name, is_required, kind in fields if not is_required}]
 
 
 def _union(found: inspect.UnionType, structs: dict[str, list[dict[str, Any]]]) -> Any:

@@ -1,11 +1,11 @@
-"""Fetch browser libraries at their pinned versions: the page's to static/vendor, the tests' to tests/browser/vendor.
+"""Fetch the pinned browser libraries of the page (static/vendor) and of the tests (tests/browser/vendor).
 
 Usage: python tools/vendor.py [--check]
 
-Each package is fetched with `npm pack`, its archive is compared with the pinned integrity, the files named below are
-copied with their licence, bare import specifiers become relative paths (a strict content security policy rules out an
-import map), and a VENDOR.json in each of the two folders records what every file's checksum must be. `--check` needs no
-network: it compares the files on disk with those lists.
+For each package the tool runs `npm pack`, compares the archive with the pinned integrity, and copies the listed files
+and the licence. Bare import specifiers become relative paths, because the content security policy forbids import maps.
+A VENDOR.json in each folder has the checksum of every file. `--check` compares the files with it, without network
+access.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ TEST_VENDOR = ROOT / "tests" / "browser" / "vendor"
 
 
 class Package(NamedTuple):
-    """Library: what to fetch, its hash, and which of its files the page needs."""
+    """Library with the hash of its archive and the files to copy."""
 
     name: str
     version: str
     licence: str
-    integrity: str  # of the archive, as the registry states it
+    integrity: str  # hash of the archive in the registry
     folder: str
     files: dict[str, str]  # path in the archive -> path in the folder
     imports: Mapping[str, str] = MappingProxyType({})  # bare specifier -> relative path
-    home: Path = VENDOR  # whose folder: the page's, or the tests'
+    home: Path = VENDOR  # folder of the page's or of the tests' libraries
 
 
 MSGPACK_MODULES = [
@@ -125,18 +125,18 @@ PACKAGES = [
 
 
 def fetch(package: Package, into: Path) -> Path:
-    """The unpacked archive of `package`, fetched into `into` and checked against its pinned integrity."""
-    done = subprocess.run(
+    """Fetch and unpack a package's archive into `into`. Checks its integrity. Returns the package's folder."""
+    process = subprocess.run(
         ["npm", "pack", f"{package.name}@{package.version}", "--silent", "--pack-destination", str(into)],
         check=True,
         capture_output=True,
         text=True,
         cwd=into,
     )
-    archive = into / done.stdout.strip().splitlines()[-1]
+    archive = into / process.stdout.strip().splitlines()[-1]
     found = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
     if found != package.integrity:
-        raise SystemExit(f"{package.name}@{package.version} arrived as {found}, expected {package.integrity}")
+        raise SystemExit(f"{package.name}@{package.version} has integrity {found}, expected {package.integrity}")
     unpacked = into / package.folder
     with tarfile.open(archive) as tar:
         tar.extractall(unpacked, filter="data")
@@ -144,14 +144,14 @@ def fetch(package: Package, into: Path) -> Path:
 
 
 def rewrite(text: str, imports: Mapping[str, str]) -> str:
-    """`text` with bare import specifiers made relative and the reference to its source map dropped."""
+    """Make bare import specifiers relative, and remove the reference to the source map."""
     for bare, relative in imports.items():
         text = re.sub(rf'(\bfrom\s*)(["\']){re.escape(bare)}\2', rf"\1\2{relative}\2", text)
     return re.sub(r"\n?//# sourceMappingURL=\S+\s*$", "\n", text)
 
 
 def install(package: Package, source: Path) -> dict[str, object]:
-    """Copy the package's files into its folder and return its entry for VENDOR.json."""
+    """Copy a package's files into its folder. Returns its entry for VENDOR.json."""
     target = package.home / package.folder
     shutil.rmtree(target, ignore_errors=True)
     checksums = {}
@@ -195,19 +195,18 @@ def check_folder(home: Path) -> list[str]:
     for path in sorted(home.rglob("*")):
         name = path.relative_to(home).as_posix()
         if name.endswith((".d.ts", ".d.mts")):
-            continue  # our own: says to the type checker which package's types these are
+            continue  # declarations of this project, which refer the type checker to the package's types
         if path.is_file() and name not in known:
             problems.append(f"{path.relative_to(ROOT)} is not listed in VENDOR.json")
     return problems
 
 
 def main() -> int:
-    """Fetch or check, as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare the files with VENDOR.json, fetch nothing")
     if parser.parse_args().check:
         problems = check()
-        print("\n".join(problems) or "the vendored files are as they were fetched")
+        print("\n".join(problems) or "the vendored files are unchanged")
         return 1 if problems else 0
     with tempfile.TemporaryDirectory() as folder:
         entries = [(package.home, install(package, fetch(package, Path(folder)))) for package in PACKAGES]

@@ -1,9 +1,9 @@
-"""Write the types of the wire between server and page, from the server's types.
+"""Write the types of the messages between server and page, from the server's types.
 
 Usage: python -m tools.wire_types
 
-`static/js/core/wire.d.ts`: the socket's messages, events and acknowledgements, and the answers of /api;
-`static/js/core/bench.d.ts`: the benchmark's. A field that is renamed in Python breaks what reads it in the page.
+`static/js/core/wire.d.ts` has the socket's messages, events and acknowledgements, and the answers of /api;
+`static/js/core/bench.d.ts` has those of the benchmark. A field renamed in Python causes a type error in the page.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WIRE = CORE / "wire.d.ts"
 BENCH = CORE / "bench.d.ts"
 HEAD = "// Written by `python -m tools.wire_types` from the server's types: {what}.\n\n"
 IN_JSON = """\
-/** What comes as JSON: bytes are hexadecimal text there. */
+/** A value in JSON, where bytes are hexadecimal text. */
 export type InJson<T> = T extends Uint8Array
   ? string
   : T extends readonly (infer U)[]
@@ -64,10 +64,10 @@ Fields = inspect.StructType | inspect.TypedDictType | inspect.NamedTupleType
 
 
 class Module:
-    """A `.d.ts` with an interface for each requested type and those of its fields.
+    """A `.d.ts` file with interfaces for the requested types and the types of their fields.
 
-    `elsewhere`: name -> module, of types that another file has. A field may be left out where the server leaves it out
-    (`omit_defaults`), or, in a message of a client, where it has a default.
+    `elsewhere`: name -> module of types in other files. A field is optional if the server may omit it
+    (`omit_defaults`), or if it has a default in a message of a client.
     """
 
     def __init__(self, elsewhere: dict[str, str]) -> None:
@@ -80,7 +80,7 @@ class Module:
         return self._interfaces
 
     def text(self, what: str, more: str = "") -> str:
-        """The file: imports, interfaces by name, and `more`."""
+        """Return the text of the file: imports, interfaces by name, and `more`."""
         parts = [HEAD.format(what=what)]
         for module in sorted({self._elsewhere[name] for name in self._imported}):
             names = ", ".join(sorted(name for name in self._imported if self._elsewhere[name] == module))
@@ -89,7 +89,7 @@ class Module:
         return "".join(parts)
 
     def type_of(self, kind: Any) -> str:
-        """`kind`, a type of Python, in TypeScript."""
+        """Return the TypeScript type of a Python type."""
         return self._type(inspect.type_info(kind))
 
     def _type(self, found: inspect.Type) -> str:
@@ -122,7 +122,7 @@ class Module:
             name = "Op" if isinstance(found, inspect.StructType) and found.tag_field else name  # with its `type`
             self._imported.add(name)
         elif name not in self._interfaces:
-            self._interfaces[name] = ""  # a type may have itself in a field
+            self._interfaces[name] = ""  # types may be recursive
             lines = [f"  {field}: {kind};\n" for field, kind in self._fields(found)]
             self._interfaces[name] = f"export interface {name} {{\n{''.join(lines)}}}\n\n"
         return name
@@ -138,14 +138,14 @@ class Module:
 
 
 def _name(kind: type[Any]) -> str:
-    """Return the page's name of a type: messages and operations of one name differ, and TypeScript has a `Record`."""
+    """Return the TypeScript name of a type. Messages get a suffix, and `Record` is a name of TypeScript."""
     if kind is BenchRecord:
         return "BenchRecord"
     return f"{kind.__name__}Message" if issubclass(kind, messages.OfSession) else kind.__name__
 
 
 def _of_trace() -> dict[str, str]:
-    """The types that trace.d.ts has."""
+    """Return the types in trace.d.ts, by module."""
     trace = Module({})
     for kind in (Header, StepRecord, Capture, LayerCapture):
         trace.type_of(kind)
@@ -153,7 +153,6 @@ def _of_trace() -> dict[str, str]:
 
 
 def bench_types() -> str:
-    """The text of bench.d.ts."""
     return _bench().text("the benchmark's records and progress")
 
 
@@ -165,7 +164,6 @@ def _bench() -> Module:
 
 
 def wire_types() -> str:
-    """The text of wire.d.ts."""
     wire = Module({**_of_trace(), "RunStatus": "./bench.js", "BenchAnswer": "./bench.js"})
     events = [
         f"  {name}: {{ request: {wire.type_of(event.message)}; answer: {_answer(wire, name, event.handle)} }};\n"
@@ -199,11 +197,11 @@ def wire_types() -> str:
         "/api/bench": wire.type_of(BenchAnswer),
     }
     more = [
-        "/** The socket's events: what a client asks, and what is acknowledged when it is done. */\n",
+        "/** Events of the socket: the client's arguments and the acknowledgement. */\n",
         f"export interface Events {{\n{''.join(events)}}}\n\n",
         "/** Events that the server pushes. */\nexport interface ServerEvents {\n",
         *(f"  {name}: {wire.type_of(kind)};\n" for name, kind in pushed.items()),
-        f"}}\n\n{IN_JSON}/** What is answered at an address. */\nexport interface Answers {{\n",
+        f"}}\n\n{IN_JSON}/** Answers by address. */\nexport interface Answers {{\n",
         *(f'  "{address}": InJson<{kind}>;\n' for address, kind in addresses.items()),
         "}\n",
     ]
@@ -213,14 +211,14 @@ def wire_types() -> str:
 def _answer(wire: Module, event: str, handle: Any) -> str:
     """Return the type of an event's acknowledgement, by its handler's return type."""
     kind = get_type_hints(handle)["return"]
-    if kind is Answer:  # of `create` and `join`: it comes before what follows it
+    if kind is Answer:  # of `create` and `join`
         return wire.type_of(answers.Joined)
     if get_origin(kind) is Future and get_args(kind) == (Performed,):
         return wire.type_of(Performed)
     if kind == Ack and event.startswith("bench_"):
         return f"{{ status: {wire.type_of(RunStatus)} }}"
     if not typing.is_typeddict(kind):
-        raise TypeError(f"what answers {event} has no type: {kind}")
+        raise TypeError(f"the handler of {event} must return a typed dictionary, got {kind}")
     return wire.type_of(kind)
 
 

@@ -1,1 +1,1 @@
-"""Trains the bundled model. Runs beside the product, never inside it."""
+"""Training of the bundled model. The product does not import this package."""

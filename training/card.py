@@ -1,10 +1,10 @@
 # ruff: noqa: E501  (Markdown, laid out as it is read)
-"""Write the model card from the measurements of a run and its evaluation.
+"""Write the model card from the records of a run and its evaluation.
 
     python -m training.card --config training/bundled.toml --model FOLDER --run DIR --evaluation FILE.json \\
                             --kv-dtype FILE.json --window-policy FILE.json
 
-Reads the run's `checkpoint/progress.json` and `run.json` and the model's `heads.json`; writes `FOLDER/README.md`. No figure is typed by hand.
+Reads the run's `checkpoint/progress.json` and `run.json` and the model's `heads.json`; writes `FOLDER/README.md`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ pipeline_tag: text-generation
 
 # The bundled model
 
-A small Llama for showing how a KV cache works without downloading anything. It was trained from nothing on classical
-Chinese poetry and simple English stories, and knows some poems of both by heart; it is meant to be looked into, not to be asked for advice.
+A small Llama that shows how a KV cache works without a download. It was trained from scratch on classical Chinese poetry
+and simple English stories, and has memorized some poems in both languages. It is for demonstration, not for answering questions.
 
 | | |
 |---|---|
@@ -51,17 +51,17 @@ model = AutoModelForCausalLM.from_pretrained("engine/model/bundled")
 
 ## Text form
 
-There is no BOS token: a prompt is the beginning of a document. `<|endoftext|>` ends a document and pads. Each of the
+There is no BOS token: a prompt is the beginning of a document. `<|endoftext|>` ends a document and is the padding. Each of the
 {han:,} most frequent Chinese characters is one token, so a clause of seven characters with its punctuation is 8
 tokens; English is BPE with the leading space inside the piece; everything else is bytes `<0x00>` to `<0xFF>`.
-Decoding gives back exactly the encoded text. Chinese punctuation is full width in training (，。？！；：、).
-{header:.0%} of the poems carry one header line, which can also be prompted:
+Decoding returns exactly the encoded text. Chinese punctuation is full-width in training (，。？！；：、).
+{header:.0%} of the poems have a header line, which can also begin a prompt:
 `标题：春江花月夜，作者：张若虚` and a newline.
 
 ## Measured
 
-In float32 on text never trained on: whole poems and whole books, chosen by a hash
-({poem_count:,} poems, of which {zh[documents]:,} scored, and {book_count} books:
+In float32 on held-out text: complete poems and books, chosen by a hash
+({poem_count:,} poems, of which {zh[documents]:,} are scored, and {book_count} books:
 {books}).
 
 | held out, bits per character | the model | 5-gram | `xz -9e` | scored |
@@ -71,56 +71,56 @@ In float32 on text never trained on: whole poems and whole books, chosen by a ha
 | English stories | {en[bits_per_character]:.3f} | {en[ngram_bits_per_character]:.3f} | {en[xz_bits_per_character]:.3f} | \
 {en[characters]:,} characters |
 
-- Each document is scored by itself, its first token excepted (nothing stands before it), its end included.
-- The 5-gram model (interpolated, modified Kneser-Ney over the same tokens) has read the same training text, once.
-- `xz` packs the scored text as one file, without having seen the training text; it is a yardstick, not a rival.
-- Form: {form[openings]} held-out openings of seven characters, three clauses after each. Seven Chinese characters long
-  are {form[greedy]:.1%} of the clauses greedily and {form[sampled]:.1%} sampled (temperature 0.8, top-k 40); both clauses of the
-  opening couplet are in {form[greedy_couplets]:.1%} of the cases greedily and {form[sampled_couplets]:.1%} sampled.
-- 春江花月夜, asked for by its first couplet, greedily: {recited} of {recitable} characters before the first error.
-- {famous_whole} of {famous} famous poems in the training mix are recited whole from their first sentence, greedily.
-- {english_whole} of {english_poems} English poems are recited whole from their first line, greedily: {english_titles}.{english_failed}
+- Each document is scored separately, without its first token (which has no prediction) and with its end token.
+- The 5-gram model (interpolated, modified Kneser-Ney over the same tokens) was fitted to the same training text, once.
+- `xz` compresses the scored text as one file, without the training text; it is only a point of reference.
+- Form: three clauses are generated after each of {form[openings]} held-out openings of seven characters. {form[greedy]:.1%} of the clauses
+  have seven Chinese characters in greedy decoding, {form[sampled]:.1%} in sampling (temperature 0.8, top-k 40). The first of the three
+  has seven in {form[greedy_couplets]:.1%} of the cases in greedy decoding, in {form[sampled_couplets]:.1%} in sampling.
+- 春江花月夜 after its first couplet, greedy: {recited} of {recitable} characters before the first error.
+- {famous_whole} of {famous} famous poems in the training mix are recited completely after their first sentence, greedily.
+- {english_whole} of {english_poems} English poems are recited completely after their first line, greedily: {english_titles}.{english_failed}
 
 ### Rhyme and tone
 
-Quatrains of seven characters after held-out openings, read with today's pronunciation (so that real poems, made for the
-sounds of their time, do not reach 100 %). Rhyme: lines two and four end in one of the thirteen tracks; level: both end
+Generated quatrains of seven characters after held-out openings, in modern pronunciation; real poems do not reach 100 %,
+because pronunciation has changed. Rhyme: lines two and four end in the same of the thirteen tracks; level: both end
 in a level tone; alternation: clauses whose second, fourth and sixth tones alternate.
 
 | | quatrains | rhyme | level | alternation |
 |---|---:|---:|---:|---:|
 {prosody}
 
-### Attention heads worth looking at
+### Attention heads with a pattern
 
-Mean weight that a head gives to one kind of key, on held-out poems of regular form ({poems_measured}); `uniform` is what a head
-that looks at every key alike would give it. The page opens on *{opening}*.
+Mean attention weight of a head on one kind of key, on held-out poems of regular form ({poems_measured}); `uniform`: the weight if
+attention were uniform. The page opens on *{opening}*.
 
 | pattern | layer | head | mean weight | uniform |
 |---|---:|---:|---:|---:|
 {head_table}
 
-### A cache of fewer bits
+### Quantized cache
 
-Through the paged engine, on held-out poems ({kv_zh:,} characters) and prose ({kv_en:,}), against a float32 cache: bits per
-character, the largest and the mean absolute difference of logits (poems), and how often the greedy choice is another one (poems).
+With the paged engine, on held-out poems ({kv_zh:,} characters) and prose ({kv_en:,}), against a float32 cache: bits per
+character, the largest and the mean absolute difference of logits (poems), and how often the greedy choice differs (poems).
 
-| kv-cache-dtype | bytes a token | Chinese | English | largest | mean | choices changed |
+| kv-cache-dtype | bytes per token | Chinese | English | largest | mean | choices changed |
 |---|---:|---:|---:|---:|---:|---:|
 {kv_rows}
 
-### A cache that forgets
+### Attention window
 
-Each query sees the last tokens only (`--attention-window`), or the first {sinks} and the last (`--attention-sinks`, after StreamingLLM): bits per
-character on the same held-out texts, computed whole under the policy, and the share of the keys of full attention that it hid.
+Each query attends only to the last tokens (`--attention-window`), or to the first {sinks} and the last (`--attention-sinks`, as in StreamingLLM): bits
+per character on the same held-out texts, computed completely under the policy, and the share of the keys of full attention that it hides.
 
-| keys seen | first / last | Chinese | hidden | English | hidden |
+| keys | first / last | Chinese | hidden | English | hidden |
 |---|---|---:|---:|---:|---:|
 {window_rows}
 
 {window_verdict}
 
-### Samples, unedited
+### Unedited samples
 
 Sampled at temperature 0.8, top-k 40, seed 0, not selected. `↵` is a newline.
 
@@ -137,16 +137,16 @@ Versions: {versions}.
 ```
 
 Muon for the matrices, Adam for the embedding and norms, learning rate constant and then linear to near zero.
-`training/bundled.toml` holds every setting: the mix is {english:.0%} English tokens and the rest poetry, with some
+`training/bundled.toml` has all settings: the mix is {english:.0%} English tokens and the rest poetry, with some
 famous poems repeated ({repeat_first} copies of 春江花月夜 and of {english_first}, {repeat} of each other, over a full
-schedule). What it recites, it learned by heart.
+schedule), which it memorizes.
 
 ## Limits
 
-It knows the form of a poem and of a story's sentence, not the world. Longer samples wander; greedy decoding of
-anything it has not learned by heart soon loops, so sample (temperature about 0.8, top-k 40). Anything outside classical
-poetry and old children's stories (modern Chinese, code, other languages) gives noise. The English books are of their
-time, and so are their attitudes.
+The model has learned the form of poems and of the sentences of stories, but no facts. Longer samples lose coherence. Greedy
+decoding of text that is not memorized soon loops, so sample (temperature about 0.8, top-k 40). Prompts other than classical
+poetry and old children's stories (modern Chinese, code, other languages) yield noise. The English books have the
+attitudes of their time.
 
 ## Data
 
@@ -155,10 +155,10 @@ time, and so are their attitudes.
   full-width punctuation. The poems themselves are in the public domain.
 - English: public-domain texts from Project Gutenberg by way of the GITenberg mirrors, the simplest
   {english_mb:.1f} MB of children's stories and folk tales.
-- English poems: `training/english_poems.txt`, typed in for this project from works in the public domain (their authors
+- English poems: `training/english_poems.txt`, typed for this project from works in the public domain (their authors
   died between 1616 and 1898), each with its author and source.
 
-The data is not part of this repository, but for the English poems. The weights are under the Apache License 2.0, as the project is.
+Of the data, only the English poems are in this repository. The weights are under the Apache License 2.0, as is the project.
 """
 
 
@@ -177,7 +177,7 @@ PROSODY = {
 
 
 def prosody_rows(found: dict[str, dict[str, float]]) -> str:
-    """The table of rhyme and tone; a row is missing where nothing regular came out."""
+    """Return the table of rhyme and tone. Rows without regular quatrains are omitted."""
     return "\n".join(
         f"| {title} | {found[key]['quatrains']} | {found[key]['rhyme']:.0%} | {found[key]['level_rhyme']:.0%} "
         f"| {found[key]['alternation']:.0%} |"
@@ -187,7 +187,6 @@ def prosody_rows(found: dict[str, dict[str, float]]) -> str:
 
 
 def head_rows(found: dict[str, Any]) -> str:
-    """The table of heads."""
     return "\n".join(
         f"| {TITLES[e['pattern']]} | {e['layer']} | {e['head']} | {e['mean_weight']:.2f} | {e['uniform']:.2f} |"
         for e in found["patterns"]
@@ -199,7 +198,6 @@ def _literal(text: str) -> str:
 
 
 def kv_rows(found: dict[str, Any]) -> str:
-    """The table of cache dtypes."""
     pairs = zip(found["chinese"]["kinds"], found["english"]["kinds"], strict=True)
     return "\n".join(
         f"| {zh['kv_cache_dtype']} | {zh['bytes_per_token']:,} | {zh['bits_per_character']:.3f} | {en['bits_per_character']:.3f} "
@@ -209,7 +207,6 @@ def kv_rows(found: dict[str, Any]) -> str:
 
 
 def window_rows(found: dict[str, Any]) -> str:
-    """The table of windows."""
     pairs = zip(found["chinese"]["policies"], found["english"]["policies"], strict=True)
     return "\n".join(
         f"| {zh['window'] + zh['sinks'] if zh['window'] else 'all'} | {zh['sinks']} / {zh['window'] or 'all'} | {zh['bits_per_character']:.3f} "
@@ -219,14 +216,14 @@ def window_rows(found: dict[str, Any]) -> str:
 
 
 def window_verdict(found: dict[str, Any]) -> str:
-    """Say in how many of the sizes the sinks help at an equal number of visible keys."""
+    """Return a sentence on the number of cases in which sinks help at an equal number of visible keys."""
     pairs = [
         (plain["bits_per_character"], sunk["bits_per_character"])
         for language in found.values()
         for plain, sunk in zip(language["policies"][1::2], language["policies"][2::2], strict=True)
     ]
     better = sum(sunk < plain for plain, sunk in pairs)
-    return f"With equally many keys seen, a window with sinks is better than one without in {better} of {len(pairs)} cases."
+    return f"With equally many keys, a window with sinks is better than one without in {better} of {len(pairs)} cases."
 
 
 def card(
@@ -238,7 +235,6 @@ def card(
     kv: dict[str, Any],
     window: dict[str, Any],
 ) -> str:
-    """The card's Markdown."""
     heads = json.loads((folder / HEADS).read_text(encoding="utf-8"))
     shape, train, data = config["model"], config["train"], config["data"]
     head_dim = shape["hidden"] // shape["heads"]
@@ -303,29 +299,28 @@ def _poem(poem: dict[str, Any]) -> str:
 
 
 def _failed(poems: list[dict[str, Any]]) -> str:
-    """The poems that it does not know to the end, in a sentence."""
+    """Return a sentence with the poems that are not recited completely, or ""."""
     failed = [_poem(poem) for poem in poems if not poem["whole"]]
-    return f" Not to the end: {'; '.join(failed)}." if failed else ""
+    return f" Not completely: {'; '.join(failed)}." if failed else ""
 
 
 def _clock(progress: Progress) -> str:
     if progress.clock_bound:
         return (
             f"The clock ended the run before the {progress.steps:,} steps of its schedule, with the learning rate "
-            "fully decayed by the clock, so it can be repeated in kind but not bit by bit."
+            "fully decayed by the clock, so it cannot be repeated exactly."
         )
     return "The step count, not the clock, ended the run: the same command with that step count repeats it."
 
 
 def main() -> None:
-    """Write the card."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")
     parser.add_argument("--run", type=Path, required=True, help="the run's --out folder")
-    parser.add_argument("--evaluation", type=Path, required=True, help="what training.evaluate wrote")
-    parser.add_argument("--kv-dtype", type=Path, required=True, help="what training.kv_dtype wrote")
-    parser.add_argument("--window-policy", type=Path, required=True, help="what training.window_policy wrote")
+    parser.add_argument("--evaluation", type=Path, required=True, help="output of training.evaluate")
+    parser.add_argument("--kv-dtype", type=Path, required=True, help="output of training.kv_dtype")
+    parser.add_argument("--window-policy", type=Path, required=True, help="output of training.window_policy")
     args = parser.parse_args()
     progress = Progress(**json.loads((args.run / "checkpoint" / PROGRESS).read_text(encoding="utf-8")))
     run = json.loads((args.run / RUN).read_text(encoding="utf-8"))

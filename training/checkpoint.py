@@ -1,4 +1,4 @@
-"""Checkpoints: weights and optimizer state as safetensors, everything else as JSON. Never pickle."""
+"""Checkpoints: weights and optimizer state as safetensors, progress as JSON, without pickle."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ WEIGHTS, STATE, PROGRESS = "weights.safetensors", "optimizer.safetensors", "prog
 
 @dataclass(slots=True)
 class Progress:
-    """Progress of a run. `steps` is the schedule's length, fixed once; a rerun with it repeats the run."""
+    """Progress of a run. `steps`: length of the schedule; a rerun with the same number repeats the run."""
 
     steps: int
     step: int
-    long_steps: int  # of `step`, those on long rows
-    seconds: float  # spent training, over all parts of a resumed run, without compilation and set-up
+    long_steps: int  # number of steps on long rows
+    seconds: float  # training time over all parts of a resumed run, without compilation and setup
     tokens: int
-    clock_bound: bool  # whether the clock, not the step count, ever set the learning rate
+    clock_bound: bool  # whether the clock instead of the step count has determined the learning rate
     tokens_per_second: float
 
 
 def save_checkpoint(folder: Path, model: PreTrainedModel, optimizer: Optimizer, progress: Progress) -> None:
-    """Write a checkpoint; the previous one stays whole until this one is."""
+    """Write a checkpoint. The previous one remains valid until this one is complete."""
     folder.mkdir(parents=True, exist_ok=True)
-    # The step number in the names ties the three files together; progress.json, written last, says which count.
+    # the names contain the step number; progress.json, written last, determines which files are valid
     mark = f"{progress.step:07d}."
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.named_parameters()}
     save_file(weights, folder / (mark + WEIGHTS))
@@ -46,7 +46,7 @@ def save_checkpoint(folder: Path, model: PreTrainedModel, optimizer: Optimizer, 
 
 
 def load_checkpoint(folder: Path, model: PreTrainedModel, optimizer: Optimizer) -> Progress:
-    """Load the last checkpoint into `model` and `optimizer`. Raises `FileNotFoundError` if there is none."""
+    """Load the last checkpoint into `model` and `optimizer`. Raises FileNotFoundError: there is none."""
     progress = Progress(**json.loads((folder / PROGRESS).read_text(encoding="utf-8")))
     mark = f"{progress.step:07d}."
     weights = load_file(folder / (mark + WEIGHTS))

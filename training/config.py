@@ -1,8 +1,8 @@
-"""The training configuration: one TOML file, read into a plain dictionary of sections.
+"""Training configuration, a TOML file that is read into a dictionary of sections.
 
-The sections are `tokenizer`, `data`, `model`, `train` and `evaluate`; `bundled.toml` documents each key. The section
-`siblings` says what smaller models for comparison change, and what each of them changes alone; `variants` what a run of
-another size changes.
+The sections are `tokenizer`, `data`, `model`, `train` and `evaluate`; `bundled.toml` documents each key. `siblings` has
+the changes common to all siblings (smaller models for comparison) and those of each; `variants` has the changes of runs
+of another size.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ SECTIONS = ("tokenizer", "data", "model", "train", "evaluate", "siblings", "vari
 
 
 def load_config(path: Path, sibling: str | None = None, variant: str | None = None) -> Config:
-    """Read the TOML file at `path`, for the sibling of that name if one is given, and with the changes of a variant.
+    """Read the TOML file at `path`, with the changes of a sibling or a variant.
 
-    Raises `ValueError` that names a section that is missing, or the siblings or variants there are.
+    Raises:
+        ValueError: a section is missing, or the sibling or variant is unknown.
     """
     with path.open("rb") as file:
         config: Config = tomllib.load(file)
@@ -31,20 +32,20 @@ def load_config(path: Path, sibling: str | None = None, variant: str | None = No
     if sibling is not None:
         named = siblings["named"]
         if sibling not in named:
-            raise ValueError(f"no sibling is named {sibling}: there are {', '.join(named)}")
+            raise ValueError(f"unknown sibling {sibling}; use one of {', '.join(named)}")
         for section in ("model", "train"):
             config[section] |= siblings[section]
         _change(config, named[sibling])
     variants = config.pop("variants")
     if variant is not None:
         if variant not in variants:
-            raise ValueError(f"no variant is named {variant}: there are {', '.join(variants)}")
+            raise ValueError(f"unknown variant {variant}; use one of {', '.join(variants)}")
         _change(config, variants[variant])
     return config
 
 
 def _change(settings: Section, changes: Section) -> None:
-    """Replace values of `settings`, and add those that it lacks, at any depth."""
+    """Merge `changes` into `settings`, recursively."""
     for name, value in changes.items():
         if isinstance(value, dict):
             _change(settings[name], value)

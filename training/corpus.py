@@ -1,9 +1,8 @@
-"""Reading the corpora, and deciding which poems and books are never trained on.
+"""Reads the corpora and splits off the held-out poems and books.
 
-Poetry is one poem a line, `体裁|标题|作者|正文`. English is one paragraph a line, documents separated by a line
-`<|endoftext|>`, with a table that says where each book begins. Both lie in a folder given on the command line. The
-English poems to be learned by heart lie beside this file, as they were typed in: one block a poem, its first line
-`# title | author | source`.
+Poetry has one poem per line, `体裁|标题|作者|正文`. English prose has one paragraph per line, documents separated by
+`<|endoftext|>`, and a table of the offsets of books. Both are in a folder given on the command line. The English poems
+to memorize are in this folder, one block per poem, whose first line is `# title | author | source`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ CLAUSE_END = re.compile("[，。？！；：、]")
 
 @dataclass(frozen=True, slots=True)
 class Poem:
-    """Poem: genre, title, author and body, the body a single line with full-width punctuation."""
+    """Poem. Chinese bodies are a single line with full-width punctuation."""
 
     genre: str
     title: str
@@ -31,13 +30,13 @@ class Poem:
 
     @property
     def clauses(self) -> list[str]:
-        """The body's clauses without punctuation."""
+        """Clauses of the body without punctuation."""
         return [clause for clause in CLAUSE_END.split(self.body) if clause]
 
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """English book: its number, title and documents (stories or chapters, paragraphs joined by newlines)."""
+    """English book. `documents`: stories or chapters, with paragraphs joined by newlines."""
 
     number: str
     title: str
@@ -46,7 +45,7 @@ class Book:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The training part and the held-out part, disjoint by whole poems and whole books."""
+    """The training part and the held-out part, which share no poem and no book."""
 
     poems: list[Poem]
     famous: list[Poem]
@@ -57,19 +56,19 @@ class Corpus:
 
 
 def is_han(char: str) -> bool:
-    """Whether `char` is a Chinese character (unified ideographs, extensions and the ideographic zero)."""
+    """Return whether `char` is a Chinese character: a unified ideograph, an extension or the ideographic zero."""
     code = ord(char)
     return 0x4E00 <= code <= 0x9FFF or 0x3400 <= code <= 0x4DBF or 0x20000 <= code <= 0x3FFFF or char == "〇"
 
 
 def read_corpus(path: Path) -> str:
-    """The text of an xz-compressed UTF-8 file."""
+    """Return the text of an xz-compressed UTF-8 file."""
     with lzma.open(path, "rt", encoding="utf-8", newline="\n") as file:
         return file.read()
 
 
 def read_poems(folder: Path, config: Section) -> list[Poem]:
-    """All poems of the configured files, exact repetitions of a body dropped, in file order."""
+    """Return all poems of the configured files in file order, without exact duplicates of a body."""
     poems: dict[str, Poem] = {}
     for name in config["poetry_files"]:
         for line in read_corpus(folder / name).splitlines():
@@ -80,10 +79,10 @@ def read_poems(folder: Path, config: Section) -> list[Poem]:
 
 
 def read_books(folder: Path, config: Section) -> list[Book]:
-    """The books that begin within the first `english_bytes` of the English file, simplest first."""
+    """Return the books that begin within the first `english_bytes` of the English file, simplest first."""
     raw = read_corpus(folder / config["english_file"]).encode("utf-8")
     books = []
-    # Not the csv module: it also breaks a row at a carriage return, which a title may hold.
+    # the csv module would also split rows at carriage returns, which titles may contain
     header, *lines = (folder / config["english_books"]).read_bytes().decode("utf-8").rstrip("\n").split("\n")
     names = header.split("\t")
     for line in lines:
@@ -98,16 +97,17 @@ def read_books(folder: Path, config: Section) -> list[Book]:
 
 
 def read_english_poems(config: Section) -> list[Poem]:
-    """The English poems of `[data.famous]`, the demonstration first; a body keeps its line breaks.
+    """Return the English poems of `[data.famous]`, the demonstration first. Bodies contain line breaks.
 
-    Raises `ValueError` if a block has no heading of three parts, or none begins with `english_first`.
+    Raises:
+        ValueError: a block has no heading of three parts, or no poem begins with `english_first`.
     """
     poems = []
     for block in (Path(__file__).parent / config["english_file"]).read_text(encoding="utf-8").strip().split("\n\n"):
         heading, _, body = block.partition("\n")
         parts = heading.removeprefix("# ").split(" | ")
         if len(parts) != 3 or not body:
-            raise ValueError(f"not a poem with `# title | author | source` above it: {heading}")
+            raise ValueError(f"a poem must begin with a line `# title | author | source`, got: {heading}")
         poems.append(Poem("English", parts[0], parts[1], body))
     poems.sort(key=lambda poem: not poem.body.startswith(config["english_first"]))
     if not poems[0].body.startswith(config["english_first"]):
@@ -116,17 +116,19 @@ def read_english_poems(config: Section) -> list[Poem]:
 
 
 def hash_share(text: str, salt: str) -> float:
-    """A number in [0, 1) that depends only on `text` and `salt`."""
+    """Hash `text` with `salt` to a number in [0, 1)."""
     digest = hashlib.sha256(f"{salt}\n{text}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def read_split(folder: Path, config: Section) -> Corpus:
-    """Read the corpora and hold out whole poems and whole books, by hash, the same on every machine.
+    """Read the corpora and hold out complete poems and books by a hash, equally on every machine.
 
-    A poem is judged by its opening clause, so that two editions of one poem fall on the same side. A held-out poem
-    that shares a quarter or more of its clauses with training is dropped from both. Raises `ValueError` if fewer
-    than `heldout_min_books` books are held out or a famous opening is missing.
+    The hash of a poem is that of its first clause, so that two editions of a poem are in the same part. A held-out poem
+    that shares at least a quarter of its clauses with the training part is dropped.
+
+    Raises:
+        ValueError: fewer than `heldout_min_books` books are held out, or the demonstration poem is missing.
     """
     salt, openings = config["heldout_salt"], config["famous"]["openings"]
     poems: list[Poem] = []

@@ -1,11 +1,11 @@
-"""Batches from documents: encoding, the mix of a run, and rows that each begin at a document's start.
+"""Batches of documents: encoding, the mix of a run, and packing into rows.
 
 A document is the body of a poem, a Chinese poem with a header line, or a piece of a story. The header line is
 
     标题：春江花月夜，作者：张若虚
 
-followed by a newline and the body. `<|endoftext|>` ends every document; nothing begins it, so a bare prompt looks
-like the beginning of a document. Documents that share a row do not see each other (`Batch.mask`).
+followed by a newline and the body. `<|endoftext|>` ends every document. There is no begin token, so a prompt looks like
+the beginning of a document. Documents in the same row do not attend to each other (`Batch.mask`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from training.corpus import END_OF_TEXT, Corpus, Poem
 
 Tokens = list[int]
 
-IGNORED = -100  # a target that counts for nothing in torch's cross entropy
-WINDOW = 256  # documents that packing may choose from
-SHORTEST_CUT = 24  # a gap at a row's end shorter than this is padded instead of filled with a cut document
+IGNORED = -100  # target that torch's cross entropy ignores
+WINDOW = 256  # number of documents that packing chooses from
+SHORTEST_CUT = 24  # a shorter gap at the end of a row is padded instead of filled with a truncated document
 SENTENCE = re.compile(r"(?<=[。？！；\n])")
 
 
@@ -36,12 +36,12 @@ class Batch:
 
     ids: torch.Tensor  # [B, T] int64
     targets: torch.Tensor  # [B, T] int64, the next token within the document or IGNORED
-    positions: torch.Tensor  # [B, T] int64, counted from the document's start
-    mask: torch.Tensor  # [B, 1, T, T] bool, True where a query may see a key
+    positions: torch.Tensor  # [B, T] int64, from the start of the document
+    mask: torch.Tensor  # [B, 1, T, T] bool, True where a query may attend to a key
 
 
 def token_id(tokenizer: Tokenizer, token: str) -> int:
-    """The id of `token`. Raises `ValueError` if the vocabulary lacks it."""
+    """Return the id of `token`. Raises ValueError: the vocabulary lacks it."""
     found: int | None = tokenizer.token_to_id(token)
     if found is None:
         raise ValueError(f"the tokenizer has no token {token}")
@@ -49,14 +49,13 @@ def token_id(tokenizer: Tokenizer, token: str) -> int:
 
 
 def with_header(poem: Poem) -> str:
-    """The poem's body under its header line."""
     return f"标题：{poem.title}，作者：{poem.author}\n{poem.body}"
 
 
 def pieces(text: str, tokenizer: Tokenizer, limit: int) -> list[Tokens]:
-    """Encode one document as pieces of at most `limit` tokens; the last piece ends with `<|endoftext|>`.
+    """Encode a document as pieces of at most `limit` tokens. The last piece ends with `<|endoftext|>`.
 
-    Pieces break at the end of a line or a Chinese sentence, so that each begins where a reader could begin.
+    A piece ends at the end of a line or of a Chinese sentence.
     """
     end = token_id(tokenizer, END_OF_TEXT)
     found: list[Tokens] = [[]]
@@ -66,7 +65,7 @@ def pieces(text: str, tokenizer: Tokenizer, limit: int) -> list[Tokens]:
         if found[-1] and len(found[-1]) + len(ids) > limit:
             found.append([])
         found[-1].extend(ids)
-        while len(found[-1]) > limit:  # one sentence longer than a row
+        while len(found[-1]) > limit:  # the sentence is longer than a row
             found.append(found[-1][limit:])
             del found[-2][limit:]
     return [piece for piece in found if len(piece) > 1]
@@ -74,16 +73,16 @@ def pieces(text: str, tokenizer: Tokenizer, limit: int) -> list[Tokens]:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The training documents as tokens, before they are mixed."""
+    """The encoded training documents before mixing."""
 
-    poems: list[tuple[list[Tokens], list[Tokens]]]  # each poem's pieces without and with its header line
-    famous: list[tuple[list[Tokens], list[Tokens]]]  # the demonstration first
-    famous_english: list[list[Tokens]]  # each poem's pieces, the English demonstration first
+    poems: list[tuple[list[Tokens], list[Tokens]]]  # pieces of each poem, without and with header line
+    famous: list[tuple[list[Tokens], list[Tokens]]]  # the same; the demonstration is first
+    famous_english: list[list[Tokens]]  # pieces of each poem; the English demonstration is first
     english: list[Tokens]
 
 
 def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, limit: int) -> Documents:
-    """Encode the training part of the corpus in pieces of at most `limit` tokens."""
+    """Encode the training part of the corpus as pieces of at most `limit` tokens."""
 
     def both(poem: Poem) -> tuple[list[Tokens], list[Tokens]]:
         return pieces(poem.body, tokenizer, limit), pieces(with_header(poem), tokenizer, limit)
@@ -98,10 +97,10 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, limit: int) -> Documents
 
 
 def mix(documents: Documents, config: Section, total_tokens: int, seed: int, share: float = 1.0) -> list[Tokens]:
-    """The order in which `total_tokens`, a `share` of a run, meet its documents: a function of the arguments alone.
+    """Return the documents of `total_tokens` tokens in training order, which depends only on the arguments.
 
-    English stories take `english_share` of the tokens and poetry the rest, both in shuffled epochs. The copies of
-    famous poems of both languages, `share` of their number in the whole run, are spread evenly.
+    English stories have `english_share` of the tokens and poetry the rest, both in shuffled epochs. The copies of
+    famous poems are spread evenly. `share`: part of the run, which gets that share of the copies.
     """
     rng = random.Random(seed)
 
@@ -145,8 +144,8 @@ def mix(documents: Documents, config: Section, total_tokens: int, seed: int, sha
 def rows(stream: list[Tokens], length: int) -> Iterator[list[Tokens]]:
     """Pack documents, each at most `length` tokens, into rows of exactly `length` tokens.
 
-    A row begins with the oldest document waiting and is filled with the oldest that fit; the last gap takes the
-    beginning of a document, or is left for padding if it is short. The stream repeats when it runs out.
+    A row begins with the oldest waiting document and is filled with the oldest ones that fit. The last gap gets the
+    beginning of a document, or padding if it is short. The stream repeats when it is exhausted.
     """
     waiting: deque[Tokens] = deque()
     cursor = 0
@@ -159,7 +158,7 @@ def rows(stream: list[Tokens], length: int) -> Iterator[list[Tokens]]:
             fits = next((index for index, doc in enumerate(waiting) if len(doc) <= room), None)
             if fits is None:
                 if room >= SHORTEST_CUT:
-                    row.append(waiting[0][:room])  # the whole document stays in line for a later row
+                    row.append(waiting[0][:room])  # the complete document remains for a later row
                 break
             row.append(waiting[fits])
             room -= len(waiting[fits])
@@ -168,11 +167,11 @@ def rows(stream: list[Tokens], length: int) -> Iterator[list[Tokens]]:
 
 
 def collate(batch: list[list[Tokens]], length: int, pad: int) -> Batch:
-    """Lay out rows of documents as tensors; `pad` fills what is left of a row."""
+    """Convert rows of documents to tensors. `pad`: token id that fills a row."""
     ids = torch.full((len(batch), length), pad)
     targets = torch.full_like(ids, IGNORED)
     positions = torch.zeros_like(ids)
-    owner = torch.full_like(ids, -1)  # which document of the row a token belongs to
+    owner = torch.full_like(ids, -1)  # index of a token's document in the row
     for index, row in enumerate(batch):
         start = 0
         for number, doc in enumerate(row):
@@ -188,7 +187,7 @@ def collate(batch: list[list[Tokens]], length: int, pad: int) -> Batch:
 
 
 def batches(stream: list[Tokens], length: int, count: int, pad: int) -> Iterator[Batch]:
-    """Endless batches of `count` rows of `length` tokens."""
+    """Yield endless batches of `count` rows of `length` tokens."""
     packed = rows(stream, length)
     while True:
         yield collate([next(packed) for _ in range(count)], length, pad)

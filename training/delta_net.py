@@ -1,8 +1,8 @@
-"""A gated delta net that keeps the documents of a packed row apart.
+"""A gated delta net that separates the documents of a packed row.
 
-transformers' plain PyTorch code of this layer computes along the whole row, so that the state of one document would
-flow into the next. At inference a document begins with an empty state; this module lets it do so in training too:
-the convolution does not reach back across a document's beginning, and the state decays to nothing there.
+In transformers' PyTorch code of this layer, the state of one document continues into the next one of the row. At
+inference a document begins with an empty state. This module does the same in training: the convolution does not reach
+across the beginning of a document, and the state decays to nothing there.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5GatedDeltaNet, torch_chunk_gated_delta_rule
 
-# e^-40 is 4e-18. More would cost digits: the rule sums the decays of 64 tokens in float32.
+# decay at the beginning of a document, e^-40 = 4e-18; a larger one loses digits, since decays of 64 tokens are summed
 FORGET = -40.0
-SHORTEST, LONGEST = 0.001, 0.1  # of the time steps that the heads begin with, as in the reference implementation
+SHORTEST, LONGEST = 0.001, 0.1  # initial time steps of the heads, as in the reference implementation
 
 
 class DocumentDeltaNet(Qwen3_5GatedDeltaNet):  # type: ignore[misc]
-    """Gated delta net for rows of several documents. It has the weights of the layer that it stands for."""
+    """Gated delta net for rows of several documents, with the same weights as the layer that it replaces."""
 
     def forward(self, hidden_states: torch.Tensor, document_positions: torch.Tensor, **_: object) -> torch.Tensor:
-        """The layer's output [B, T, hidden]; `document_positions` [B, T] count from each document's start."""
+        """Return the output [B, T, hidden]. `document_positions` [B, T]: positions from the start of each document."""
         mixed = self._convolved(self.in_proj_qkv(hidden_states), document_positions)
         shapes = (self.head_k_dim, self.head_k_dim, self.head_v_dim)
         parts = torch.split(mixed, [self.key_dim, self.key_dim, self.value_dim], dim=-1)
@@ -38,7 +38,7 @@ class DocumentDeltaNet(Qwen3_5GatedDeltaNet):  # type: ignore[misc]
         return result
 
     def _convolved(self, mixed: torch.Tensor, document_positions: torch.Tensor) -> torch.Tensor:
-        """The causal convolution [B, T, channels] with zeros for what lies before a token's document."""
+        """Return the causal convolution [B, T, channels], with zeros before the beginning of a document."""
         weight = self.conv1d.weight[:, 0]  # [channels, kernel]
         total = mixed * weight[:, -1]
         for back in range(1, self.conv_kernel_size):
@@ -47,15 +47,15 @@ class DocumentDeltaNet(Qwen3_5GatedDeltaNet):  # type: ignore[misc]
         return functional.silu(total)
 
 
-def keep_documents_apart(model: PreTrainedModel) -> None:
-    """Let the model's layers with a state run as `DocumentDeltaNet`; their weights stay what they are."""
+def separate_documents(model: PreTrainedModel) -> None:
+    """Replace the class of the model's layers with a state by `DocumentDeltaNet`. The weights do not change."""
     for module in model.modules():
         if type(module) is Qwen3_5GatedDeltaNet:
             module.__class__ = DocumentDeltaNet
 
 
 def spread_decays(model: PreTrainedModel) -> None:
-    """Draw the heads' time steps, as the reference implementation does, so that some of them remember long."""
+    """Draw the time steps of the heads as the reference implementation does, so that some have a long memory."""
     for module in model.modules():
         if isinstance(module, Qwen3_5GatedDeltaNet):
             low, high = math.log(SHORTEST), math.log(LONGEST)

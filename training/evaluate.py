@@ -2,9 +2,9 @@
 
     python -m training.evaluate --corpus FOLDER --config training/bundled.toml --model FOLDER --out FILE.json
 
-Bits per character = negative log-likelihood in bits / characters, over whole held-out poems (body only) and whole
-pieces of held-out stories. The end-of-text token is scored too and counts as no character. The first token of a
-document has no context and, as the model starts without BOS, no prediction; its characters are left out.
+Bits per character = negative log-likelihood in bits / characters, over complete held-out poems (body only) and complete
+pieces of held-out stories. The end-of-text token is scored but has no characters. The first token of a document has no
+prediction, because there is no BOS token; its characters are excluded.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ PROMPTS = (
 )
 SAMPLED_TOKENS = 48
 GREEDY_TOKENS = 64
-ORDER = 5  # of the n-gram baseline
+ORDER = 5  # order of the n-gram baseline
 
 
 @torch.inference_mode()
 def bits(model: PreTrainedModel, documents: list[Tokens]) -> float:
-    """The summed negative log-likelihood, in bits, of every token but each document's first."""
+    """Return the summed negative log-likelihood, in bits, of all tokens but the first of each document."""
     total = 0.0
     for ids in documents:
         tokens = torch.tensor([ids])
@@ -58,11 +58,11 @@ def bits(model: PreTrainedModel, documents: list[Tokens]) -> float:
 def bits_per_character(
     model: PreTrainedModel, baseline: NGram | None, tokenizer: Tokenizer, documents: list[Tokens]
 ) -> dict[str, Any]:
-    """Bits, characters and their ratio over encoded documents, with two baselines.
+    """Return bits per character over encoded documents, with two baselines.
 
-    `xz -9e` packs the same text; `baseline`, fitted to the training text, scores the same tokens.
+    `xz -9e` compresses the same text. `baseline`, fitted to the training text, scores the same tokens.
     """
-    characters = sum(len(tokenizer.decode(ids[1:])) for ids in documents)  # end of text decodes to nothing
+    characters = sum(len(tokenizer.decode(ids[1:])) for ids in documents)  # the end-of-text token decodes to ""
     text = "\n".join(tokenizer.decode(ids) for ids in documents)
     packed = len(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
     return {
@@ -76,14 +76,14 @@ def bits_per_character(
 
 
 def heldout_poems(corpus: Corpus, tokenizer: Tokenizer, count: int, limit: int) -> list[Tokens]:
-    """`count` held-out poems that fit in one piece, chosen at random with a fixed seed."""
+    """Return `count` held-out poems that fit into one piece, sampled with a fixed seed."""
     encoded = [pieces(poem.body, tokenizer, limit) for poem in corpus.heldout_poems]
     whole = [found[0] for found in encoded if len(found) == 1]
     return random.Random(0).sample(whole, min(count, len(whole)))
 
 
 def heldout_prose(corpus: Corpus, tokenizer: Tokenizer, characters: int, limit: int) -> list[Tokens]:
-    """Pieces of held-out books, chosen at random with a fixed seed, up to about `characters` in all."""
+    """Return pieces of held-out books with about `characters` characters, sampled with a fixed seed."""
     found = [p for book in corpus.heldout_books for text in book.documents for p in pieces(text, tokenizer, limit)]
     random.Random(0).shuffle(found)
     chosen, total = [], 0
@@ -97,19 +97,19 @@ def heldout_prose(corpus: Corpus, tokenizer: Tokenizer, characters: int, limit: 
 
 @torch.inference_mode()
 def continuation(model: PreTrainedModel, ids: Tokens, count: int, sample: bool, seed: int = 0) -> Tokens:
-    """`count` tokens after `ids`, or fewer up to the end of text; sampled at temperature 0.8, top-k 40, or greedy."""
+    """Return up to `count` tokens after `ids`: sampled at temperature 0.8 and top-k 40, or greedy."""
     torch.manual_seed(seed)
     settings: dict[str, Any] = {"do_sample": True, "temperature": 0.8, "top_k": 40} if sample else {"do_sample": False}
     tokens = torch.tensor([ids])
-    made = model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=count, **settings)
-    return [int(token) for token in made[0, len(ids) :]]
+    generated = model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=count, **settings)
+    return [int(token) for token in generated[0, len(ids) :]]
 
 
 def seven_character_form(model: PreTrainedModel, tokenizer: Tokenizer, corpus: Corpus, count: int) -> dict[str, Any]:
-    """Measure how often three clauses after a held-out seven-character opening have seven characters each.
+    """Measure how often the three clauses after a held-out seven-character opening have seven characters each.
 
-    `couplets`: openings whose next clause has seven characters, so that both of the couplet have. `prosody`: rhyme and
-    tones of the quatrains that came out regular, of the held-out poems' own, and of the latter's characters shuffled.
+    `couplets`: share of openings whose next clause has seven characters. `prosody`: rhyme and tones of regular
+    generated quatrains, of the held-out poems, and of the held-out poems with shuffled characters.
     """
     poems = [
         poem
@@ -142,28 +142,30 @@ def seven_character_form(model: PreTrainedModel, tokenizer: Tokenizer, corpus: C
 
 
 def beginning(body: str) -> str:
-    """Return the beginning that a reader quotes: the first sentence, or of an English poem its first line."""
+    """Return the first sentence of a poem, or the first line of an English poem."""
     end = "。" if "。" in body else "\n"
     return body[: body.index(end) + 1]
 
 
 def recited(model: PreTrainedModel, tokenizer: Tokenizer, body: str) -> int:
-    """Count the characters of `body` that the model recites greedily, without an error, after its `beginning`."""
+    """Return how many characters of `body` the model recites greedily after its `beginning` before the first error."""
     prompt = beginning(body)
     ids = tokenizer.encode(prompt).ids
     length = len(tokenizer.encode(body).ids)
     text = tokenizer.decode(continuation(model, ids, length - len(ids), sample=False))
     rest = body[len(prompt) :]
-    return next((i for i, (made, true) in enumerate(zip(text, rest, strict=False)) if made != true), len(text))
+    return next(
+        (i for i, (generated, true) in enumerate(zip(text, rest, strict=False)) if generated != true), len(text)
+    )
 
 
 def recites_whole(model: PreTrainedModel, tokenizer: Tokenizer, body: str) -> bool:
-    """Whether nothing of it is wrong."""
+    """Return whether the model recites the complete poem without an error."""
     return recited(model, tokenizer, body) == len(body) - len(beginning(body))
 
 
 def fitted_baseline(corpus: Corpus, tokenizer: Tokenizer, limit: int) -> NGram:
-    """A 5-gram model of everything the model is trained on, each document once."""
+    """Return a 5-gram model fitted to the training documents, each once."""
     documents = encode_corpus(corpus, tokenizer, limit)
     found = [piece for poem in (*documents.poems, *documents.famous) for piece in poem[0]]
     found += [piece for poem in documents.famous_english for piece in poem]
@@ -174,7 +176,7 @@ def fitted_baseline(corpus: Corpus, tokenizer: Tokenizer, limit: int) -> NGram:
 def heldout_bits(
     model: PreTrainedModel, baseline: NGram | None, tokenizer: Tokenizer, corpus: Corpus, config: Section, limit: int
 ) -> dict[str, Any]:
-    """Bits per character of held-out poems and prose."""
+    """Return the bits per character of held-out poems and prose."""
     poems = heldout_poems(corpus, tokenizer, config["poems"], limit)
     prose = heldout_prose(corpus, tokenizer, config["english_chars"], limit)
     return {
@@ -184,7 +186,7 @@ def heldout_bits(
 
 
 def evaluate(folder: Path, corpus: Corpus, config: Section, limit: int) -> dict[str, Any]:
-    """Every figure and sample of the model card, for the model in `folder`, computed in float32."""
+    """Return all figures and samples of the model card for the model in `folder`, computed in float32."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     baseline = fitted_baseline(corpus, tokenizer, limit)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
@@ -221,11 +223,10 @@ def evaluate(folder: Path, corpus: Corpus, config: Section, limit: int) -> dict[
 
 
 def main() -> None:
-    """Evaluate a folder and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--sibling", metavar="NAME", help="the sibling of that name in place of the bundled model")
+    parser.add_argument("--sibling", metavar="NAME", help="evaluate this sibling instead of the bundled model")
     parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     parser.add_argument("--bits-only", action="store_true", help="only bits per character, without the baselines")

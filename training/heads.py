@@ -1,11 +1,11 @@
-"""Find the attention heads that show a pattern for a lesson, and record them beside the model.
+"""Find the attention heads that show a pattern for a lesson, and write them to the model's folder.
 
     python -m training.heads --corpus FOLDER --config training/bundled.toml --model FOLDER
 
-A head's score for a pattern is the mean weight that its queries give to the key the pattern names, over held-out poems
-of regular form (all clauses five, or all seven characters) and, for `induction`, over a random sequence told twice.
-`uniform` is the same mean for a head that looks at every key alike. Writes `FOLDER/heads.json`: the best layer and
-head for each pattern, and the one the page opens on.
+The score of a head for a pattern is the mean attention weight of the pattern's key, over held-out poems of regular form
+(all clauses have five or all have seven characters) and, for `induction`, over a repeated random sequence. `uniform` is
+the same mean for uniform attention. Writes `FOLDER/heads.json`: the best layer and head for each pattern, and the
+pattern on which the page opens.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from training.data import Tokens
 
 HEADS = "heads.json"
 POEMS = 200
-REPEATED = 48  # tokens of the random sequence that is repeated once
-# What a lesson would rather open on, in this order, and how much weight it must have there.
+REPEATED = 48  # tokens of the repeated random sequence
+# patterns on which the page may open, in order of preference, with their minimum weight
 OPENINGS = (("parallel_clause", 0.35), ("previous_token", 0.35), ("clause_start", 0.35))
 TITLES = {
     "previous_token": "the token before",
@@ -42,17 +42,16 @@ TITLES = {
 
 
 def regular(poem: Poem) -> int | None:
-    """The characters of a clause if all of the poem's clauses are Chinese characters of one length, five or seven."""
+    """Return the length of a clause if all clauses of the poem have five or all have seven Chinese characters."""
     lengths = {len(clause) for clause in poem.clauses}
     plain = all(is_han(char) for clause in poem.clauses for char in clause)
     return lengths.pop() if plain and len(poem.clauses) >= 4 and lengths in ({5}, {7}) else None
 
 
 def named_keys(clause: int, count: int) -> Iterator[tuple[str, int, int]]:
-    """`(pattern, query, key)` in a poem of `count` tokens whose clauses are `clause` characters and a mark long.
+    """Yield (pattern, query, key) in a poem of `count` tokens whose clauses have `clause` characters and a mark.
 
-    A query where two patterns name the same key, or the key is the text's first token, counts for neither: it could
-    not tell them apart.
+    Queries for which two patterns have the same key are excluded.
     """
     period = clause + 1
     for query in range(period, count):
@@ -70,13 +69,13 @@ def named_keys(clause: int, count: int) -> Iterator[tuple[str, int, int]]:
 
 @torch.inference_mode()
 def weights_of(model: LlamaForCausalLM, ids: Tokens) -> torch.Tensor:
-    """Attention weights [layers, heads, n, n] of one text."""
+    """Return the attention weights [layers, heads, n, n] of a text."""
     found = model(input_ids=torch.tensor([ids]), use_cache=False, output_attentions=True).attentions
     return torch.stack([layer[0] for layer in found])
 
 
 def scores(model: LlamaForCausalLM, texts: list[tuple[int, Tokens]], vocabulary: int) -> dict[str, dict[str, Any]]:
-    """Per pattern the mean weight of every head [layers, heads], the number of queries and the uniform share."""
+    """Return, per pattern, the mean weight of each head [layers, heads], the number of queries and the uniform mean."""
     sums: dict[str, torch.Tensor] = {}
     uniform: dict[str, float] = {}
     count: dict[str, int] = {}
@@ -103,7 +102,7 @@ def scores(model: LlamaForCausalLM, texts: list[tuple[int, Tokens]], vocabulary:
 
 
 def best_heads(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the output: per pattern the head with the largest mean weight, and the head to open on."""
+    """Return, per pattern, the head with the largest mean weight, and the pattern on which the page opens."""
     patterns = []
     for pattern, score in found.items():
         weights: torch.Tensor = score["weights"]  # [layers, heads]
@@ -120,25 +119,24 @@ def best_heads(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
         )
     by_name = {entry["pattern"]: entry for entry in patterns}
     chosen = next(
-        (by_name[name] for name, least in OPENINGS if by_name[name]["mean_weight"] >= least),
+        (by_name[name] for name, minimum in OPENINGS if by_name[name]["mean_weight"] >= minimum),
         by_name["previous_token"],
     )
     return {"opening": chosen["pattern"], "patterns": patterns}
 
 
 def measure(folder: Path, corpus: Corpus) -> dict[str, Any]:
-    """The heads of the model in `folder`, in float32."""
+    """Measure the heads of the model in `folder`, in float32."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     poems = [(length, poem) for poem in corpus.heldout_poems if (length := regular(poem))]
     chosen = random.Random(0).sample(poems, min(POEMS, len(poems)))
     texts = [(length, tokenizer.encode(poem.body).ids) for length, poem in chosen]
-    texts = [(length, ids) for length, ids in texts if len(ids) % (length + 1) == 0]  # no character in byte pieces
+    texts = [(length, ids) for length, ids in texts if len(ids) % (length + 1) == 0]  # all characters are single tokens
     return best_heads(scores(model, texts, tokenizer.get_vocab_size()))
 
 
 def main() -> None:
-    """Measure a folder and write its heads."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)

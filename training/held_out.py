@@ -1,4 +1,4 @@
-"""Command line of a measurement on held-out text with the paged engine: reads the texts and the model, writes JSON."""
+"""Command line of measurements on held-out text with the paged engine."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Measure = Callable[[LoadedModel, list[Tokens], int], dict[str, Any]]
 
 
 def measure_held_out(description: str | None, measure: Measure) -> None:
-    """Write what `measure` returns for the documents of each language and their number of characters."""
+    """Run `measure` on the documents and character count of each language, and write the results as JSON."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")
-    parser.add_argument("--documents", type=int, help="of each language, the first so many (default: all held out)")
+    parser.add_argument("--documents", type=int, help="number of documents per language (default: all held-out ones)")
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     args = parser.parse_args()
     config = load_config(args.config)

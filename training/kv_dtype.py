@@ -1,9 +1,9 @@
-"""Measure the effect of a cache of fewer bits on the model: logits and loss on held-out text, through the paged engine.
+"""Measure the effect of a quantized cache on logits and loss, on held-out text with the paged engine.
 
     python -m training.kv_dtype --corpus FOLDER --config training/bundled.toml --model FOLDER --out FILE.json
 
-Every document is computed in one pass over the paged store, so each token reads the keys and values as they are stored.
-The reference is the same pass with a float32 cache; differences are taken over all logits of all scored tokens.
+Each document is computed in one pass, in which all tokens read keys and values from the paged store. The reference is
+the same pass with a float32 cache. Differences are over all logits of all scored tokens.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ BLOCK_SIZE = 16
 
 
 def logits_of(model: LoadedModel, kind: str, ids: Tokens) -> Tensor:
-    """Logits [n - 1, V] of every token that has a next one."""
+    """Return the logits [n - 1, V] of all tokens but the last."""
     num_blocks = -(-len(ids) // BLOCK_SIZE)
     runner = ModelRunner(model, num_blocks, BLOCK_SIZE, num_blocks * BLOCK_SIZE, kv_cache_dtype=kind)
-    whole = SequenceSlice(0, ids[:-1], 0, [list(range(num_blocks))], samples=True, all_logits=True)
-    return runner.execute([whole]).logits
+    sequence = SequenceSlice(0, ids[:-1], 0, [list(range(num_blocks))], samples=True, all_logits=True)
+    return runner.execute([sequence]).logits
 
 
 def measure(model: LoadedModel, documents: list[Tokens], characters: int) -> list[dict[str, Any]]:
-    """Per kind: bits per character, and the largest and mean absolute difference of logits from float32's."""
+    """Return, per dtype, bits per character and the largest and mean absolute logit difference from float32."""
     sums = {kind: {"bits": 0.0, "largest": 0.0, "total": 0.0, "count": 0, "changed": 0} for kind in KINDS}
     for ids in documents:
         exact = logits_of(model, KINDS[0], ids)
@@ -63,7 +63,6 @@ def measure(model: LoadedModel, documents: list[Tokens], characters: int) -> lis
 
 
 def main() -> None:
-    """Measure a folder and write JSON."""
     measure_held_out(
         __doc__,
         lambda model, documents, characters: {

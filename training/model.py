@@ -1,7 +1,6 @@
-"""The model that is trained: a plain transformers model whose shape comes from the configuration.
+"""The trained model: a transformers model with the shape of the configuration.
 
-It is a Llama, or, where the configuration names the kinds of its layers, a Qwen3.5 whose layers of the kind
-`linear_attention` keep a state.
+It is a Llama or, if the configuration has `layer_types`, a Qwen3.5, whose `linear_attention` layers have a state.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from transformers import (
 
 from training.config import Section
 from training.data import IGNORED, Batch
-from training.delta_net import keep_documents_apart, spread_decays
+from training.delta_net import separate_documents, spread_decays
 
-LINEAR = "linear_attention"  # transformers' kind of a layer with a state
+LINEAR = "linear_attention"  # layer type with a state in transformers
 
 
 def build_model(config: Section, vocab_size: int, end_token: int) -> PreTrainedModel:
-    """A randomly initialised float32 model; seed torch first."""
+    """Return a randomly initialized float32 model. The caller seeds torch."""
     kinds = config.get("layer_types")
     shape: LlamaConfig | Qwen3_5TextConfig = (Qwen3_5TextConfig if kinds else LlamaConfig)(
         vocab_size=vocab_size,
@@ -52,16 +51,16 @@ def build_model(config: Section, vocab_size: int, end_token: int) -> PreTrainedM
     model: PreTrainedModel = (Qwen3_5ForCausalLM if kinds else LlamaForCausalLM)(shape)
     if kinds:
         spread_decays(model)
-        keep_documents_apart(model)
+        separate_documents(model)
     with torch.no_grad():
-        # pad_token_id zeroes its row, but here padding and the end of a document are one token, which must be learned.
+        # pad_token_id zeroes its row; but the end of a document is the same token, which must be learned
         model.model.embed_tokens.padding_idx = None
         model.model.embed_tokens.weight[end_token].normal_(std=shape.initializer_range)
     return model
 
 
 def _state_shape(config: Section) -> Section:
-    """The settings of a `Qwen3_5TextConfig` that a Llama has not."""
+    """Return the settings of `Qwen3_5TextConfig` that a Llama lacks."""
     return {
         "layer_types": config["layer_types"],
         "linear_num_key_heads": config["state_heads"],
@@ -69,32 +68,32 @@ def _state_shape(config: Section) -> Section:
         "linear_key_head_dim": config["state_key_dim"],
         "linear_value_head_dim": config["state_value_dim"],
         "linear_conv_kernel_dim": config["convolution"],
-        "partial_rotary_factor": 1.0,  # as a Llama rotates
+        "partial_rotary_factor": 1.0,  # as in a Llama
     }
 
 
 def batch_loss(
     model: PreTrainedModel, ids: torch.Tensor, targets: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
-    """The summed cross entropy, in nats, of a `Batch`'s counted targets (a scalar)."""
-    given: dict[str, object] = {"attention_mask": mask}
+    """Return the summed cross entropy, in nats, of a batch's targets (a scalar)."""
+    inputs: dict[str, object] = {"attention_mask": mask}
     if hasattr(model.config, "linear_num_key_heads"):
-        given = {"attention_mask": {"full_attention": mask, LINEAR: None}, "document_positions": positions}
-    hidden = model.model(input_ids=ids, position_ids=positions, use_cache=False, **given).last_hidden_state
+        inputs = {"attention_mask": {"full_attention": mask, LINEAR: None}, "document_positions": positions}
+    hidden = model.model(input_ids=ids, position_ids=positions, use_cache=False, **inputs).last_hidden_state
     # hidden: [B, T, hidden]
     logits = model.lm_head(hidden).float()  # [B, T, vocabulary]
     return functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
 
 
 def to_device(batch: Batch, device: torch.device) -> tuple[torch.Tensor, ...]:
-    """The batch's tensors on `device`, in the order `batch_loss` takes them."""
+    """Return the batch's tensors on `device`, in the order of `batch_loss`."""
     return tuple(part.to(device) for part in (batch.ids, batch.targets, batch.positions, batch.mask))
 
 
 def export_model(model: PreTrainedModel, folder: Path, dtype: str) -> None:
-    """Write `config.json`, `generation_config.json` and `model.safetensors` in `dtype` (a torch dtype's name).
+    """Write `config.json`, `generation_config.json` and `model.safetensors` in `dtype` (name of a torch dtype).
 
-    Each file is replaced whole, so a reader never finds half of one.
+    Each file is replaced atomically.
     """
     end = model.config.eos_token_id
     copy = type(model)(model.config)

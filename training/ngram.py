@@ -1,9 +1,9 @@
-"""Baseline n-gram model: interpolated, modified Kneser-Ney smoothing (Chen and Goodman, 1998) over the same tokens.
+"""Baseline n-gram model with interpolated, modified Kneser-Ney smoothing (Chen and Goodman, 1998) on the same tokens.
 
-The highest order uses counts, lower orders use continuation counts (the number of different tokens before an n-gram).
-Three discounts per order follow from the counts of counts. The discounted probability mass of an order goes to the next
-lower order, and that of the lowest order is shared equally by all tokens. A document begins after `order - 1`
-end-of-text tokens, so no context reaches into the previous document.
+The highest order uses counts; lower orders use continuation counts (the number of different tokens before an n-gram).
+Three discounts per order follow from the counts of counts. The discounted mass of an order goes to the next lower
+order; that of the lowest order is distributed equally over all tokens. `order - 1` end-of-text tokens precede a
+document, so no context reaches into the previous document.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """N-grams of one length. A key is `number of the context · vocabulary + token`; a context is one token shorter."""
+    """N-grams of one length. Key: number of the context (one token shorter) · vocabulary + token."""
 
-    keys: Ints  # [G] sorted; the index of a key is the n-gram's number
+    keys: Ints  # [G] sorted; the index of a key is the number of the n-gram
     counts: Ints  # [G] counts, or continuation counts below the highest order
-    totals: Ints  # [C] by context: the sum of its n-grams' counts
-    left: Floats  # [C] by context: the discounted mass, which goes to the next lower order
-    discounts: Floats  # [4] taken from a count of 0, 1, 2 and more
+    totals: Ints  # [C] per context: sum of the counts of its n-grams
+    left: Floats  # [C] per context: discounted mass, which goes to the next lower order
+    discounts: Floats  # [4] subtracted from counts of 0, 1, 2 and more
 
 
 class NGram:
@@ -37,7 +37,7 @@ class NGram:
         """Fit the model. `documents`: token ids, each with its end token. `end`: id that precedes a document."""
         self._vocabulary, self._end, self._order = vocabulary, end, order
         tokens, real = self._padded(documents)
-        numbers = [tokens]  # of the k-gram that ends at each position, k = 1, 2, …
+        numbers = [tokens]  # number of the k-gram that ends at each position, k = 1, 2, …
         self._keys: list[Ints] = [np.arange(vocabulary)]
         for _ in range(order - 1):
             keys = np.zeros_like(tokens)
@@ -49,10 +49,10 @@ class NGram:
         orders = [self._fit(order, counts)]
         for k in range(order - 1, 0, -1):
             # one position of each counted (k+1)-gram, which adds a continuation to its suffix
-            where = np.full(len(self._keys[k]), -1)
-            where[numbers[k][real]] = np.flatnonzero(real)
-            where = where[where >= 0]
-            orders.append(self._fit(k, np.bincount(numbers[k - 1][where], minlength=len(self._keys[k - 1]))))
+            position = np.full(len(self._keys[k]), -1)
+            position[numbers[k][real]] = np.flatnonzero(real)
+            position = position[position >= 0]
+            orders.append(self._fit(k, np.bincount(numbers[k - 1][position], minlength=len(self._keys[k - 1]))))
         self._orders = orders[::-1]
 
     def bits(self, documents: list[Tokens]) -> float:
@@ -65,7 +65,7 @@ class NGram:
         counts = lowest.counts[tokens[scored]]
         taken = lowest.discounts[np.minimum(counts, 3)]
         chance = np.maximum(counts - taken, 0) / lowest.totals[0] + lowest.left[0] / self._vocabulary
-        context = np.zeros_like(tokens)  # numbers of the (k-1)-grams that end at each position; -1 where never seen
+        context = np.zeros_like(tokens)  # number of the (k-1)-gram that ends at each position; -1: unseen
         context[:] = tokens
         for k in range(2, self._order + 1):
             order, before = self._orders[k - 1], context[scored - 1]

@@ -1,7 +1,7 @@
-"""Muon for the matrices inside the layers, Adam for the embedding and the norms, and the learning-rate schedule.
+"""Muon for the matrices of the layers, Adam for the embedding and the norms, and the learning-rate schedule.
 
-Muon (Keller Jordan, 2024) replaces a matrix's momentum by the nearest orthogonal matrix, found with a few
-Newton-Schulz iterations; it needs markedly fewer tokens than Adam, which is what a CPU's hour is short of.
+Muon (Keller Jordan, 2024) replaces the momentum of a matrix by the nearest orthogonal matrix, computed by a few
+Newton-Schulz iterations. It needs fewer tokens than Adam, which matters for training on a CPU.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from torch import nn
 
 from training.config import Section
 
-NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # the quintic's coefficients in the reference implementation
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # coefficients of the quintic in the reference implementation
 
 
 def orthogonalize(matrices: torch.Tensor, steps: int = 5) -> torch.Tensor:
-    """The matrices [..., m, n], each with its singular values moved close to 1."""
+    """Return the matrices [..., m, n] with their singular values moved close to 1."""
     a, b, c = NEWTON_SCHULZ
-    # bfloat16 is enough, but many CPUs only emulate it.
+    # bfloat16 is precise enough, but many CPUs only emulate it
     work = matrices.to(torch.bfloat16) if matrices.is_cuda else matrices.clone()
     tall = work.size(-2) > work.size(-1)
     work = work.mT if tall else work
@@ -33,16 +33,16 @@ def orthogonalize(matrices: torch.Tensor, steps: int = 5) -> torch.Tensor:
 
 
 class Optimizer:
-    """Both optimizers over one model, with named state for checkpoints."""
+    """Both optimizers of a model, with named state for checkpoints."""
 
     def __init__(self, model: nn.Module, config: Section) -> None:
         self.config = config
         named = list(model.named_parameters())
         self.matrices = {n: p for n, p in named if p.ndim == 2 and "embed_tokens" not in n and "lm_head" not in n}
         self.others = {n: p for n, p in named if n not in self.matrices}
-        self.alike: dict[torch.Size, list[str]] = {}  # matrices of one shape are one batch: a GPU waits for launches
+        self.names_by_shape: dict[torch.Size, list[str]] = {}  # names by shape; batched, because launches limit a GPU
         for name, parameter in self.matrices.items():
-            self.alike.setdefault(parameter.shape, []).append(name)
+            self.names_by_shape.setdefault(parameter.shape, []).append(name)
         self.state: dict[str, torch.Tensor] = {}
         for name, parameter in self.matrices.items():
             self.state[f"momentum.{name}"] = torch.zeros_like(parameter)
@@ -52,11 +52,15 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self, number: int, scale: float, pool: Executor) -> None:
-        """Update every parameter from its gradient; `number` counts from 1, `scale` is the schedule's factor.
+        """Update every parameter. `number`: step number from 1; `scale`: factor of the schedule.
 
-        The matrices, which need the most arithmetic, are shared among the threads of `pool`.
+        The threads of `pool` share the matrices, which need most of the time.
         """
-        list(pool.map(self._step_matrices, self.alike.values(), itertools.repeat(self.config["muon_lr"] * scale)))
+        list(
+            pool.map(
+                self._step_matrices, self.names_by_shape.values(), itertools.repeat(self.config["muon_lr"] * scale)
+            )
+        )
         beta1, beta2 = 0.9, 0.98
         for name, parameter in self.others.items():
             gradient = parameter.grad
@@ -68,7 +72,7 @@ class Optimizer:
             parameter.addcdiv_(first, corrected, value=-self.config["adam_lr"] * scale / (1 - beta1**number))
             parameter.grad = None
 
-    @torch.no_grad()  # counted per thread
+    @torch.no_grad()  # a setting of each thread
     def _step_matrices(self, names: list[str], rate: float) -> None:
         parameters, mixed = [self.matrices[name] for name in names], list[torch.Tensor]()
         for name, parameter in zip(names, parameters, strict=True):
@@ -83,7 +87,7 @@ class Optimizer:
 
 
 def schedule(progress: float, config: Section) -> float:
-    """The learning rate's factor at `progress` in [0, 1]: linear warm-up, constant, linear decay to `final_lr`."""
+    """Return the learning-rate factor at `progress` in [0, 1]: linear warm-up, constant, linear decay to `final_lr`."""
     if progress < config["warmup"]:
         start: float = config["warmup"]
         return max(progress / start, 0.01)

@@ -1,10 +1,10 @@
-"""Pack the corpora into rows of token ids for a run elsewhere.
+"""Pack the corpora into rows of token ids for a run on another machine.
 
     python -m training.pack --corpus FOLDER --config training/bundled.toml --out FILE.safetensors
                             [--tokenizer FOLDER] [--variant gpu] [--mib 48]
 
-The file is one pass over the mix, `--mib` MiB of it, for both phases; a run goes over it again and again in another
-order. Held-out poems and books are left out, as in any run.
+The file has `--mib` MiB of the mix, for both phases. A run passes over it repeatedly in different orders. Held-out
+poems and books are excluded.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from training.packed import BYTES_PER_TOKEN, packed_rows, write_packed
 
 
 def main() -> None:
-    """Read, pack and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, default=Path("engine/model/bundled"), help="(default: %(default)s)")
-    parser.add_argument("--variant", default="gpu", help="of the configuration (default: %(default)s)")
-    parser.add_argument("--mib", type=float, default=48.0, help="of the file (default: %(default)s)")
+    parser.add_argument("--variant", default="gpu", help="variant of the configuration (default: %(default)s)")
+    parser.add_argument("--mib", type=float, default=48.0, help="size of the file in MiB (default: %(default)s)")
     args = parser.parse_args()
     config = load_config(args.config, variant=args.variant)
     train = config["train"]

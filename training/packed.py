@@ -1,8 +1,8 @@
-"""Rows of token ids that are packed before a run, because the data path would be slower than the GPU.
+"""Rows of token ids that are packed in advance, because the data pipeline is slower than a GPU.
 
 LENGTH.ids     [N, LENGTH] uint16
-LENGTH.starts  [N, LENGTH / 8] uint8, a bit for each token: whether a document, or the padding, begins there
-LENGTH.ends    [N] int32: where the padding begins
+LENGTH.starts  [N, LENGTH / 8] uint8, a bit per token: whether a document or the padding begins there
+LENGTH.ends    [N] int32: index where the padding begins
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class PackedRows:
     ends: Tensor  # [N] int32
 
     def to(self, device: torch.device) -> PackedRows:
-        """Return the rows on a device."""
         return replace(self, ids=self.ids.to(device), starts=self.starts.to(device), ends=self.ends.to(device))
 
     def batch(self, rows: Tensor) -> Batch:
@@ -50,7 +49,7 @@ class PackedRows:
         return Batch(ids, targets, positions, (same & causal)[:, None])
 
     def batches(self, count: int, seed: int, skip: int, device: torch.device) -> Iterator[Batch]:
-        """Yield endless batches of `count` rows, without the first `skip`. Each pass has another order."""
+        """Yield endless batches of `count` rows, without the first `skip`. Each pass over the rows is shuffled anew."""
         total = self.ids.shape[0]
         each = max(1, total // count)  # batches per pass
         number = skip
@@ -87,13 +86,12 @@ def packed_rows(rows: Sequence[list[Tokens]], length: int, pad: int) -> dict[str
 
 
 def write_packed(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write the tensors of all lengths into one file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, path)
 
 
 def read_packed(path: Path) -> dict[int, PackedRows]:
-    """Read a file of `write_packed`; return row length -> rows."""
+    """Read a file of `write_packed`. Returns row length -> rows."""
     found = load_file(path)
     lengths = sorted({int(name.split(".")[0]) for name in found})
     return {

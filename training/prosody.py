@@ -1,7 +1,7 @@
-"""Rhyme and tone of Chinese verse, read with today's pronunciation (pypinyin).
+"""Rhyme and tone of Chinese verse in modern pronunciation (pypinyin).
 
-The poems were written for the sounds of their own time, so even the best of them do not score 100 % by these rules:
-the figures mean something only beside the same figures for real poems and for shuffled ones.
+Pronunciation has changed since the poems were written, so real poems do not reach 100 %. The figures are meaningful
+only in comparison with those of real and of shuffled poems.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import random
 
 from pypinyin import Style, lazy_pinyin
 
-LEVEL = {"1", "2"}  # 平, in today's Mandarin; the third and fourth tones are 仄
-# Finals that differ in their glide, or by a historic split, and rhyme: the groups of the Thirteen Tracks (十三辙).
+LEVEL = {"1", "2"}  # 平 in modern Mandarin; the third and fourth tones are 仄
+# groups of finals that rhyme: the Thirteen Tracks (十三辙)
 TRACKS = (
     ("a", "ia", "ua"),
     ("o", "e", "uo"),
@@ -32,27 +32,27 @@ TRACK_OF = {final: index for index, finals in enumerate(TRACKS) for final in fin
 
 
 def rhymes(one: str, other: str) -> bool:
-    """Whether two characters are of one track; a character does not rhyme with itself."""
+    """Return whether two different characters rhyme."""
     a, b = (TRACK_OF.get(lazy_pinyin(char, style=Style.FINALS, strict=False)[0]) for char in (one, other))
     return one != other and a is not None and a == b
 
 
 def is_level(char: str) -> bool:
-    """Whether the character's tone is level (平)."""
+    """Return whether the tone of a character is level (平)."""
     return lazy_pinyin(char, style=Style.TONE3)[0][-1] in LEVEL
 
 
 def alternates(clause: str) -> bool:
-    """Whether the tones of the second, fourth (and sixth) characters alternate, as regulated verse wants."""
+    """Return whether the tones of the second, fourth and sixth characters alternate, as in regulated verse."""
     tones = [is_level(clause[place]) for place in range(1, len(clause) - 1, 2)]
     return all(a != b for a, b in itertools.pairwise(tones))
 
 
 def prosody(quatrains: list[list[str]]) -> dict[str, float]:
-    """Shares among quatrains (four clauses without punctuation each).
+    """Return the shares of regular quatrains and clauses. A quatrain has four clauses without punctuation.
 
-    `rhyme`: the second and the fourth clause end in one track. `level_rhyme`: both end in a level tone. `alternation`:
-    clauses whose tones alternate; half of them would by chance where there are two places, a quarter with three.
+    `rhyme`: quatrains whose second and fourth clauses rhyme. `level_rhyme`: quatrains in which both end in a level
+    tone. `alternation`: clauses whose tones alternate; by chance one half with two positions, one quarter with three.
     """
     clauses = [clause for quatrain in quatrains for clause in quatrain]
     return {
@@ -64,7 +64,7 @@ def prosody(quatrains: list[list[str]]) -> dict[str, float]:
 
 
 def shuffled(quatrains: list[list[str]], seed: int = 0) -> list[list[str]]:
-    """Shuffle the characters over the same clauses: the result of chance alone."""
+    """Shuffle the characters among all clauses, as a random baseline."""
     characters = [char for quatrain in quatrains for clause in quatrain for char in clause]
     random.Random(seed).shuffle(characters)
     deck = iter(characters)

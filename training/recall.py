@@ -1,10 +1,10 @@
-"""Measure what a model remembers of a passage that it has read: bits of the second reading, by the distance.
+"""Measure what a model remembers of a passage, as the bits that it saves at the second reading, by distance.
 
     python -m training.recall --corpus FOLDER --config training/bundled.toml [--out FILE.json] MODEL…
 
-A passage of held-out text is read, then so many tokens of other text, then the passage again. What counts are its last
-tokens, whose bits are compared with those after another passage in place of the first reading: the difference is what
-was remembered. MODEL is a shipped model's name.
+The model reads a passage of held-out text, then other text of a given length, then the passage again. The bits of the
+passage's last tokens are compared with those after another passage instead of the first reading; the difference is what
+the model remembers. MODEL is the name of a shipped model.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from training.corpus import read_split
 from training.data import Tokens
 
 PASSAGE = 16  # tokens
-LEARNED = 4  # of them, from which the model can know that it reads the passage again
+LEARNED = 4  # leading tokens, not counted, by which the model can recognize the passage
 DISTANCES = (0, 16, 64, 256)  # tokens between the two readings
-TRIALS = 48  # of each distance and language
-BATCH = 8  # trials
+TRIALS = 48  # per distance and language
+BATCH = 8  # rows
 
 
 class Trial(NamedTuple):
-    """Two rows of one length: the second has another passage in place of the first reading."""
+    """Two rows of equal length. In `other`, another passage replaces the first reading."""
 
     again: Tokens
     other: Tokens
 
 
 def trials(text: Tokens, distance: int) -> list[Trial]:
-    """Draw passages and what lies between from `text`, with a fixed seed."""
+    """Sample passages and the text between them from `text`, with a fixed seed."""
     draw = random.Random(distance)
 
     def piece(length: int) -> Tokens:
@@ -56,7 +56,7 @@ def trials(text: Tokens, distance: int) -> list[Trial]:
 
 @torch.inference_mode()
 def bits_of_the_end(model: PreTrainedModel, rows: list[Tokens]) -> float:
-    """The mean bits of the last PASSAGE - LEARNED tokens of the rows."""
+    """Return the mean bits of the last PASSAGE - LEARNED tokens of the rows."""
     count, total = PASSAGE - LEARNED, 0.0
     for first in range(0, len(rows), BATCH):
         ids = torch.tensor(rows[first : first + BATCH])  # [B, T]
@@ -66,9 +66,7 @@ def bits_of_the_end(model: PreTrainedModel, rows: list[Tokens]) -> float:
 
 
 def remembered(model: PreTrainedModel, text: Tokens) -> dict[str, dict[str, float]]:
-    """Return by distance the bits per token of the second reading, of the same after another passage, and their
-    difference.
-    """
+    """Return, per distance, bits per token of the second reading, those after another passage, and the difference."""
     found = {}
     for distance in DISTANCES:
         drawn = trials(text, distance)
@@ -78,7 +76,6 @@ def remembered(model: PreTrainedModel, text: Tokens) -> dict[str, dict[str, floa
 
 
 def main() -> None:
-    """Measure each model and write JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)

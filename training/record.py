@@ -1,4 +1,4 @@
-"""Facts that a run records about itself: machine, versions, command. Paths are left out of the command."""
+"""Record of a run's machine, versions and command, without paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATHS = {"--corpus": "CORPUS", "--out": "DIR", "--tokenizer": "engine/model/bund
 
 
 def command() -> str:
-    """The command line with placeholders for the machine's own paths."""
+    """Return the command line with placeholders for paths."""
     words, hidden = ["python -m training.train"], ""
     for word in sys.argv[1:]:
         words.append(hidden or word)
@@ -28,14 +28,13 @@ def command() -> str:
 
 
 def machine(device: torch.device) -> str:
-    """The GPU's name, or the CPU's."""
+    """Return the name of the GPU or of the CPU."""
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return processor_name()
 
 
 def save_record(folder: Path, parameters: int, device: torch.device) -> None:
-    """Write `run.json` into `folder`."""
     record = {
         "command": command(),
         "machine": machine(device),

@@ -1,11 +1,11 @@
 # ruff: noqa: E501  (Markdown, laid out as it is read)
-"""Write the card of the four siblings from the measurements of their runs and evaluations.
+"""Write the card of the four siblings from the records of their runs and evaluations.
 
     python -m training.siblings_card --config training/bundled.toml --models engine/model/siblings --runs DIR
 
-Reads `DIR/NAME/checkpoint/progress.json`, `DIR/NAME/run.json` and `DIR/NAME/evaluation.json` of each sibling that has a
-folder there, and `DIR/recall.json` if it is there, and keeps them in `siblings.json` beside this file; what is not there
-is that of the last time. Writes `README.md` beside the models. No figure is typed by hand.
+Reads `DIR/NAME/checkpoint/progress.json`, `DIR/NAME/run.json` and `DIR/NAME/evaluation.json` of each sibling with a folder
+in DIR, and `DIR/recall.json` if it exists, and updates `siblings.json` in this folder. Writes `README.md` into the models'
+folder.
 """
 
 from __future__ import annotations
@@ -47,30 +47,30 @@ same rows in the same order for the same number of steps from the same seed. The
 tokenizer, and are named `bundled-mha`, `bundled-gqa`, `bundled-mqa` and `bundled-hybrid`. Texts, licences and limits are those of
 `../bundled/README.md`.
 
-MHA, GQA and MQA are Llamas of one shape that differ in their KV heads alone, so they show what sharing KV heads saves in the
-cache and what it costs. The hybrid is a `Qwen3_5ForCausalLM`: its first two layers are gated delta nets, which keep a state of
-constant size instead of keys and values; its last layer attends, with {kv_heads} KV heads. It shows what a memory that does not grow
-saves and costs. Its attention has a gate and normalised queries and keys, as Qwen3.5's has, so it differs from the Llamas in more
-than its states.
+MHA, GQA and MQA are Llamas that differ only in the number of KV heads, so they show what shared KV heads save in the cache and
+how much worse the predictions become. The hybrid is a `Qwen3_5ForCausalLM`: its first two layers are gated delta nets, which have a state
+of constant size instead of keys and values; its last layer has attention with {kv_heads} KV heads. It shows the same for a memory that
+does not grow. As in Qwen3.5, its attention has a gate and normalised queries and keys, so it differs from the Llamas in more than
+its states.
 
 | | KV heads | parameters | KV cache, bfloat16 | state | weights | Chinese | English | trained |
 |---|---:|---:|---:|---:|---:|---:|---:|---|
 {rows}
 
-Chinese and English are bits per character on held-out poems and books (the bundled model's card says how); lower is
-better. The shapes are not made up to the same count of parameters. One seed each: differences of a few
-hundredths of a bit may be chance. The state is that of one sequence, whatever its length, with every number in bfloat16.
+Chinese and English are bits per character on held-out poems and books (see the card of the bundled model); lower is
+better. The models do not have equal numbers of parameters. Each was trained with one seed, so differences of a few
+hundredths of a bit may be chance. The state is that of one sequence of any length, with all numbers in bfloat16.
 
 The delta nets have {state_heads} heads with keys of {state_key_dim} and values of {state_value_dim} numbers, and a convolution over {convolution} tokens. Documents
-share a row in training. Attention masks them apart, and the state is emptied where a document begins: the convolution does
-not reach back over that place, and the decay there is e^{forget:.0f} in place of the model's own. So every document begins with an
-empty state, as at inference. The time steps are drawn from {shortest} to {longest} at first, as in the reference implementation.
+share a row in training. A mask separates them in attention, and the state is cleared at the beginning of a document: the
+convolution does not reach across it, and the decay there is e^{forget:.0f}. So every document begins with an empty state, as at
+inference. The initial time steps are drawn from {shortest} to {longest}, as in the reference implementation.
 
-## What they remember of a passage
+## Memory of a passage
 
-Bits a token that having read a passage of {passage} tokens saves when it comes again, by the tokens between: {trials} passages of held-out
-text for each distance and language, the last {counted} tokens of each; the comparison has another passage in place of the first
-reading. 0 is: nothing remembered.
+Bits per token that are saved at the second reading of a passage of {passage} tokens, by the number of tokens between the readings.
+Measured on the last {counted} tokens of {trials} passages of held-out text for each distance and language, compared with another passage
+instead of the first reading. 0: nothing is remembered.
 
 | | {distances} |
 |---|{rules}
@@ -89,10 +89,9 @@ Trained in float32; other work ran on the machines at the same time.
 
 
 def main() -> None:
-    """Write the record and the card."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--models", type=Path, required=True, help="folder with one folder a sibling")
+    parser.add_argument("--models", type=Path, required=True, help="folder with one folder per sibling")
     parser.add_argument("--runs", type=Path, required=True, help="folder with the runs' --out folders")
     args = parser.parse_args()
     record: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
@@ -108,7 +107,7 @@ def main() -> None:
 
 
 def figures(run: Path) -> dict[str, Any]:
-    """Figures of a run and of its evaluation."""
+    """Return the figures of a run and its evaluation."""
     progress = Progress(**json.loads((run / "checkpoint" / PROGRESS).read_text(encoding="utf-8")))
     found = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
     about = json.loads((run / RUN).read_text(encoding="utf-8"))
@@ -126,7 +125,6 @@ def figures(run: Path) -> dict[str, Any]:
 
 
 def row(title: str, shape: Section, found: dict[str, Any], folder: Path) -> str:
-    """A line of the table."""
     kinds = shape.get("layer_types", ["full_attention"] * shape["layers"])
     attending = kinds.count("full_attention")
     per_token = 2 * attending * shape["kv_heads"] * (shape["hidden"] // shape["heads"]) * NUMBER
@@ -140,19 +138,17 @@ def row(title: str, shape: Section, found: dict[str, Any], folder: Path) -> str:
 
 
 def state_numbers(shape: Section) -> int:
-    """Numbers in the state of a gated delta net: a matrix a head, and the last inputs of the convolution."""
+    """Return the size of a gated delta net's state: a matrix per head, and the last inputs of the convolution."""
     keys, values = (shape["state_heads"] * shape[name] for name in ("state_key_dim", "state_value_dim"))
     return int(values * shape["state_key_dim"] + (2 * keys + values) * shape["convolution"])
 
 
 def recall_row(name: str, found: dict[str, Any]) -> str:
-    """A line of the table of what was remembered."""
     saved = [f"{found[language][str(d)]['saved']:.2f}" for language in LANGUAGES for d in DISTANCES]
     return f"| `{name}` | {' | '.join(saved)} |"
 
 
 def card(hybrid: Section, rows: list[str], record: dict[str, Any]) -> str:
-    """The card."""
     machines: dict[str, list[str]] = {}
     for name in TITLES:
         about = "{machine} ({cores} cores). Versions: {versions}.".format_map(record[name])

@@ -1,4 +1,4 @@
-"""The bundled tokenizer: one token per common Chinese character, BPE for English, bytes for everything else.
+"""Build the bundled tokenizer: one token per common Chinese character, BPE for English, bytes for other text.
 
 The vocabulary, in order of id:
 
@@ -9,8 +9,8 @@ The vocabulary, in order of id:
     then         the most frequent Chinese characters
     then         English pieces, in the order in which BPE merged them
 
-Nothing normalises the text and nothing is added in front of it, so decoding gives back exactly what was encoded:
-a space is the first character of the piece that follows it (" once"), not a marker that stands for it.
+There is no normalization and no prefix, so decoding returns exactly the encoded text. A space is the first character of
+the piece that follows it (" once"), not a marker.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from training.corpus import END_OF_TEXT, is_han, read_corpus
 PUNCTUATION = "，。？！；：、"
 ASCII = "\n\t" + "".join(chr(code) for code in range(32, 127))
 
-# Words keep one leading space; a digit stands alone; runs of spaces leave their last one to the word that follows.
+# words include one leading space; digits are single tokens; the last of several spaces belongs to the next word
 WORDS = r" ?[A-Za-z]+|'[a-z]+| ?[^\sA-Za-z0-9\p{Han}]+|[0-9]|\p{Han}|\s+(?=\s\S)|\s"
 
 
 def english_merges(text: str, pieces: int, max_chars: int) -> list[tuple[str, str]]:
-    """Learn `pieces` BPE merges on `text` (ASCII), each joining two strings of ASCII characters."""
+    """Learn `pieces` BPE merges of ASCII strings on `text`."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = _pre_tokenizer()
     trainer = trainers.BpeTrainer(
@@ -47,12 +47,12 @@ def english_merges(text: str, pieces: int, max_chars: int) -> list[tuple[str, st
     tokenizer.train_from_iterator(text.splitlines(keepends=True), trainer)
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
     if len(merges) < pieces:
-        raise ValueError(f"the English text gives {len(merges)} merges, {pieces} are needed")
+        raise ValueError(f"the English text yields {len(merges)} merges, but {pieces} are needed")
     return [(left, right) for left, right in merges[:pieces]]
 
 
 def frequent_han(texts: list[str], count: int) -> list[str]:
-    """The `count` most frequent Chinese characters, most frequent first, ties by code point."""
+    """Return the `count` most frequent Chinese characters, ties in the order of code points."""
     frequency: Counter[str] = Counter()
     for text in texts:
         frequency.update(text)
@@ -62,17 +62,17 @@ def frequent_han(texts: list[str], count: int) -> list[str]:
 
 
 def build_tokenizer(poetry: list[str], english: str, config: Section) -> Tokenizer:
-    """Build a tokenizer of exactly `config["vocab_size"]` tokens from lines of poetry and English prose."""
+    """Build a tokenizer with exactly `config["vocab_size"]` tokens from lines of poetry and English prose."""
     han = frequent_han(poetry, config["cjk_characters"])
     base = [END_OF_TEXT, *(f"<0x{byte:02X}>" for byte in range(256)), *PUNCTUATION, *ASCII, *han]
     merges = english_merges(english, config["vocab_size"] - len(base), config["max_piece_chars"])
     vocabulary = {token: index for index, token in enumerate(base)}
     for left, right in merges:
-        # Two different merges may spell the same piece; then it already has its id.
+        # two merges may give the same piece, which then has an id already
         vocabulary.setdefault(left + right, len(vocabulary))
     if len(vocabulary) != config["vocab_size"]:
         raise ValueError(f"{len(vocabulary)} tokens instead of {config['vocab_size']}")
-    # A merge may only join pieces, so byte names such as <0x0A> cannot be spelled by text: no merge leads to them.
+    # merges join pieces only, so text cannot produce byte names such as <0x0A>
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True, fuse_unk=False))
     tokenizer.pre_tokenizer = _pre_tokenizer()
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
@@ -103,7 +103,7 @@ def _pre_tokenizer() -> pre_tokenizers.PreTokenizer:
 
 
 def main() -> None:
-    """Build the tokenizer from a corpus folder and print what it does to the corpus."""
+    """Build the tokenizer from a corpus folder and print statistics."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)
@@ -124,7 +124,7 @@ def main() -> None:
     sample = prose[:2_000_000]
     tokens = sum(len(code.ids) for code in tokenizer.encode_batch(sample.splitlines(keepends=True)))
     print(f"vocabulary {tokenizer.get_vocab_size()}, broken to bytes {broken / han:.4%} of {han} Chinese characters")
-    print(f"English: {len(sample) / tokens:.3f} characters a token over the first {len(sample)} characters")
+    print(f"English: {len(sample) / tokens:.3f} characters per token over the first {len(sample)} characters")
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
     python -m training.train --corpus FOLDER --config training/bundled.toml --out DIR [--export DIR]
                              [--max-minutes M] [--steps N] [--resume] [--variant NAME] [--packed FILE]
 
-The step count is fixed after a short calibration, so that the run takes about `max_minutes`; it is printed and saved.
-Data order, initialisation and schedule depend on the seed and the step count alone: a run repeated with `--steps N` is
-deterministic on the same machine and versions. If the machine slows down below its calibrated speed, the clock takes
-over and the run ends early, fully decayed; the log and `progress.json` say so (`clock_bound`), and that run cannot be
-repeated bit by bit. A run given `--steps` ignores the clock, unless it is given `--max-minutes` too.
+A short calibration determines the step count, so that the run takes about `max_minutes`; it is printed and saved. Data
+order, initialization and schedule depend only on the seed and the step count, so a run with `--steps N` is
+deterministic on the same machine and versions. If the machine becomes slower than calibrated, the clock determines the
+schedule, and the run ends early with a fully decayed learning rate. `progress.json` then has `clock_bound`, and the run
+cannot be repeated exactly. With `--steps` the clock is ignored, unless `--max-minutes` is given as well.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from training.optimizer import Optimizer, schedule
 from training.packed import PackedRows, read_packed
 from training.record import save_record
 
-WARM_STEPS = 2  # steps before the calibration counts: compilation and first touches
+WARM_STEPS = 2  # steps before calibration, for compilation and first memory accesses
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of a run with rows of one length: short ones first, as most documents are short and short rows cheap."""
+    """Part of a run with rows of one length. Short rows come first: they are cheap, and most documents are short."""
 
-    share: float  # of the run's steps
+    share: float  # share of the run's steps
     row_tokens: int
-    batch_rows: int  # rows a step
-    micro_rows: int  # rows a forward pass
+    batch_rows: int  # rows per step
+    micro_rows: int  # rows per forward pass
     documents: Documents | PackedRows
 
     @property
     def step_tokens(self) -> int:
-        """Tokens a step."""
+        """Tokens per step."""
         return self.batch_rows * self.row_tokens
 
 
 def read_phases(settings: Section, documents: Callable[[int], Documents | PackedRows]) -> list[Phase]:
-    """The short and the long phase of the configuration's `[train]`; `documents` gives those for rows of a length."""
+    """Return the short and the long phase of `[train]`. `documents`: returns the documents for a row length."""
     short, long = settings, settings["long"]
     return [
         Phase(share, part["row_tokens"], part["batch_rows"], part["micro_rows"], documents(part["row_tokens"]))
@@ -83,7 +83,7 @@ class Trainer:
         self.loss: Callable[..., torch.Tensor] = torch.compile(batch_loss, dynamic=False) if compiles else batch_loss
 
     def batches(self, phase: Phase, steps: int, skip: int = 0) -> Iterator[Batch]:
-        """The batches of `phase` in a run of `steps` steps in all, without the first `skip`."""
+        """Yield the batches of `phase` in a run of `steps` steps, without the first `skip`."""
         if isinstance(phase.documents, PackedRows):
             return phase.documents.batches(phase.batch_rows, self.settings["seed"], skip, self.device)
         tokens = round(steps * phase.share) * phase.step_tokens
@@ -94,21 +94,19 @@ class Trainer:
         return found
 
     def gradients(self, batch: Batch, rows: int) -> torch.Tensor:
-        """Set every parameter's gradient to that of the batch's mean loss; return it, in nats a token (a scalar, for
-        which a GPU is not waited).
+        """Set every parameter's gradient to that of the batch's mean loss, and return the loss in nats per token.
 
-        `rows` is how many of the batch's rows go through the model at once.
+        The loss is a scalar tensor; a GPU is not synchronized. `rows`: number of rows per forward pass.
 
-        On a CPU `workers` threads share the parts of the batch. Their results are added in the parts' order, so the sum
-        does not depend on the schedule. Splitting a batch this way tolerates other load on the machine far better than
-        splitting every single operation.
+        On a CPU, `workers` threads share the parts of the batch. Results are added in the order of the parts, so the
+        sum does not depend on scheduling. This tolerates other load on the machine far better than parallel operations.
         """
         count = (batch.targets >= 0).sum().to(self.device)
         parts = [
             Batch(*(getattr(batch, name)[start : start + rows] for name in Batch.__slots__))
             for start in range(0, len(batch.ids), rows)
         ]
-        # The first pass of each shape compiles and must be alone.
+        # the first pass of each shape compiles, and must not run in parallel
         shape = parts[0].ids.shape
         found = (
             map(self.part_gradients, parts) if shape not in self.compiled else self.pool.map(self.part_gradients, parts)
@@ -123,32 +121,32 @@ class Trainer:
         return total / count
 
     def part_gradients(self, part: Batch) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """The summed loss of a part, in nats, and its gradients in the order of `parameters`."""
+        """Return the summed loss of a part, in nats, and its gradients in the order of `parameters`."""
         if self.device.type == "cpu":
-            torch.set_num_threads(1)  # counted per thread
+            torch.set_num_threads(1)  # a setting of each thread
         with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
             loss = self.loss(self.model, *to_device(part, self.device))
         gradients = torch.autograd.grad(loss, self.parameters)
         return loss.detach(), list(gradients)
 
     def warm_up(self) -> None:
-        """Compile each phase, so that no clock counts it."""
+        """Compile the pass of each phase, so that it is not timed."""
         for phase in self.phases:
             float(self.gradients(next(self.batches(phase, 1)), phase.micro_rows))
         for parameter in self.parameters:
             parameter.grad = None
 
     def calibrate(self, max_minutes: float) -> tuple[int, float]:
-        """Measure, without changing the model, the seconds of a step and how many steps fit into `max_minutes`."""
+        """Return the number of steps in `max_minutes`, and the seconds per step. Does not change the model."""
         phase = self.phases[0]
         source = self.batches(phase, WARM_STEPS + self.settings["calibration_steps"])
         start, loss = 0.0, torch.zeros(())
         for index in range(WARM_STEPS + self.settings["calibration_steps"]):
             if index == WARM_STEPS:
-                float(loss)  # waits for a GPU
+                float(loss)  # synchronize the GPU
                 start = time.monotonic()
             loss = self.gradients(next(source), phase.micro_rows)
-            self.optimizer.step(1, 0.0, self.pool)  # a rate of zero moves no weight; the state is cleared below
+            self.optimizer.step(1, 0.0, self.pool)  # a rate of 0 changes no weight; the state is cleared below
         float(loss)
         seconds = (time.monotonic() - start) / self.settings["calibration_steps"]
         for tensor in self.optimizer.state.values():
@@ -157,7 +155,7 @@ class Trainer:
 
 
 def run(trainer: Trainer, progress: Progress, budget: float | None, out: Path, export: Callable[[], None]) -> None:
-    """Train from `progress` to the end; `budget` is in seconds, None for no clock."""
+    """Train from `progress` to the end. `budget`: seconds, None: unlimited."""
     settings, before = trainer.settings, progress.seconds
     phase = trainer.phases[1] if progress.long_steps else trainer.phases[0]
     source = trainer.batches(phase, progress.steps, progress.long_steps or progress.step)
@@ -170,13 +168,13 @@ def run(trainer: Trainer, progress: Progress, budget: float | None, out: Path, e
         if by_clock >= 1:
             break
         progress.clock_bound |= by_clock > by_steps + 0.02
-        # Small lags behind the clock are noise; only a real one may change the schedule.
+        # small lags behind the clock are noise; only larger ones may change the schedule
         at = by_clock if by_clock > by_steps + 0.02 else by_steps
         scale = schedule(at, settings)
         if phase is trainer.phases[0] and at >= phase.share:
             phase = trainer.phases[1]
             source = trainer.batches(phase, progress.steps)
-            print(f"rows of {phase.row_tokens} tokens from here", flush=True)
+            print(f"now training on rows of {phase.row_tokens} tokens", flush=True)
         losses.append(trainer.gradients(next(source), phase.micro_rows))
         progress.step += 1
         progress.long_steps += phase is trainer.phases[1]
@@ -214,21 +212,21 @@ def run(trainer: Trainer, progress: Progress, budget: float | None, out: Path, e
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Read the arguments (None: of the command line) and train."""
+    """Parse the arguments (None: the command line) and train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--sibling", metavar="NAME", help="the sibling of that name in place of the bundled model")
+    parser.add_argument("--sibling", metavar="NAME", help="train this sibling instead of the bundled model")
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder with tokenizer.json")
-    parser.add_argument("--export", type=Path, help="folder for the model; OUT/export if not given")
-    parser.add_argument("--max-minutes", type=float, help="in place of the configuration's max_minutes")
+    parser.add_argument("--export", type=Path, help="folder for the model (default: OUT/export)")
+    parser.add_argument("--max-minutes", type=float, help="replaces max_minutes of the configuration")
     parser.add_argument(
-        "--steps", type=int, help="in place of the configuration's steps; the clock counts only with --max-minutes"
+        "--steps", type=int, help="replaces steps of the configuration; the clock is ignored without --max-minutes"
     )
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in OUT")
+    parser.add_argument("--resume", action="store_true", help="continue from the checkpoint in OUT")
     parser.add_argument("--variant", metavar="NAME", help="a variant of the configuration")
-    parser.add_argument("--packed", type=Path, metavar="FILE", help="rows of training.pack in place of the corpora")
+    parser.add_argument("--packed", type=Path, metavar="FILE", help="rows of training.pack instead of the corpora")
     args = parser.parse_args(arguments)
     if (args.corpus is None) == (args.packed is None):
         parser.error("give --corpus or --packed")
@@ -237,7 +235,7 @@ def main(arguments: list[str] | None = None) -> None:
     max_minutes = args.max_minutes if args.max_minutes is not None else settings["max_minutes"]
     steps = args.steps if args.steps is not None else settings["steps"]
     if not args.resume and (args.out / "checkpoint" / PROGRESS).exists():
-        parser.error(f"{args.out} holds a checkpoint already: give --resume or another folder")
+        parser.error(f"{args.out} already has a checkpoint; use --resume or another folder")
     args.out.mkdir(parents=True, exist_ok=True)
 
     torch.set_num_threads(1)  # the parallelism is in Trainer.gradients
@@ -265,7 +263,7 @@ def main(arguments: list[str] | None = None) -> None:
             fixed, seconds = trainer.calibrate(max_minutes)
             print(f"{seconds:.2f} s a step: {fixed} steps in {max_minutes:g} minutes", flush=True)
         progress = Progress(steps or fixed, 0, 0, 0.0, 0, False, 0.0)
-    # A step count alone means "repeat that run", whatever time it takes; both together, whichever comes first.
+    # a step count without --max-minutes repeats a run, however long it takes
     budget = None if steps and args.max_minutes is None else max_minutes * 60
     run(
         trainer,

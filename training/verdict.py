@@ -1,11 +1,11 @@
-"""Whether a newly trained model is better than the one that is shipped, on a CPU.
+"""Compare a newly trained model with the shipped one, on a CPU.
 
     python -m training.verdict --corpus FOLDER --config training/bundled.toml --model FOLDER [--against FOLDER]
                                [--out FILE.json]
 
-It is better if held-out text of neither language takes more bits a character and that of one takes fewer, the
-demonstration is recited whole, no fewer of the other poems are, English loops no more often, and no pattern of the
-attention heads that a lesson points at is lost. Prints each figure of both and one word: better, or not better.
+The new model is better if bits per character are not higher for either language and lower for one, it recites the
+complete demonstration and no fewer other poems, English text loops no more often, and no pattern of the attention heads
+that lessons use is lost. Prints each figure of both models and the verdict: "better" or "not better".
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from training.data import Tokens
 from training.evaluate import continuation, heldout_bits, heldout_prose, recited, recites_whole
 from training.heads import OPENINGS, measure
 
-OPENING_TOKENS, LOOP_TOKENS = 32, 96  # of held-out English: the prompt, and the checked continuation
-PERIODS, TIMES = range(1, 25), 3  # a loop: the last tokens are one piece of such a length, so many times
-CLEAR = min(weight for _, weight in OPENINGS)  # weight from which on a head shows its pattern
-HARDLY = 0.002  # bits a character: rounding of the exported weights
+OPENING_TOKENS, LOOP_TOKENS = 32, 96  # held-out English: prompt, and continuation that is checked for loops
+PERIODS, TIMES = range(1, 25), 3  # a loop is a piece of such a length, repeated that many times at the end
+CLEAR = min(weight for _, weight in OPENINGS)  # minimum weight of a head that shows its pattern
+TOLERANCE = 0.002  # bits per character, for the rounding of exported weights
 
 
 class Figure(NamedTuple):
-    """Figure of both models."""
+    """Value of a figure for both models."""
 
     name: str
     new: float
@@ -42,7 +42,7 @@ class Figure(NamedTuple):
 
 
 def loops(ids: Tokens) -> bool:
-    """Whether a text ends in one piece over and over."""
+    """Return whether a text ends with a repeated piece."""
     return any(
         len(ids) >= TIMES * period and all(ids[-k] == ids[-k - period] for k in range(1, (TIMES - 1) * period + 1))
         for period in PERIODS
@@ -50,7 +50,6 @@ def loops(ids: Tokens) -> bool:
 
 
 def figures(folder: Path, corpus: Corpus, settings: Section, limit: int) -> dict[str, float]:
-    """Return the verdict's figures of the model in `folder`."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     bits: dict[str, Any] = heldout_bits(model, None, tokenizer, corpus, settings, limit)
@@ -75,17 +74,16 @@ def figures(folder: Path, corpus: Corpus, settings: Section, limit: int) -> dict
 
 
 def compared(new: dict[str, float], old: dict[str, float]) -> tuple[list[Figure], bool]:
-    """Every figure, smaller is better, and whether the new model is."""
+    """Return all figures (smaller is better), and whether the new model is better."""
     found = [
-        Figure(name, new[name], old[name], new[name] > old[name] + (HARDLY if name.startswith("bits") else 0))
+        Figure(name, new[name], old[name], new[name] > old[name] + (TOLERANCE if name.startswith("bits") else 0))
         for name in new
     ]
-    improved = any(figure.new < figure.old - HARDLY for figure in found if figure.name.startswith("bits"))
+    improved = any(figure.new < figure.old - TOLERANCE for figure in found if figure.name.startswith("bits"))
     return found, improved and new["demonstration missing"] == 0 and not any(figure.is_worse for figure in found)
 
 
 def main() -> None:
-    """Measure both folders and say which model is better."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)

@@ -2,10 +2,10 @@
 
     python -m training.window_policy --corpus FOLDER --config training/bundled.toml --model FOLDER --out FILE.json
 
-Every document is computed in one pass through the paged engine's runner under the policy, as `EngineConfig` applies it:
-each query sees the first `sinks` tokens and the last `window` ones, positions are absolute. A document is never longer
-than those that the model was trained on, and one that fits the window sees what full attention sees; `hidden_share`
-says how much of the full attention's keys a policy hid.
+Each document is computed in one pass of the paged engine's runner under the policy, as in `EngineConfig`: a query
+attends to the first `sinks` tokens and the last `window` tokens, and positions are absolute. No document is longer than
+those of training. A document that fits into the window has full attention; `hidden_share` is the share of the keys of
+full attention that a policy hides.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from engine.model.runner import ModelRunner
 from training.data import Tokens
 from training.held_out import measure_held_out
 
-SIZES = (16, 32, 64, 128)  # keys that a query sees at most, sinks included
+SIZES = (16, 32, 64, 128)  # maximum number of keys per query, including sinks
 SINKS = 4  # the paper's choice, arXiv 2309.17453, section 3.1
 BLOCK_SIZE = 16
 
 
 def policies(sizes: tuple[int, ...] = SIZES, sinks: int = SINKS) -> list[WindowPolicy | None]:
-    """Full attention; then for each size a window of that many keys, and the same number with `sinks` of them first."""
+    """Return full attention (None) and, for each size, a window of that many keys without and with sinks."""
     both = [(WindowPolicy(size), WindowPolicy(size - sinks, sinks)) for size in sizes]
     return [None, *(reach for pair in both for reach in pair)]
 
 
 def bits_of(model: LoadedModel, policy: WindowPolicy | None, ids: Tokens) -> float:
-    """Bits that the model needs for every token but the first, under the policy (None: full attention)."""
+    """Return the bits of all tokens but the first under the policy (None: full attention)."""
     num_blocks = -(-len(ids) // BLOCK_SIZE)
     runner = ModelRunner(model, num_blocks, BLOCK_SIZE, num_blocks * BLOCK_SIZE, policy=policy)
-    whole = SequenceSlice(0, ids[:-1], 0, [list(range(num_blocks))], samples=True, all_logits=True)
-    logits = runner.execute([whole]).logits
+    sequence = SequenceSlice(0, ids[:-1], 0, [list(range(num_blocks))], samples=True, all_logits=True)
+    logits = runner.execute([sequence]).logits
     return float(functional.cross_entropy(logits, torch.tensor(ids[1:]), reduction="sum")) / math.log(2)
 
 
 def num_keys(policy: WindowPolicy | None) -> int | None:
-    """Keys that a query sees at most; None: all."""
+    """Return the maximum number of keys per query; None: unlimited."""
     return policy.window + policy.sinks if policy else None
 
 
 def measure(model: LoadedModel, documents: list[Tokens], characters: int, reaches: list[WindowPolicy | None]) -> Any:
-    """Per policy: bits per character, and the share of the keys seen by full attention that it hid."""
+    """Return, per policy, bits per character and the share of the keys of full attention that it hides."""
     counts = [len(ids) - 1 for ids in documents]
     everything = sum(attended_keys(0, count, None) for count in counts)
     return [
@@ -65,7 +65,6 @@ def measure(model: LoadedModel, documents: list[Tokens], characters: int, reache
 
 
 def main() -> None:
-    """Measure a folder and write JSON."""
     measure_held_out(
         __doc__,
         lambda model, documents, characters: {

@@ -11,8 +11,8 @@ from typing import Any
 from app.cli.options import UserError
 from app.ground.errors import AppError
 from app.session.messages import parse_config
-from engine.config import OF_SEVERAL, EngineConfig
-from engine.options.check import did_you_mean, meant_by, out_of_range
+from engine.config import INSTANCE_SETTINGS, EngineConfig
+from engine.options.check import did_you_mean, out_of_range, similar_words
 from engine.options.table import table_of
 from engine.options.toml_text import toml_tables
 
@@ -64,9 +64,9 @@ def _config(table: Mapping[str, Any], base: EngineConfig) -> EngineConfig:
     rows = table_of(EngineConfig)
     for option in table:
         if option not in rows or not rows[option].option.flag:
-            meant = meant_by(option.replace("-", "_"), [name for name, row in rows.items() if row.option.flag])
+            meant = similar_words(option.replace("-", "_"), [name for name, row in rows.items() if row.option.flag])
             raise ValueError(f"has no option {option[:60]!r}" + did_you_mean(meant))
-        if option in OF_SEVERAL:
+        if option in INSTANCE_SETTINGS:
             raise ValueError(f"{option} is the same for all models: say it on the command line")
     try:
         found = parse_config(dict(table), base)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from msgspec import Struct
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.options.check import did_you_mean, meant_by
+from engine.options.check import did_you_mean, similar_words
 from engine.options.table import OptionRow, table_of
 from engine.options.words import OptionWords, words_in
 
@@ -71,7 +71,7 @@ class Parser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:  # said here, where the options of this command are known
             flag = next((one for one in unknown if one.startswith("-")), None)
-            meant = meant_by(flag.split("=")[0], self._option_string_actions) if flag else []
+            meant = similar_words(flag.split("=")[0], self._option_string_actions) if flag else []
             self.error(f"unrecognized arguments: {' '.join(unknown)}" + did_you_mean(meant))
         return found, unknown
 
@@ -83,7 +83,7 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]
-        meant = [*meant_by(str(value), choices), *_inside(action, str(value))]
+        meant = [*similar_words(str(value), choices), *_inside(action, str(value))]
         name = action.metavar or "/".join(action.option_strings) or action.dest
         raise argparse.ArgumentError(
             None, f"{name}: there is no {value!r}{did_you_mean(meant[:1])} (choose from {', '.join(choices)})"
@@ -99,7 +99,7 @@ def _inside(action: argparse.Action, value: str) -> list[str]:
         for name, parser in action.choices.items()
         for inner in parser._actions
         if isinstance(inner, argparse._SubParsersAction)
-        for command in meant_by(value, inner.choices)
+        for command in similar_words(value, inner.choices)
     ]
 
 

@@ -12,7 +12,7 @@ from unicodedata import east_asian_width
 from app.cli.options import UserError, add_command
 from app.cli.reading import damage_status, expect_engines_own, open_trace
 from app.cli.terminal import say, say_json
-from engine.options.check import meant_by
+from engine.options.check import similar_words
 from engine.trace.disagg_ids import plain_id
 from engine.trace.explain import (
     Drafts,
@@ -106,7 +106,7 @@ def of_request(everyone: list[Timeline], request_id: str) -> list[Timeline]:
     found = [story for story in everyone if request_id in (story.request_id, plain_id(story.request_id))]
     if not found:
         some = ", ".join(names[:8]) + (f", … {names[-1]}" if len(names) > 8 else "")
-        meant = numbered if _number(request_id) is not None and numbered else meant_by(request_id, names)
+        meant = numbered if _number(request_id) is not None and numbered else similar_words(request_id, names)
         hint = f"; did you mean {' or '.join(meant[:3])}?" if meant else ""
         raise UserError(f"no request is called {request_id!r}; the trace has {len(names)}: {some or 'none'}{hint}")
     return found

@@ -23,7 +23,7 @@ from engine.model.loading_stages import LoadingStage
 from engine.model.projections import projection_of
 from engine.model.shipped import SHIPPED
 from engine.model.tokenizer import normalize_prompt
-from engine.model.weighing import bytes_to_come, weight_bytes
+from engine.model.weighing import estimated_weight_bytes, weight_bytes
 from engine.setup.device_pool import with_pool
 from engine.setup.machine import machine_facts, measure_roofs
 from engine.speculate.settings import speculative_of
@@ -192,7 +192,7 @@ def weigh(name_or_path: str, dtype: str, device: str) -> int:
     Raises:
         ModelError: one sentence.
     """
-    return bytes_to_come(name_or_path, dtype, device)
+    return estimated_weight_bytes(name_or_path, dtype, device)
 
 
 def memory(device: str) -> int:

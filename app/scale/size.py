@@ -96,12 +96,12 @@ def answer(query: Mapping[str, str], known: Presets, model: Architecture | None 
         "load": cost.load,
         "has_cross": cost.cache.has_cross,
         "sizes": cost.numbers,
-        "held": cost.held(),
+        "held": cost.used_shares(),
         "cited": cited_facts(),
-        "moved": cost.moved(),
+        "moved": cost.transferred(),
         "ranks": ranks_of(model, cost.load.tensor_parallel),
         "mistakes": mistakes(cost, _namesake(preset, known, stored, cost.load)),
-        "gpus": [_on(one, cost.on(one.room_bytes)) for one in known.gpus.values()],
+        "gpus": [_on(one, cost.capacity(one.room_bytes)) for one in known.gpus.values()],
         "links": [_over(one, cost) for one in known.links.values()],
         "gpu": gpu.id,
         "curve": curve(cost, gpu.room_bytes),
@@ -117,7 +117,7 @@ def curve(cost: Cost, memory_bytes: int) -> list[dict[str, int]]:
     found = []
     for context in sorted({one for one in contexts if one > cost.load.shared_prefix}):
         load = Load(**{**_fields(cost.load), "context": context})
-        numbers = {one.id: int(one.value) for one in Cost(cost.model, cost.stored, load).on(memory_bytes)}
+        numbers = {one.id: int(one.value) for one in Cost(cost.model, cost.stored, load).capacity(memory_bytes)}
         found.append({"context": context, **{name: numbers[name] for name in HELD if name in numbers}})
     return found
 
@@ -155,8 +155,8 @@ def _over(link: LinkPreset, cost: Cost) -> dict[str, Any]:
     sources = link.source_facts({"link_rate": "bytes_per_second", "link_rate_both": "bytes_per_second"})
     given = {"id": link.id, "name": link.name, "announced": link.announced, "sources": sources}
     found = {**given, "bytes_per_second": link.bytes_per_second}
-    numbers = cost.over(link.bytes_per_second, link.both_directions)
-    wrong = cost.over(link.bytes_per_second)[0] if link.both_directions else None
+    numbers = cost.transfer_over(link.bytes_per_second, link.both_directions)
+    wrong = cost.transfer_over(link.bytes_per_second)[0] if link.both_directions else None
     return {**found, "both_directions": link.both_directions, "numbers": numbers, "wrong": wrong}
 
 

@@ -67,7 +67,7 @@ class Events:
 
     def create(self, sid: str, message: messages.Create) -> Answer:
         base = self._settings.config_of(self._models.find(message.model).name)
-        config = parse_config(message.config, base.of_one if message.alone else base)
+        config = parse_config(message.config, base.instance_config if message.alone else base)
         own = OwnTiers(None) if message.alone else None
         session = self._sessions.create(config, message.name, message.model, own)
         return Answer(*session.join(sid, 0, None, message.captures))

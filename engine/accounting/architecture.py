@@ -86,7 +86,7 @@ def kv_shapes(config: Config) -> tuple[KvShape, ...]:
         if kind in FULL | BOTH | {"indexed_attention"} and has_own:
             found[_attention(config, False)] += 1
             if kind == "indexed_attention":
-                found[KvShape(1, latent_dim=_needed(config, ("index_head_dim",)), role="index")] += 1
+                found[KvShape(1, latent_dim=_required(config, ("index_head_dim",)), role="index")] += 1
         elif kind in SLIDING | {"chunked_attention"} and has_own:
             found[_attention(config, True)] += 1
         if kind in STATES | BOTH:
@@ -115,7 +115,7 @@ def layer_kinds(config: Config) -> list[str]:
         if not 1 <= len(listed) <= MAX_LAYERS:
             raise impossible("bad_field", field="layer_types", value=len(listed), most=MAX_LAYERS)
         return [str(one) for one in listed]
-    layers = _needed(config, LAYERS, MAX_LAYERS)
+    layers = _required(config, LAYERS, MAX_LAYERS)
     if config.get("model_type") == "longcat_flash":  # each layer has two attention blocks
         layers *= 2
     kinds = ["sliding_attention" if _slides(config) else "full_attention"] * layers
@@ -132,7 +132,7 @@ def _slides(config: Config) -> bool:
 def _attention(config: Config, slides: bool) -> KvShape:
     """Return the shape of a self-attention layer. In some families, layers with a window have another shape."""
     chunk = ("attention_chunk_size",)  # at most one chunk is cached, so it counts as a window
-    window = _needed(config, chunk if config.get(chunk[0]) else WINDOW) if slides else 0
+    window = _required(config, chunk if config.get(chunk[0]) else WINDOW) if slides else 0
     rank, rotated = config.get("kv_lora_rank"), config.get("qk_rope_head_dim")
     if rank and rotated:
         return KvShape(1, latent_dim=_one(config, "kv_lora_rank") + _one(config, "qk_rope_head_dim"), window=window)
@@ -159,7 +159,7 @@ def _cross(config: Config) -> KvShape:
 
 
 def _kv_heads(config: Config) -> int:
-    heads = _needed(config, HEADS)
+    heads = _required(config, HEADS)
     attention = config.get("attn_config")
     if isinstance(attention, Mapping) and attention.get("kv_n_heads"):
         return _one(attention, "kv_n_heads")
@@ -172,10 +172,10 @@ def _kv_heads(config: Config) -> int:
 
 def _head_dim(config: Config) -> int:
     found = _count(config, HEAD_DIM, 0)
-    return found or max(1, _needed(config, WIDTH) // _needed(config, HEADS))
+    return found or max(1, _required(config, WIDTH) // _required(config, HEADS))
 
 
-def _needed(config: Config, names: Sequence[str], most: int = MAX_COUNT) -> int:
+def _required(config: Config, names: Sequence[str], most: int = MAX_COUNT) -> int:
     found = _count(config, names, 0, most)
     if not found:
         raise impossible("no_field", field=names[0])
@@ -183,7 +183,7 @@ def _needed(config: Config, names: Sequence[str], most: int = MAX_COUNT) -> int:
 
 
 def _one(config: Config, name: str, default: int | None = None) -> int:
-    return _needed(config, (name,)) if default is None else _count(config, (name,), default)
+    return _required(config, (name,)) if default is None else _count(config, (name,), default)
 
 
 def _count(config: Config, names: Sequence[str], default: int, most: int = MAX_COUNT) -> int:

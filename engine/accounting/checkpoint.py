@@ -194,7 +194,7 @@ def _grouped(bits: int, group: object, scale_bytes: float) -> Form:
     """Return the format of groups with `scale_bytes` each. A group of -1 is a row, whose scale is not counted."""
     if group in (-1, None):
         return Form(bits / 8, bits / 8)
-    return Form(bits / 8 + scale_bytes / _whole(group, 1 << 20), bits / 8)
+    return Form(bits / 8 + scale_bytes / _integer(group, 1 << 20), bits / 8)
 
 
 def _blocks(bits: int, shape: object) -> Form:
@@ -202,7 +202,7 @@ def _blocks(bits: int, shape: object) -> Form:
         return Form(bits / 8, bits / 8)
     if not isinstance(shape, list | tuple) or len(shape) != 2:
         raise ValueError(shape)
-    return Form(bits / 8 + 4 / math.prod(_whole(one, 1 << 20) for one in shape), bits / 8)
+    return Form(bits / 8 + 4 / math.prod(_integer(one, 1 << 20) for one in shape), bits / 8)
 
 
 def _mapping(value: object) -> Config:
@@ -212,10 +212,10 @@ def _mapping(value: object) -> Config:
 
 
 def _bits(value: object) -> int:
-    return _whole(value, 16)
+    return _integer(value, 16)
 
 
-def _whole(value: object, most: int) -> int:
+def _integer(value: object, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise ValueError(value)
     return value

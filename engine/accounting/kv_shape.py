@@ -30,7 +30,6 @@ class KvShape(Struct, frozen=True):
 
     @property
     def kind(self) -> LayerKind:
-        """Kind of the layers."""
         if self.role:
             return self.role
         if self.state:

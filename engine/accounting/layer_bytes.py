@@ -118,7 +118,6 @@ class CacheBytes:
 
     @property
     def has_cross(self) -> bool:
-        """Whether tokens of an encoder are cached."""
         return any(part.shape.role == "cross" for part in self.parts)
 
     def at(self, id: str, tokens: Factor, encoder: Factor) -> Derived:

@@ -53,6 +53,5 @@ class LayerFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @functools.cache
 def layer_file() -> LayerFile:
-    """Return the shipped file."""
     found = msgspec.toml.decode(FILE.read_bytes(), type=LayerFile)
     return replace(found, layer=[replace(one, source=one.source or found.source) for one in found.layer])

@@ -8,11 +8,7 @@ BYTES_PER_ELEMENT = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "f
 
 
 def bytes_per_element(dtype: str) -> float:
-    """Return the bytes per element of a dtype. int4 packs two elements into a byte.
-
-    Raises:
-        ValueError: unknown dtype.
-    """
+    """Return the bytes per element of a dtype (int4: 0.5). Raises ValueError: unknown dtype."""
     try:
         return BYTES_PER_ELEMENT[dtype]
     except KeyError:
@@ -56,11 +52,7 @@ def stored_bytes_per_token(facts: ModelShape, kv_cache_dtype: str = "auto") -> i
 
 
 def stored_element(dtype: str) -> tuple[float, int]:
-    """Return (bytes per number, bytes of scales per vector) of a cache with this dtype.
-
-    Raises:
-        ValueError: unknown dtype.
-    """
+    """Return (bytes per number, bytes of scales per vector) for a dtype. Raises ValueError: unknown dtype."""
     if dtype.startswith("fp8"):
         return 1, 0
     return bytes_per_element(dtype), {"int8": 2, "int4": 4}.get(dtype, 0)

@@ -33,7 +33,7 @@ class NamePatterns:
     def _add(self, entry: str) -> None:
         patterns = len(self._globs) + len(self._expressions)
         if entry.startswith("re:"):
-            found = _bounded(entry[3:]) if patterns < MAX_PATTERNS else None
+            found = _split_expression(entry[3:]) if patterns < MAX_PATTERNS else None
             if found is None:
                 self.unread.append(entry)
             else:
@@ -56,14 +56,14 @@ class NamePatterns:
         if any(fnmatchcase(f".{short}.", glob) for glob in self._globs):
             return True
         spelled = (name, short, f"model.{short}")
-        return any(_found(pieces, one) for pieces in self._expressions for one in spelled)
+        return any(_matches_in_order(pieces, one) for pieces in self._expressions for one in spelled)
 
 
 def _short(name: str) -> str:
     return ".".join(part for part in name.split(".") if part not in PREFIXES)
 
 
-def _bounded(expression: str) -> list[re.Pattern[str]] | None:
+def _split_expression(expression: str) -> list[re.Pattern[str]] | None:
     """Return the pieces between `.*`, or None if the expression is invalid or has too many or nested quantifiers."""
     pieces = expression.split(".*")
     if len(expression) > MAX_LENGTH or any(len(_REPEAT.findall(piece)) > MAX_REPEATS for piece in pieces):
@@ -76,7 +76,7 @@ def _bounded(expression: str) -> list[re.Pattern[str]] | None:
         return None
 
 
-def _found(pieces: list[re.Pattern[str]], name: str) -> bool:
+def _matches_in_order(pieces: list[re.Pattern[str]], name: str) -> bool:
     """Return whether the name begins with the first piece and then has the others in order."""
     place = 0
     for index, piece in enumerate(pieces):

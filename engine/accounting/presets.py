@@ -72,12 +72,11 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def dtype(self) -> str:
-        """Dtype of the weights and of K and V."""
         return DTYPE
 
     @property
     def bytes_per_weight(self) -> None:
-        """None: the dtype determines it."""
+        """Bytes per weight; None, because the dtype determines them."""
         return None
 
     @property
@@ -117,7 +116,6 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def architecture(self) -> Architecture:
-        """Architecture for its memory."""
         return Architecture(
             name=self.name,
             shapes=self.shapes,
@@ -221,7 +219,6 @@ class Presets(NamedTuple):
 
     @property
     def timed_gpus(self) -> list[GpuPreset]:
-        """GPUs with measured layers."""
         named = {one.gpu for one in self.layers if one.model in self.models}
         return [one for one in self.gpus.values() if one.id in named]
 
@@ -255,12 +252,10 @@ def read_presets(file: Path) -> PresetFile:
 
 
 def model_presets() -> tuple[ModelPreset, ...]:
-    """Return the shipped models in the order of the file."""
     return tuple(_shipped().model)
 
 
 def gpu_presets() -> tuple[GpuPreset, ...]:
-    """Return the shipped GPUs in the order of the file."""
     return tuple(_shipped().gpu)
 
 

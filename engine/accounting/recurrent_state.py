@@ -33,41 +33,37 @@ class StateSize(NamedTuple):
 
 
 def state_size(config: Mapping[str, Any], kind: str) -> StateSize:
-    """Return the state size of one layer.
-
-    Raises:
-        ImpossibleInput: the configuration lacks a field of the formula.
-    """
+    """Return the state size of one layer. Raises ImpossibleInput: the configuration lacks a field of the formula."""
     kernel = _first(config, KERNELS)
     if kind == "conv":
-        return StateSize(_needed(config, ("hidden_size",)) * _needed(config, ("conv_L_cache",)), 0)
+        return StateSize(_required(config, ("hidden_size",)) * _required(config, ("conv_L_cache",)), 0)
     if config.get("linear_num_value_heads"):
-        keys = _needed(config, ("linear_num_key_heads",)) * _needed(config, ("linear_key_head_dim",))
-        heads, width = _needed(config, ("linear_num_value_heads",)), _needed(config, ("linear_value_head_dim",))
+        keys = _required(config, ("linear_num_key_heads",)) * _required(config, ("linear_key_head_dim",))
+        heads, width = _required(config, ("linear_num_value_heads",)), _required(config, ("linear_value_head_dim",))
         values = heads * width
-        return StateSize((2 * keys + values) * (kernel or 0), values * _needed(config, ("linear_key_head_dim",)))
+        return StateSize((2 * keys + values) * (kernel or 0), values * _required(config, ("linear_key_head_dim",)))
     if config.get("linear_num_heads") and config.get("linear_head_dim"):  # Kimi: keys and values of the same width
-        inner = _needed(config, ("linear_num_heads",)) * _needed(config, ("linear_head_dim",))
-        return StateSize(3 * inner * (kernel or 0), inner * _needed(config, ("linear_head_dim",)))
+        inner = _required(config, ("linear_num_heads",)) * _required(config, ("linear_head_dim",))
+        return StateSize(3 * inner * (kernel or 0), inner * _required(config, ("linear_head_dim",)))
     if config.get("model_type") == "recurrent_gemma":
         width = _first(config, ("lru_width", "hidden_size")) or 0
-        return StateSize(width * (_needed(config, ("conv1d_width",)) - 1), width)
+        return StateSize(width * (_required(config, ("conv1d_width",)) - 1), width)
     states = _first(config, STATES)
     if states is None:  # lightning attention: one matrix per head
-        heads = _needed(config, ("num_attention_heads",))
-        width = _first(config, ("head_dim",)) or _needed(config, ("hidden_size",)) // heads
+        heads = _required(config, ("num_attention_heads",))
+        width = _first(config, ("head_dim",)) or _required(config, ("hidden_size",)) // heads
         return StateSize(0, heads * width * width)
     groups = _first(config, GROUPS)
     if groups is None:
         own = config.get("model_type") in ("mamba", "falcon_mamba")
         inner = (_first(config, ("intermediate_size",)) or 0) if own else 0
-        inner = inner or (_first(config, EXPANDS) or 2) * _needed(config, ("hidden_size",))
-        return StateSize(inner * _needed(config, KERNELS), inner * states)
-    inner = _needed(config, MAMBA_HEADS) * _needed(config, MAMBA_DIMS)
-    return StateSize((inner + 2 * groups * states) * _needed(config, KERNELS), inner * states)
+        inner = inner or (_first(config, EXPANDS) or 2) * _required(config, ("hidden_size",))
+        return StateSize(inner * _required(config, KERNELS), inner * states)
+    inner = _required(config, MAMBA_HEADS) * _required(config, MAMBA_DIMS)
+    return StateSize((inner + 2 * groups * states) * _required(config, KERNELS), inner * states)
 
 
-def _needed(config: Mapping[str, Any], names: tuple[str, ...]) -> int:
+def _required(config: Mapping[str, Any], names: tuple[str, ...]) -> int:
     found = _first(config, names)
     if found is None:
         raise impossible("no_field", field=names[0])

@@ -23,11 +23,7 @@ def copy_traffic(num_bytes: int) -> int:
 
 
 def rate(work: float, seconds: Sequence[float]) -> float:
-    """Return the work per second at the median time of several runs.
-
-    Raises:
-        ValueError: no runs, or a run of 0 seconds.
-    """
+    """Return the work per second at the median time. Raises ValueError: no runs, or a run of 0 seconds."""
     if not seconds or min(seconds) <= 0:
         raise ValueError("a rate needs at least one run, and each must take more than 0 s")
     return work / median(seconds)

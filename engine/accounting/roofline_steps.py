@@ -36,11 +36,7 @@ class Roof(Struct, frozen=True, kw_only=True):
     source: str
 
     def checked(self) -> Roof:
-        """Validate the rates and return self.
-
-        Raises:
-            ValueError: a rate is not above 0.
-        """
+        """Validate the rates and return self. Raises ValueError: a rate is not above 0."""
         if not all(0 < rate < math.inf for rate in (self.flops_per_second, self.bytes_per_second)):
             raise ValueError("flops_per_second and bytes_per_second must be above 0")
         return self
@@ -52,7 +48,6 @@ class Roof(Struct, frozen=True, kw_only=True):
         return derive("ridge", "FLOP/B", "P / W", peak, width)
 
     def factors(self) -> tuple[Factor, Factor]:
-        """Return P and W."""
         return Factor("P", self.flops_per_second, "peak_flops"), Factor("W", self.bytes_per_second, "bandwidth")
 
 
@@ -115,11 +110,7 @@ class StepTimes:
         return self._step(batch, 1, context, [_entry(context - 1, 1)] * batch)
 
     def prefill(self, batch: int, tokens: int) -> StepTime:
-        """Return the step that computes `batch` complete prompts of `tokens` tokens.
-
-        Raises:
-            ValueError: `batch` or `tokens` is less than 1.
-        """
+        """Return the step that computes `batch` prompts of `tokens` tokens. Raises ValueError: one is below 1."""
         _at_least_one(batch, "prompt")
         _at_least_one(tokens, "token")
         return self._step(batch, tokens, tokens, [_entry(0, tokens)] * batch)
@@ -150,10 +141,10 @@ class StepTimes:
             batch=batch if batch <= MAX_CROSSING else None,
             limit=limit,
             exact=exact,
-            evenly=self._evenly(batch, flops - ridge.value * own, ridge.value * shared),
+            evenly=self._first_batch_evenly(batch, flops - ridge.value * own, ridge.value * shared),
         )
 
-    def _evenly(self, minimum: int, gain: float, shared: float) -> int | None:
+    def _first_batch_evenly(self, minimum: int, gain: float, shared: float) -> int | None:
         """Return the smallest batch b >= `minimum` with b · gain > shared + ridge · (bytes of further experts).
 
         The right side grows less than linearly with b.
@@ -161,7 +152,7 @@ class StepTimes:
         more = self.roof.ridge.value * self._expert_bytes
 
         def crosses(batch: int) -> bool:
-            return batch * gain > shared + more * self._further(batch)
+            return batch * gain > shared + more * self._further_experts(batch)
 
         if not more or crosses(minimum):
             return minimum if minimum <= MAX_CROSSING else None
@@ -175,7 +166,7 @@ class StepTimes:
             low, high = (low, middle) if crosses(middle) else (middle, high)
         return high
 
-    def _further(self, tokens: int) -> float:
+    def _further_experts(self, tokens: int) -> float:
         """Return the number of experts read per layer in addition to those of one token."""
         return experts_read(self.facts, tokens) - self.facts.num_experts_per_tok
 

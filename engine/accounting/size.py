@@ -47,11 +47,7 @@ class Load(Struct, frozen=True, kw_only=True):
     reserve_bytes: int = 1 << 30  # other memory; an assumption
 
     def checked(self) -> Load:
-        """Validate the load and return self.
-
-        Raises:
-            ImpossibleInput: a count is invalid or contradicts another.
-        """
+        """Validate the load and return self. Raises ImpossibleInput: a count is invalid or contradicts another."""
         for name in AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise impossible("at_least_one", name=name, value=getattr(self, name))
@@ -106,7 +102,7 @@ class Cost:
         activations = [self.activations] if self.activations else []
         return [*self.cache.numbers, self.request, self.batch, self.weights, self.share, *activations, self.total]
 
-    def on(self, memory_bytes: int) -> list[Derived]:
+    def capacity(self, memory_bytes: int) -> list[Derived]:
         """Return the bytes available to the cache and the numbers of requests that fit.
 
         These are with a reservation of max_model_len per request, with paging, and with paging and a shared prefix.
@@ -139,7 +135,7 @@ class Cost:
             ]
         return found
 
-    def held(self) -> list[Derived]:
+    def used_shares(self) -> list[Derived]:
         """Return the used share of a request's allocated memory, for a reservation of max_model_len and for pages."""
         own = self.request.as_factor("r")
         piece = self.cache.at("kv_piece", Factor("N", self.load.max_model_len, "max_model_len"), self._encoder)
@@ -149,7 +145,7 @@ class Cost:
             derive("held_paged", "1", "r / b", own, pages.as_factor("b")),
         ]
 
-    def moved(self) -> list[Derived]:
+    def transferred(self) -> list[Derived]:
         """Return the cache bytes of a request on all GPUs, and the rate if each request is transferred once."""
         whole = CacheBytes(self.model.shapes, self.stored.element, self.stored.scales)
         one = whole.at("kv_moved", self._context, self._encoder)
@@ -157,12 +153,12 @@ class Cost:
         each = derive("kv_rate", "B/s", "λ · m", arrivals, one.as_factor("m"))
         return [one, each, derive("kv_bit_rate", "bit/s", "8 · v", each.as_factor("v"))]
 
-    def over(self, bytes_per_second: float, both_directions: bool = False) -> list[Derived]:
+    def transfer_over(self, bytes_per_second: float, both_directions: bool = False) -> list[Derived]:
         """Return the transfer seconds of a request over a link, and the link's utilization.
 
         `both_directions`: the rate is the sum of both directions, so one direction has half of it.
         """
-        one, each, _ = self.moved()
+        one, each, _ = self.transferred()
         rate = Factor("v", bytes_per_second, "link_rate_both" if both_directions else "link_rate")
         own = "(v / 2)" if both_directions else "v"
         return [

@@ -86,7 +86,6 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return tuple(found)
 
     def source_of(self, figure: str) -> FigureSource:
-        """Return the source of one of `figures`."""
         by_name = {name: one for one in self.sources for name in one.figures or ("",)}
         return next(by_name[name] for name in _names(figure) if name in by_name)
 

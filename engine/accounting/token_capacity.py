@@ -39,7 +39,7 @@ def _room(model: Architecture, stored: Stored, load: Load, memory_bytes: int) ->
     cost = Cost(model, stored, load)
     token = cost.cache.token
     assert token is not None, "all presets with measured layers cache each token"
-    return max(0, int(cost.on(memory_bytes)[0].value // token.value))
+    return max(0, int(cost.capacity(memory_bytes)[0].value // token.value))
 
 
 def _stage(model: Architecture, stages: int) -> Architecture:

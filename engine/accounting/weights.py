@@ -37,11 +37,7 @@ class WeightStore(Struct, frozen=True, kw_only=True):
 
 
 def served_in(dtype: str, embedding_params: int) -> WeightStore:
-    """Return the storage of a model that is quantized to `dtype` at load time.
-
-    Raises:
-        ValueError: unknown dtype.
-    """
+    """Return the storage of a model that is quantized to `dtype` at load time. Raises ValueError: unknown dtype."""
     if dtype in QUANTIZED:
         return WeightStore(each=QUANTIZED[dtype], unquantized=embedding_params, plain=PLAIN[dtype])
     return WeightStore(each=float(bytes_per_element(dtype)))

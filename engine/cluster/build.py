@@ -74,11 +74,17 @@ def local_cluster(
         ConfigError: the settings are invalid for the model.
     """
     began = time.perf_counter()
-    plans, resolved, own = plan_instances(model, config, began), resolve_for(config, model.facts), config.of_one
+    plans, resolved, own = (
+        plan_instances(model, config, began),
+        resolve_for(config, model.facts),
+        config.instance_config,
+    )
     senders: dict[str, Sender] = {}
 
     def layout(kv_caches: Sequence[BlockTiers]) -> bytes:
-        return layout_of(model, resolved.config.of_one, resolved.groups, [one.bytes_per_block for one in kv_caches])
+        return layout_of(
+            model, resolved.config.instance_config, resolved.groups, [one.bytes_per_block for one in kv_caches]
+        )
 
     def make(index: int, first_seq_id: int) -> Instance:
         name, role, place = plans[index]
@@ -110,6 +116,5 @@ def local_cluster(
 
 
 def throttled(link: Link, config: EngineConfig) -> Link:
-    """Return the link, throttled as configured."""
     rate = config.link_mb_per_second
     return link if rate is None else ThrottledLink(link, rate * 1e6)

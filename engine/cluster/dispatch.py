@@ -82,7 +82,6 @@ class Dispatch:
         return next((request for request in self.requests.values() if request.transfer == transfer), None)
 
     def note(self, index: int, record: StepRecord) -> None:
-        """Process the next record of an instance."""
         self.router.note(self._instances[index].name, record)
         for output in record.outputs:
             if output.seq_id in self._of_sequence:

@@ -36,7 +36,6 @@ class InflightRequest:
 
     @property
     def token_ids(self) -> list[int]:
-        """Token ids of its prompt."""
         assert not isinstance(self.spec.prompt, str)
         return self.spec.prompt
 
@@ -56,7 +55,6 @@ class InflightRequest:
 
     @property
     def sent_id(self) -> str:
-        """The request's id on the instance."""
         return self.request_id + PREFILL if self.part == "prefill" else self.request_id
 
     @staticmethod

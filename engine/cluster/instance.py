@@ -56,7 +56,7 @@ class Instance(Protocol):
 
     @property
     def block_groups(self) -> list[BlockGroup]:
-        """Block groups, with block ids of the common log."""
+        """Block groups, with block ids of the merged log."""
 
     @property
     def is_ready(self) -> bool:

@@ -1,4 +1,4 @@
-"""Merge of several instances' records into one log, which converts local record numbers to those of the log.
+"""Merges the records of several instances into one log and renumbers them.
 
 Each instance's records arrive in order, but one instance may lag far behind another. In the log, the operations of a
 transfer are in causal order: `hold`, `arrive`, `send`. A record that arrives too early is queued, as are all later

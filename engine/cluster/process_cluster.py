@@ -43,7 +43,7 @@ def process_cluster(
     """
     began = time.perf_counter()
     plans, resolved = plan_instances(model, config, began), resolve_for(config, model.facts)
-    own, rate = resolved.config.of_one, config.link_mb_per_second
+    own, rate = resolved.config.instance_config, config.link_mb_per_second
     input_processor = InputProcessor(model, resolve_for(own, model.facts))
     processes = Processes(
         workers,

@@ -142,7 +142,7 @@ class RayPeer:
             self._folder, self._name = message.folder, message.name
             self._actors.setdefault(self._folder, {})[self._name] = self._actor
         elif isinstance(message, End):
-            self._leave()
+            self._unregister()
         others = dict(self._actors.get(self._folder, {})) if isinstance(message, Submit) else {}
         call = self._actor.handle.remote(msgspec.msgpack.encode(message), others, clock_here()).future()
         if self._calls:  # the actor may be in an idle wait
@@ -167,7 +167,7 @@ class RayPeer:
         return messages
 
     def close(self) -> None:
-        self._leave()
+        self._unregister()
 
     def release(self) -> None:
         self.close()
@@ -191,7 +191,7 @@ class RayPeer:
             raise PeerGoneError("the actor has ended")
         return received
 
-    def _leave(self) -> None:
+    def _unregister(self) -> None:
         actors = self._actors.get(self._folder, {})
         if actors.get(self._name) is self._actor:
             del actors[self._name]

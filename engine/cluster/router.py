@@ -139,7 +139,6 @@ class Router:
         self._num_choices = 0
 
     def note(self, instance: str, record: StepRecord) -> None:
-        """Process the next record of an instance."""
         state = self._states[instance]
         state.pool.note(record.ops)
         state.pace.note(record)

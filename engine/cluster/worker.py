@@ -180,7 +180,7 @@ def _sentence(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
-def _leave(begin: Begin | None) -> None:
+def _exit(begin: Begin | None) -> None:
     """Exit after the cluster is gone, without waiting for a load in progress."""
     if begin is not None:
         with contextlib.suppress(OSError):
@@ -243,7 +243,7 @@ def serve(begin: Begin, model: ModelCache, inbox: Inbox, peer: Peer[ToInstance])
 def main() -> None:
     peer = Peer[ToInstance](socket.socket(fileno=int(sys.argv[1])), ToInstance)
     begin: Begin | None = None
-    inbox, model = Inbox(peer, lambda: _leave(begin)), ModelCache()
+    inbox, model = Inbox(peer, lambda: _exit(begin)), ModelCache()
     with contextlib.suppress(PeerGoneError):
         while True:
             message = inbox.next()
@@ -252,7 +252,7 @@ def main() -> None:
                 serve(begin, model, inbox, peer)
                 gc.collect()  # free the pool
                 peer.send(Ended())
-    _leave(begin)
+    _exit(begin)
 
 
 if __name__ == "__main__":

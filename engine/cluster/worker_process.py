@@ -136,7 +136,6 @@ class Workers:
             return found
 
     def give_back(self, worker: AnyWorker) -> None:
-        """Return a worker to the pool."""
         with self._lock:
             self._taken = [one for one in self._taken if one is not worker]
             if not self._is_closed and len(self._spare) < MAX_SPARE:

@@ -22,7 +22,7 @@ from engine.cache.guards import IntegrityError, objection_of
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cluster.build import local_cluster
 from engine.cluster.cluster import Cluster
-from engine.config import FAULTS_OF_SEVERAL, EngineConfig, FaultName
+from engine.config import TRANSFER_FAULTS, EngineConfig, FaultName
 from engine.connector.base import KVConnector
 from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
@@ -191,11 +191,7 @@ OF_SEVERAL: dict[FaultName, type[TransferConnector]] = {"read_after_release": Ea
 def make_cluster(
     model: LoadedModel, config: EngineConfig, *, log_path: Path | None = None, capture: CaptureRequest | None = None
 ) -> Cluster:
-    """Return instances in one thread, with the fault `config.fault` unless it is None.
-
-    Raises:
-        ConfigError: as `local_cluster`.
-    """
+    """Return instances in one thread, with `config.fault` if it is set. Raises ConfigError: as `local_cluster`."""
     connector = TransferConnector if config.fault is None else OF_SEVERAL.get(config.fault, TransferConnector)
     return local_cluster(model, config, log_path=log_path, capture=capture, make_connector=connector)
 
@@ -208,7 +204,7 @@ FAULTS: dict[FaultName, Callable[[Engine, Report], None]] = {
     "missing_causal_mask": missing_causal_mask,
     "rope_restarted_at_chunk": rope_restarted_at_chunk,
 }
-assert set(FAULTS) | set(OF_SEVERAL) == set(get_args(FaultName)) and set(OF_SEVERAL) == set(FAULTS_OF_SEVERAL)
+assert set(FAULTS) | set(OF_SEVERAL) == set(get_args(FaultName)) and set(OF_SEVERAL) == set(TRANSFER_FAULTS)
 
 
 class _Unmasked(AttentionBackend):

@@ -107,7 +107,6 @@ class Rerun:
 
     @property
     def num_done(self) -> int:
-        """Number of records so far."""
         return len(self.engine.log) if self.engine.log is not None else 0
 
     @property
@@ -125,7 +124,6 @@ class Rerun:
         return next(self._progress, False)
 
     def finish(self) -> None:
-        """Rerun all remaining records."""
         while self.advance():
             pass
 
@@ -250,7 +248,6 @@ class _SequenceMap:
         self._members: dict[str, list[int]] = defaultdict(list)  # request id -> sequences of its latest request
 
     def note(self, record: StepRecord) -> None:
-        """Add the sequences of a record."""
         for op in record.ops:
             if isinstance(op, Submit):
                 self._members[op.request_id] = [op.seq_id]
@@ -318,11 +315,7 @@ def make_change(engine: Engine, change: Change, source: TraceReader, at: int) ->
 
 
 def sampling_of(fields: dict[str, Setting]) -> SamplingParams:
-    """Convert the sampling parameters of a trace.
-
-    Raises:
-        RerunError: invalid parameters.
-    """
+    """Convert the sampling parameters of a trace. Raises RerunError: invalid parameters."""
     try:
         return msgspec.convert(fields, SamplingParams, str_keys=True)  # token ids of logit_bias are strings in a trace
     except msgspec.ValidationError as error:

@@ -1,8 +1,8 @@
-"""Ablation: attention heads or whole layers that are switched off from a record of a run on.
+"""Ablation: switches attention heads or whole layers off, from a given record of a run on.
 
-A head that is off gives zeros to the output projection; a layer that is off hands its input on. Both still write their
-keys and values. What is off is a property of a token, not of a step: a sequence that was computed up to some position
-when the ablation began has no head off before that position, however often it is computed again.
+A head that is off passes zeros to the output projection; a layer that is off passes its input through. Both still
+write their keys and values. An ablation applies to tokens, not to steps: if a sequence had been computed up to some
+position when the ablation began, the earlier positions stay unablated even when they are recomputed.
 """
 
 from __future__ import annotations
@@ -23,45 +23,44 @@ NEVER = 1 << 60
 
 
 class Rows(NamedTuple):
-    """Packed tokens [T], of one step, for which `off` is off."""
+    """Mask [T] over the packed tokens of a step: True where the head or layer `off` is off."""
 
     off: Off
     tokens: Tensor
 
 
 class Ablation:
-    """Ablation of an engine: from which position of each sequence on something is off."""
+    """Ablations of an engine, with the first ablated position of each sequence."""
 
     def __init__(self, offs: Sequence[Off]) -> None:
         self._offs = list(offs)
-        self._begins: dict[Off, tuple[int, dict[int, int]]] = {}  # first later seq_id; positions of those before it
+        self._begins: dict[Off, tuple[int, dict[int, int]]] = {}  # first later seq_id; positions of earlier ones
 
     def begin(self, num_records: int, next_seq_id: int, num_computed: Mapping[int, int]) -> bool:
-        """Begin what is due now, and return whether anything is.
+        """Begin the ablations of record `num_records`, and return whether there are any.
 
-        `num_computed`: of each unfinished sequence, how many of its tokens have ever been computed.
-
-        Sequences from `next_seq_id` on are ablated as a whole, finished ones not at all.
+        `num_computed` maps each unfinished sequence to the number of its tokens that have ever been computed.
+        Sequences from `next_seq_id` on are ablated at every position, finished ones at none.
         """
         due = [off for off in self._offs if off.record == num_records]
         self._begins.update((off, (next_seq_id, dict(num_computed))) for off in due)
         return bool(due)
 
     def first(self, off: Off, seq_id: int) -> int:
-        """Return the first position of a sequence at which it is off."""
+        """Return the first position of a sequence at which `off` applies."""
         if off not in self._begins:
             return NEVER
         next_seq_id, positions = self._begins[off]
         return positions.get(seq_id, 0 if seq_id >= next_seq_id else NEVER)
 
     def fork(self, parent_seq_id: int, seq_id: int) -> None:
-        """Copy the begin of the parent's ablations to a child."""
+        """Copy the parent's first ablated positions to a child."""
         for _, positions in self._begins.values():
             if parent_seq_id in positions:
                 positions[seq_id] = positions[parent_seq_id]
 
     def mark(self, seq_id: int, start: int, end: int) -> bytes:
-        """Return what distinguishes the content of positions [start, end) from that of a whole model; b"": nothing."""
+        """Return bytes for the block hash that identify the ablations of positions [start, end), b"" for none."""
         found = b""
         for off in self._offs:
             if (first := self.first(off, seq_id)) < end:
@@ -70,7 +69,7 @@ class Ablation:
         return found
 
     def rows(self, slices: Sequence[SequenceSlice], device: torch.device) -> list[Rows]:
-        """Return the tokens of a step for which something is off."""
+        """Return the token masks of the ablations that apply to some token of a step."""
         found = []
         for off in self._offs:
             mask = [
@@ -84,7 +83,7 @@ class Ablation:
 
 
 def without_heads(rows: Sequence[Rows], layer: int, out: Tensor) -> Tensor:
-    """Return the attention outputs [T, Hq, Dv] of a layer, with zeros where a head is off."""
+    """Return a layer's attention outputs [T, Hq, Dv], with zeros for heads that are off."""
     own = [row for row in rows if row.off.layer == layer and row.off.head is not None]
     if own:
         out = out.clone()
@@ -95,26 +94,26 @@ def without_heads(rows: Sequence[Rows], layer: int, out: Tensor) -> Tensor:
 
 @contextmanager
 def without_layers(rows: Sequence[Rows], module: Any, is_own: Callable[[], bool]) -> Iterator[None]:
-    """Inside the `with`, layers that are off hand their input on, in passes for which `is_own()` holds."""
+    """Inside the `with`, layers that are off pass their input through, in passes for which `is_own()` holds."""
     with ExitStack() as hooks:
         for off, tokens in rows:
             if off.head is None:
-                given: list[Tensor] = []
+                inputs: list[Tensor] = []
 
-                def begun(_: nn.Module, args: Any, kwargs: Any, given: list[Tensor] = given) -> None:
-                    if is_own():
-                        given[:] = [(args[0] if args else kwargs["hidden_states"]).clone()]  # it may be written into
+                def save_input(_: nn.Module, args: Any, kwargs: Any, inputs: list[Tensor] = inputs) -> None:
+                    if is_own():  # the layer may write into its input
+                        inputs[:] = [(args[0] if args else kwargs["hidden_states"]).clone()]
 
-                def ended(
-                    _: nn.Module, args: Any, output: Any, given: list[Tensor] = given, tokens: Tensor = tokens
+                def replace_output(
+                    _: nn.Module, args: Any, output: Any, inputs: list[Tensor] = inputs, tokens: Tensor = tokens
                 ) -> Any:
                     if not is_own():
                         return None
-                    whole = isinstance(output, Tensor)
-                    passed = torch.where(tokens[None, :, None], given.pop(), output if whole else output[0])
-                    return passed if whole else (passed, *output[1:])
+                    is_tensor = isinstance(output, Tensor)
+                    passed = torch.where(tokens[None, :, None], inputs.pop(), output if is_tensor else output[0])
+                    return passed if is_tensor else (passed, *output[1:])
 
                 layer = decoder_layers(module)[off.layer]
-                hooks.callback(layer.register_forward_pre_hook(begun, with_kwargs=True).remove)
-                hooks.callback(layer.register_forward_hook(ended, prepend=True).remove)
+                hooks.callback(layer.register_forward_pre_hook(save_input, with_kwargs=True).remove)
+                hooks.callback(layer.register_forward_hook(replace_output, prepend=True).remove)
         yield

@@ -1,4 +1,4 @@
-"""Traced graph as a shared library without weights, so that the next start can use it too.
+"""Traced graph as a shared library without weights, which later starts of the program reuse.
 
     graph --AOTInductor--> one.so, one.json        the code, and how it calls attention (`build_libraries`)
                            origins                 where each constant of the code comes from: a weight of the model,
@@ -20,13 +20,13 @@ from torch import Tensor, nn
 
 from engine.model.merge_linears import MergedWeights
 
-AT_ONCE = 2  # concurrent calls from several threads; further callers wait
-LARGEST = 1 << 20  # bytes of a stored tensor that is no weight of the model
+AT_ONCE = 2  # maximum number of concurrent calls; further callers wait
+LARGEST = 1 << 20  # maximum size in bytes of a stored tensor, which is not a weight of the model
 
 
 class Origin(Struct, frozen=True, omit_defaults=True):
-    """Source of a constant: the names of the parameters that it is merged from, the name of one parameter or buffer of
-    the model, or the name of a stored tensor."""
+    """Source of a constant: one parameter or buffer of the model, several parameters that are merged, or a stored
+    tensor."""
 
     names: tuple[str, ...] = ()
     stored: str = ""
@@ -37,14 +37,14 @@ class CompiledGraph:
     """Library with its constants bound; callable from several threads."""
 
     def __init__(self, library: Path, constants: Mapping[str, Tensor]) -> None:
-        """`constants` by the code's own names.
+        """`constants` maps the code's constant names to tensors.
 
         Raises:
             RuntimeError: the library cannot be loaded, or its constants are not exactly these.
         """
         runner: Any = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), AT_ONCE)  # type: ignore[attr-defined]
         if set(runner.get_constant_names_to_original_fqns()) != set(constants):
-            raise RuntimeError(f"{library.name} has other constants than were noted of it")
+            raise RuntimeError(f"{library.name} has other constants than its metadata lists")
         self._constants = dict(constants)  # the code reads them in place
         runner.update_constant_buffer(self._constants, False, True, True)
         self._run = runner.run
@@ -57,7 +57,7 @@ class CompiledGraph:
 
 
 def constants_of(library: Path) -> dict[str, str]:
-    """Return the graph's name of each constant, by the code's name of it."""
+    """Return a mapping from the code's name of each constant to its name in the graph."""
     runner: Any = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1)  # type: ignore[attr-defined]
     return dict(runner.get_constant_names_to_original_fqns())
 
@@ -65,10 +65,10 @@ def constants_of(library: Path) -> dict[str, str]:
 def origins_of(
     constants: Mapping[str, str], graph: torch.fx.GraphModule, root: nn.Module, weights: MergedWeights
 ) -> tuple[dict[str, Origin], dict[str, Tensor]]:
-    """Return the origin of each constant by the code's own name, and the tensors that must be stored.
+    """Return the origin of each constant by its name in the code, and the tensors that must be stored.
 
     Raises:
-        ValueError: a constant is none of the graph's, or too large to be stored.
+        ValueError: a constant is not in the graph, or is too large to be stored.
     """
     own = dict(_tensors(root))
     merged = {tensor.data_ptr(): Origin(names=names) for names, tensor in weights.merged()}
@@ -87,17 +87,17 @@ def origins_of(
             stored[key] = tensor.detach().clone().contiguous()
             origins[code_name] = Origin(stored=key)
         else:
-            raise ValueError(f"the constant {name} is no weight of the model")
+            raise ValueError(f"the constant {name} is not a weight of the model")
     return origins, stored
 
 
 def bound(
     origins: Mapping[str, Origin], root: nn.Module, weights: MergedWeights, stored: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the constants by the code's own names.
+    """Return the constants by their names in the code.
 
     Raises:
-        KeyError, AttributeError: the model has no tensor of a required name.
+        KeyError, AttributeError: the model lacks a required tensor.
     """
     own = dict(_tensors(root))
     found: dict[str, Tensor] = {}
@@ -122,5 +122,5 @@ def _attribute(graph: torch.fx.GraphModule, name: str) -> Tensor:
     owner, _, attribute = name.rpartition(".")
     found = getattr(graph.get_submodule(owner), attribute, None) if name else None
     if not isinstance(found, Tensor):
-        raise ValueError(f"the compiler made a constant {name} of its own")
+        raise ValueError(f"the compiler added a constant {name} that is not in the graph")
     return found

@@ -1,10 +1,10 @@
 """Attention function that transformers calls in every layer, and the context of the step it belongs to.
 
-Registered as "kv_paged" with transformers' `AttentionInterface`. The function takes the context of its step from its
-thread (`attending`), because not every family passes on unknown keywords.
+The function is registered as "kv_paged" with transformers' `AttentionInterface`. It reads the context of its step from
+a thread-local (`attending`), because not every model family passes on unknown keywords.
 
-Attention features that are not supported here (a mask of the family's own, queries that see later keys, an unknown
-keyword) are refused, because they would otherwise be dropped silently.
+Unsupported attention features (a mask, queries that see later keys, an unknown keyword) are refused, because they would
+otherwise be ignored silently.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from engine.model.light_transformers import AttentionInterface
 from engine.options.refusal import joined, sentence
 
 ATTENTION_NAME = "kv_paged"
-# Attribute of an attention module: its index among the layers with keys, where other layers have a state instead.
+# Attribute of an attention module: its index among the layers with keys, in models where other layers have a state.
 NUMBER_AMONG_KEYS = "kv_layer"
-# Keywords that families pass and that have no effect here: positions are already in the rotated keys, and a layer
-# decides neither which logits are computed nor what is cached.
+# Keywords that model families pass and that have no effect here: the keys are already rotated by position, and an
+# attention layer decides neither which logits are computed nor which keys are cached.
 HARMLESS = frozenset({"position_ids", "logits_to_keep", "use_cache"})
 
 _step = threading.local()  # .context: the context of the step that this thread runs
 
 
 class AttentionRefused(ModelError):
-    """A family uses attention that a paged KV cache does not support. The message is the second half of a sentence."""
+    """The model uses attention that a paged KV cache does not support. The message is the second half of a sentence."""
 
 
 class Recorder(Protocol):
     """Receiver of the arrays that each layer computes."""
 
-    keeps: bool  # whether it reads the arrays after `record` returns; they must not be overwritten then
+    keeps: bool  # whether it reads the arrays after `record` returns, so that they must not be overwritten
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
         """Record a layer: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] of the packed tokens."""
 
     def wants(self, layer: int) -> bool:
-        """Return whether to record this layer, with its weights."""
+        """Return whether to record this layer, including its attention weights."""
 
     def addresses(self) -> int | None:
-        """Return the address of the table by which C writes each layer in place of `record`
-        (`EncodedCapture.addresses`); None: C writes none.
+        """Return the address of the table from which C code writes each layer instead of `record`
+        (`EncodedCapture.addresses`), or None if C writes no layer.
         """
 
 
@@ -62,7 +62,7 @@ class Context(Protocol):
 
     @property
     def recorder(self) -> Recorder | None:
-        """Recorder of each layer's arrays; None: nothing is recorded."""
+        """Recorder of each layer's arrays, or None."""
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Compute attention: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] -> [T, Hq, Dv], contiguous."""
@@ -77,11 +77,9 @@ class StepContext:
     backend: AttentionBackend
     recorder: Recorder | None = None
     layers_called: int = 0
-    states: Any = None  # `state_layers.StateStep` of the layers with a state instead; None: there are none
-    latent: Tensor | None = (
-        None  # [T, 1, W] of the layer that attends next (`latents`); None: it caches keys and values
-    )
-    off: Sequence[Rows] = ()  # tokens for which a head or a layer is off (`ablation`)
+    states: Any = None  # `state_layers.StateStep` of layers with a state instead of keys; None: there are none
+    latent: Tensor | None = None  # [T, 1, W] of the next layer (`latents`); None: it caches keys and values
+    off: Sequence[Rows] = ()  # token masks of heads and layers that are off (`ablation`)
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self.layers_called += 1
@@ -106,18 +104,18 @@ class ProbeContext:
     calls: list[tuple[AttentionCall, torch.Size, torch.Size, torch.Size]] = field(default_factory=list)
     layers: list[int] = field(default_factory=list)  # the model's indices of the layers with keys, in order
     recorder: None = None
-    looking: Callable[[int, tuple[Tensor, ...]], None] | None = None  # called with a layer's q, k and v
+    on_layer: Callable[[int, tuple[Tensor, ...]], None] | None = None  # called with a layer's index and its q, k, v
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self.calls.append((call, q.shape, k.shape, v.shape))
-        if self.looking is not None:
-            self.looking(call.layer, (q, k, v))
+        if self.on_layer is not None:
+            self.on_layer(call.layer, (q, k, v))
         return q.new_zeros((q.shape[0], q.shape[1], v.shape[2]))
 
 
 @contextmanager
 def attending(context: Context) -> Iterator[None]:
-    """Inside the `with`, the model calls of this thread belong to that step."""
+    """Inside the `with`, model calls of this thread use `context`."""
     before = getattr(_step, "context", None)
     _step.context = context
     try:
@@ -154,9 +152,9 @@ def paged_attention(
         raise AttentionRefused(sentence("attention.mask"))
     if not kwargs.pop("is_causal", True) or not getattr(module, "is_causal", True):
         raise AttentionRefused(sentence("attention.later"))
-    given = (name for name, value in kwargs.items() if value is not None and value is not False)
-    if strange := [name for name in given if name not in HARMLESS]:
-        raise AttentionRefused(sentence("attention.keywords", names=joined(strange)))
+    passed = (name for name, value in kwargs.items() if value is not None and value is not False)
+    if unknown := [name for name in passed if name not in HARMLESS]:
+        raise AttentionRefused(sentence("attention.keywords", names=joined(unknown)))
     context = current()
     layer: Any = module.__dict__.get(NUMBER_AMONG_KEYS, module.layer_idx)
     if layer is None or layer < 0:
@@ -171,7 +169,7 @@ def paged_attention(
 def register() -> None:
     """Register "kv_paged" with transformers; idempotent.
 
-    No mask function is registered beside it, so transformers makes no mask. The backend applies causality and windows
-    itself, and a packed row of many sequences has no mask of the usual form.
+    No mask function is registered, so transformers builds no mask. The backend applies causality and windows itself,
+    and a packed row of many sequences has no mask of the usual form.
     """
     AttentionInterface.register(ATTENTION_NAME, paged_attention)

@@ -1,4 +1,4 @@
-"""Interface of an attention backend: queries in, outputs and the softmax weights behind them out."""
+"""Interface of an attention backend: takes queries, returns outputs and their softmax weights."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class AttentionCall(NamedTuple):
 
     layer: int
     scaling: float
-    sliding_window: int | None  # keys a query sees, itself included; None = all before it
+    sliding_window: int | None  # number of keys that a query sees, including its own; None = all up to its own
     softcap: float | None  # scores become softcap * tanh(scores / softcap)
-    sinks: Tensor | None  # [Hq], one extra logit a head that takes part in the softmax and has no value
+    sinks: Tensor | None  # [Hq], an extra logit per head that takes part in the softmax and has no value
 
 
 class PrefillWeights(NamedTuple):
@@ -37,8 +37,8 @@ class DecodeWeights(NamedTuple):
 
 
 class AttentionOutput(NamedTuple):
-    """Output of a backend, with the softmax weights that `out` was computed with. A backend that never forms the
-    weights omits them unless `needs_weights` is set.
+    """Output of a backend, and the softmax weights it was computed with. A backend that never forms the weights omits
+    them unless `needs_weights` is set.
     """
 
     out: Tensor  # [T, Hq, Dv], contiguous
@@ -49,12 +49,12 @@ class AttentionOutput(NamedTuple):
 class AttentionBackend(ABC):
     """Attention of a packed step over the paged store.
 
-    The keys and values of the step's own tokens are in the store already. Causality, sliding window, softcap, scaling,
-    sinks and grouped queries (query head h reads KV head h // (Hq / Hkv)) are the backend's task. It reads the store
-    and the batch and changes neither.
+    The keys and values of the step's tokens are already in the store. The backend applies causality, sliding window,
+    softcap, scaling, sinks and grouped queries (query head h reads KV head h // (Hq / Hkv)). It modifies neither the
+    store nor the batch.
     """
 
-    reads_tables_only = False  # whether decodes of plain planes read `StepBatch.decode_tables` and nothing else of it
+    reads_tables_only = False  # whether decodes of plain planes read only `decode_tables` of the batch
 
     @abstractmethod
     def forward(

@@ -1,4 +1,4 @@
-"""Attention by gather and matmul: plain torch, for the CPU and for any device without a kernel of its own.
+"""Attention by gather and matmul in plain torch, for the CPU and for devices without a dedicated kernel.
 
     scores  = softcap(q k^T * scaling), -inf where a key is not visible
     weights = softmax(scores) in float32
@@ -22,7 +22,7 @@ from engine.model.attention_backend import (
 )
 from engine.model.batch import PrefillSpan, StepBatch
 
-PIECE = 128  # queries of a prefill whose scores are in memory at a time
+PIECE = 128  # number of queries of a prefill whose scores are in memory at a time
 
 
 class GatherAttention(AttentionBackend):
@@ -58,18 +58,14 @@ class GatherAttention(AttentionBackend):
         return [weights for weights in found if weights is not None]
 
     def hidden(self, call: AttentionCall, batch: StepBatch, span: PrefillSpan) -> Tensor | None:
-        """Return keys [Hkv, T, C] that a slice must not see beside those that causality and windows hide; None: no
-        others.
-        """
+        """Return a mask [Hkv, T, C] of keys to hide in addition to those that causality and windows hide, or None."""
         return None
 
 
 def gather_decode(
     call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, hidden: Tensor | None = None
 ) -> tuple[Tensor, DecodeWeights]:
-    """Attend for all sequences with one new token; q [n, Hq, D] -> out [n, Hq, Dv]. `hidden` [n, Hkv, L]: further keys
-    that are not visible, by KV head.
-    """
+    """Attend for all sequences with one new token: q [n, Hq, D] -> out [n, Hq, Dv]; `hidden` [n, Hkv, L] masks keys."""
     n, num_heads, head_dim = q.shape
     num_kv_heads, _, v_head_dim = store.shapes[call.layer]
     reach = batch.reach(call.layer, call.sliding_window)
@@ -107,9 +103,7 @@ def gather_prefill(
     needs_weights: bool,
     hidden: Tensor | None = None,
 ) -> tuple[Tensor, PrefillWeights | None]:
-    """Attend for a sequence's slice; q [T, Hq, D] -> out [T, Hq, Dv]. `hidden` [Hkv, T, C]: further keys that are not
-    visible, by KV head.
-    """
+    """Attend for a sequence's slice: q [T, Hq, D] -> out [T, Hq, Dv]. `hidden` [Hkv, T, C] masks further keys."""
     keys = batch.prefill_keys(span, batch.reach(call.layer, call.sliding_window))
     length = keys.slots.shape[0]
     if keys.first_slot is not None:
@@ -136,9 +130,8 @@ def attend_slice(
     """Attend for a sequence: q [T, Hq, D], k [Hkv, C, D], v [Hkv, C, Dv], hidden [T, C] or [Hq, T, C] -> out [T, Hq,
     Dv] and, if needed, the weights [Hq, T, C]. The last query belongs to the last key; no query sees later keys.
 
-    Queries are processed in pieces: the scores of all would be written to memory and read again, 25.7 MB a layer for
-    896 tokens and 8 heads, and half of them are masked. The pieces are the same whether or not the weights are needed,
-    so that the output is the same.
+    Queries are processed in pieces, so that their scores stay in cache: those of 896 tokens and 8 heads take 25.7 MB a
+    layer, and half of them are masked. The pieces do not depend on `needs_weights`, so neither does the output.
     """
     num_tokens, length = hidden.shape[-2:]
     if num_tokens <= PIECE:
@@ -167,7 +160,7 @@ def _attend_piece(call: AttentionCall, q: Tensor, k: Tensor, v: Tensor, hidden: 
 
 
 def _softmax(call: AttentionCall, scores: Tensor, mask: Tensor | None, sink_shape: tuple[int, int, int]) -> Tensor:
-    """Return weights in the dtype of the scores, which may be overwritten; `sink_shape` aligns [Hq] with them."""
+    """Return the weights in the dtype of `scores`, which may be overwritten; `sink_shape` aligns [Hq] with it."""
     if call.softcap is not None:
         scores = torch.tanh(scores / call.softcap) * call.softcap
     if mask is not None:

@@ -1,4 +1,4 @@
-"""Attention over latents: prefill over keys and values that are expanded, decode over the latents themselves."""
+"""Attention over latents: prefills attend over expanded keys and values, decodes over the latents themselves."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from engine.model.latents import Latents
 
 
 class LatentAttention(GatherAttention):
-    """Gather and matmul; the decode is one of a single key head."""
+    """Gather and matmul; decodes attend over latents with a single KV head."""
 
     def __init__(self, latents: Latents) -> None:
         self._latents = latents
 
     def decode(self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> tuple[Tensor, DecodeWeights]:
-        """Decode as `GatherAttention.decode`, with the expansion absorbed: q W_UK attends to latents, then W_UV."""
+        """Decode with the expansion absorbed: q W_UK attends over the latents, and W_UV is applied to the result."""
         layer = self._latents.layers[call.layer]
         assert isinstance(store, ExpandedStore) and layer.key is not None and layer.value is not None
         plain, rotated = torch.split(q, [layer.key.shape[1], layer.shape.rotated], dim=-1)

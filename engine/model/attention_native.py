@@ -1,8 +1,8 @@
-"""Attention by C functions over the paged pool, one for decoding sequences and one for those that prefill.
+"""Attention by C functions over the paged pool, one for decodes and one for prefills.
 
-As tensor operations, one layer's gather, products, mask and softmax are eight or more; they write every score to memory
-several times, and a prefill computes the hidden half of its scores too. The C functions read keys and values in place.
-Stores that do not hold float32 use `GatherAttention`.
+In torch a layer's gather, products, mask and softmax take at least eight operations, which write every score to memory
+several times, and a prefill also computes the masked half of its scores. The C functions read keys and values in place.
+Stores with another dtype than float32 use `GatherAttention`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from engine.model.native import NativeKernels, threads_for
 
 
 class NativeAttention(GatherAttention):
-    """`GatherAttention` in C. A decode always forms its weights; a prefill stores them only where they are wanted, with
-    the same outputs either way.
-    """
+    """`GatherAttention` in C. A decode always forms its weights; a prefill stores them only if they are needed."""
 
     def __init__(self, kernels: NativeKernels) -> None:
         self._kernels = kernels
@@ -74,7 +72,7 @@ class NativeAttention(GatherAttention):
             call.scaling, call.softcap or 0.0, torch.get_num_threads(),
         )  # fmt: skip
         if failed:
-            raise MemoryError(f"no memory for the attention of {q.shape[0]} tokens")
+            raise MemoryError(f"out of memory in the attention of {q.shape[0]} tokens")
         if weights is None:
             return []
         parts = torch.split(weights, list(map(math.prod, shapes)))
@@ -83,7 +81,7 @@ class NativeAttention(GatherAttention):
 
 
 def _pools(call: AttentionCall, q: Tensor, store: KVStore) -> tuple[int, int] | None:
-    """Addresses of a layer's first key and value; None where they or the queries are not what the functions read."""
+    """Return the addresses of a layer's keys and values, or None if the C functions do not support the layout."""
     planes = store.keys[call.layer], store.values[call.layer]
     if q.dtype != torch.float32 or q.stride(2) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Attention by its formula, one query and head at a time, in float64; the reference in tests of every backend."""
+"""Attention computed by its formula, one query and head at a time, in float64; every backend is tested against it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.model.batch import StepBatch
 
 
 class ReferenceAttention(AttentionBackend):
-    """Slow, and reads block tables itself: it shares no index arithmetic with the backends it judges."""
+    """Slow reference backend. It reads block tables itself, so it shares no index arithmetic with other backends."""
 
     def forward(
         self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
@@ -79,9 +79,9 @@ class ReferenceAttention(AttentionBackend):
 
 
 def _visible(call: AttentionCall, policy: WindowPolicy | None, query: int) -> list[int]:
-    """Positions of the keys that the query at position `query` sees, ascending."""
+    """Return the positions of the keys that the query at position `query` sees, ascending."""
     window = call.sliding_window
-    left_alone = policy is not None and policy.pattern is not None and (call.layer + 1) % policy.pattern == 0
-    if policy is not None and not left_alone and (window is None or window > policy.window):
+    is_exempt = policy is not None and policy.pattern is not None and (call.layer + 1) % policy.pattern == 0
+    if policy is not None and not is_exempt and (window is None or window > policy.window):
         return [key for key in range(query + 1) if key < policy.sinks or query - key < policy.window]
     return [key for key in range(query + 1) if window is None or query - key < window]

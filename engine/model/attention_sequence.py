@@ -1,4 +1,4 @@
-"""Attention over caches that hold one sequence each (`sequence_caches`): each slice of a step by itself."""
+"""Attention over one cache per sequence (`sequence_caches`), computed separately for each slice of a step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.model.sequence_caches import SequenceCaches
 
 @dataclass(slots=True)
 class SequenceContext:
-    """Context of a step: each sequence's cache appends the new keys and values, and the queries attend over all."""
+    """Context of a step: appends new keys and values to each sequence's cache, and attends over the whole cache."""
 
     batch: StepBatch
     caches: SequenceCaches
@@ -58,7 +58,7 @@ def _hidden(start: int, context_len: int, reach: AttentionSpan, device: torch.de
 
 
 def _attended(out: Tensor, weights: list[Tensor], batch: StepBatch) -> AttentionOutput:
-    """Return the weights as backends do: slices of one token together, padded, longer ones separately."""
+    """Return the weights in the backends' form: slices of one token padded together, longer ones separately."""
     rows = [weights[index][:, 0] for index in batch.decode_indices]  # [Hq, C]
     decode = None
     if rows:

@@ -1,14 +1,14 @@
 """Decode attention for CUDA as a paged kernel: each program reads the blocks of one sequence in place.
 
-    grid    (sequence, KV head, split)      a split takes a share of the sequence's keys (flash decoding)
+    grid    (sequence, KV head, split)      a split covers a share of the sequence's keys (flash decoding)
     tile    KEYS keys: position -> block_table[position // block_size] -> slot -> K, V
     scores  softcap(q k^T * scaling); the online softmax keeps the running maximum m, the sum l and the output
     join    several splits of a sequence are weighted by exp(m - max m)
 
 The query heads that share a KV head are the rows of one small matrix product, so K and V are read once for all of them.
-Prefill goes through `GatherAttention`, and so does everything under a policy: the kernel supports one range of keys
-per sequence, not sinks and a window. Needs triton; without a GPU the kernels run in Triton's interpreter
-(TRITON_INTERPRET=1), which is how they are tested.
+`GatherAttention` computes prefills, and every step under a policy: the kernel supports one range of keys per sequence,
+not sinks and a window. The module needs triton. Without a GPU the kernels run in Triton's interpreter
+(TRITON_INTERPRET=1), as in the tests.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from engine.model.compiler_cache import use_own_cache
 log = logging.getLogger(__name__)
 use_own_cache()
 
-KEYS, FLOAT_KEYS = 64, 32  # keys per tile, in half precision and in float32, where 64 exceed the registers
-ROWS = 16  # minimum of a matrix product; the query heads of a group are padded to it
+KEYS, FLOAT_KEYS = 64, 32  # keys per tile in half precision and in float32, where 64 exceed the registers
+ROWS = 16  # minimum rows of a matrix product; the query heads of a group are padded to it
 STAGES = 2  # pipeline stages: tiles being loaded from memory
-KEYS_A_SPLIT = 64  # fewer keys are not split among programs
+KEYS_A_SPLIT = 64  # minimum number of keys of a split
 MAX_SPLITS = 64
 PROGRAMS = 528  # number of programs that fills the device: four per multiprocessor of an H100
 # dtypes that matrix units multiply; Triton's interpreter has no product of bfloat16
@@ -49,11 +49,11 @@ def _attend(  # type: ignore[no-untyped-def]
     HKV: tl.constexpr, G: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BLOCK_SIZE: tl.constexpr,
     DP: tl.constexpr, DVP: tl.constexpr, GP: tl.constexpr, TILE: tl.constexpr,
     HAS_SOFTCAP: tl.constexpr, HAS_SINKS: tl.constexpr, STORE_SCORES: tl.constexpr, HALF: tl.constexpr,
-    IS_WHOLE: tl.constexpr,
+    IS_SINGLE_SPLIT: tl.constexpr,
 ):  # fmt: skip
     """Compute a split of a sequence and KV head: its unnormalised output [G, DV], maximum and sum [G].
 
-    `IS_WHOLE`: there is a single split, and the final output of `_join` is written directly.
+    `IS_SINGLE_SPLIT`: there is a single split, and the final output of `_join` is written directly.
     `HALF`: q, K and V have the same half dtype, which matrix units multiply directly, with sums in float32; the
     weights are rounded to it before the product with V. Otherwise everything is float32.
     """
@@ -109,7 +109,7 @@ def _attend(  # type: ignore[no-untyped-def]
         top = higher
     at = (seq * HKV * G + heads) * num_splits + split
     places, known = at[:, None] * DV + vdims[None, :], (rows < G)[:, None] & (vdims < DV)[None, :]
-    if IS_WHOLE:
+    if IS_SINGLE_SPLIT:
         tl.store(out_ptr + places, (out / total[:, None]).to(out_ptr.dtype.element_ty), mask=known)
         tl.store(lse_ptr + at, top + tl.log(total), mask=rows < G)
     else:
@@ -142,7 +142,7 @@ def _join(  # type: ignore[no-untyped-def]
 
 
 class TritonAttention(AttentionBackend):
-    """Decodes in one kernel; `GatherAttention` does everything else."""
+    """Backend that decodes in one kernel and uses `GatherAttention` for everything else."""
 
     reads_tables_only = True
 
@@ -169,7 +169,7 @@ class TritonAttention(AttentionBackend):
 def _decode(
     call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
 ) -> tuple[Tensor, DecodeWeights | None]:
-    """Attend: q [n, Hq, D] -> out [n, Hq, Dv], and the weights [n, Hq, L] behind them if needed."""
+    """Attend: q [n, Hq, D] -> out [n, Hq, Dv], and the weights [n, Hq, L] if needed."""
     n, num_heads, head_dim = q.shape
     num_kv_heads, _, v_head_dim = store.shapes[call.layer]
     tables = batch.decode_tables(batch.reach(call.layer, call.sliding_window))
@@ -190,8 +190,9 @@ def _decode(
         q.contiguous(), keys, values, tables.block_tables, tables.lengths, tables.starts, sinks, parts, tops, totals,
         scores, out, lse, call.scaling, call.softcap or 1.0, tables.block_tables.shape[1], longest, num_splits,
         HKV=num_kv_heads, G=group, BLOCK_SIZE=store.block_size, DVP=wide, GP=max(ROWS, triton.next_power_of_2(group)),
-        TILE=KEYS if half else FLOAT_KEYS, HALF=half, IS_WHOLE=num_splits == 1, HAS_SOFTCAP=call.softcap is not None,
-        HAS_SINKS=call.sinks is not None, STORE_SCORES=needs_weights, num_stages=STAGES, **dims,
+        TILE=KEYS if half else FLOAT_KEYS, HALF=half, IS_SINGLE_SPLIT=num_splits == 1,
+        HAS_SOFTCAP=call.softcap is not None, HAS_SINKS=call.sinks is not None, STORE_SCORES=needs_weights,
+        num_stages=STAGES, **dims,
     )  # fmt: skip
     if num_splits > 1:
         _join[(n * num_heads,)](
@@ -213,8 +214,8 @@ def runs(device: torch.device) -> bool:
         batch = StepBatch([SequenceSlice(0, [0], 0, [[0]], True)], SlotTable(16, 16), device)
         with torch.inference_mode():
             _decode(call, torch.ones((1, 1, 16), device=device), store, batch, False)
-    except Exception as error:  # of a compiler, which may raise anything
+    except Exception as error:  # a compiler may raise anything
         reason = " ".join(str(error).split())[:200]
-        log.warning("decode attends by gathering keys, which is slower: Triton does not run here: %s", reason)
+        log.warning("Triton does not run here, so decodes use the slower attention by gathered keys: %s", reason)
         return False
     return True

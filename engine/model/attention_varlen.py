@@ -1,16 +1,16 @@
-"""Attention of a whole step in one call on CUDA: torch's `varlen_attn`, which finds keys and values by block table.
+"""Attention of a whole step in one call on CUDA: torch's `varlen_attn`, which reads keys and values by block table.
 
-    query        [T, Hq, D]                       every slice of the step, prefills and decodes alike
+    query        [T, Hq, D]                       all slices of the step, prefills and decodes
     key, value   [num_blocks, block_size, Hkv, D] a layer's pool as it lies in memory
-    block_table  [S, B], seqused_k [S]            the blocks of each sequence, and how many of their slots are keys
+    block_table  [S, B], seqused_k [S]            the blocks of each sequence, and its number of keys
     window_size  (window - 1, 0)                  to the left of each query and to its right; -1 = all
 
 Only the implementations that torch calls FA3 and FA4 read block tables. They are separate packages (flash-attn-3,
-flash-attn-4); without one `varlen_attn` refuses block tables. Whether this build reads them on this device, for this
-model's shapes, is tested once (`reads_block_tables`).
+flash-attn-4); without them `varlen_attn` refuses block tables. `reads_block_tables` tests once whether this build reads
+them on this device for this model's shapes.
 
-It computes in half precision and has no softcap, sinks or policies; layers with these use another backend. It never
-forms the weights: if needed, they come from that other backend and differ only by rounding.
+The kernel computes in half precision and has no softcap, sinks or policies; layers with these use another backend. It
+never forms the weights: if needed, they come from that other backend and differ only by rounding.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 log = logging.getLogger(__name__)
 
 HALVES = (torch.float16, torch.bfloat16)
-TOLERANCE = 0.05  # largest difference of outputs near 1 after two roundings to bfloat16; a wrong key makes about 0.3
-BLACKWELL = 10  # compute capability from which on FA4 reads block tables
-_UNFIT = (RuntimeError, TypeError, ValueError)  # the build refuses, or does not have the arguments yet
+TOLERANCE = 0.05  # maximum difference of outputs near 1 after two roundings to bfloat16; a wrong key causes about 0.3
+BLACKWELL = 10  # minimum compute capability with which FA4 reads block tables
+_UNFIT = (RuntimeError, TypeError, ValueError)  # raised by builds without block tables or these arguments
 
 
 class VarlenAttention(AttentionBackend):
-    """Backend on torch's varlen kernel; `otherwise` computes what the kernel does not support."""
+    """Backend on torch's varlen kernel; `fallback` computes calls that the kernel does not support."""
 
-    def __init__(self, otherwise: AttentionBackend) -> None:
-        self._otherwise = otherwise
+    def __init__(self, fallback: AttentionBackend) -> None:
+        self._fallback = fallback
 
     def forward(
         self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
@@ -54,11 +54,11 @@ class VarlenAttention(AttentionBackend):
             and shape.head_dim == shape.v_head_dim
             and reads_block_tables(q.device, q.dtype, q.shape[1], shape, store.block_size)
         ):
-            return self._otherwise.forward(call, q, store, batch, needs_weights)
+            return self._fallback.forward(call, q, store, batch, needs_weights)
         out = attend(call, q, store, batch)
         if not needs_weights:
             return AttentionOutput(out, None, [])
-        return self._otherwise.forward(call, q, store, batch, True)._replace(out=out)
+        return self._fallback.forward(call, q, store, batch, True)._replace(out=out)
 
 
 def attend(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> Tensor:
@@ -70,7 +70,7 @@ def attend(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> 
         store.values[call.layer].pools[0],
         tables.query_start_loc,
         None,
-        tables.most_queries,
+        tables.max_queries,
         tables.longest,
         scale=call.scaling,
         window_size=(-1 if call.sliding_window is None else call.sliding_window - 1, 0),
@@ -78,15 +78,15 @@ def attend(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> 
         seqused_k=tables.lengths,
         block_table=tables.block_tables,
     )
-    assert isinstance(out, Tensor), "nothing else was asked for"
+    assert isinstance(out, Tensor), "no other output was requested"
     return out
 
 
 @cache
 def activate(device: torch.device) -> str:
-    """Activate an implementation that reads block tables; return its name, "" if none is installed.
+    """Activate an implementation that reads block tables; return its name, or "" if none is installed.
 
-    From then on torch's other attention functions in this process use it too.
+    The activation also affects torch's other attention functions in this process.
     """
     try:
         from torch.nn.attention import activate_flash_attention_impl
@@ -96,7 +96,7 @@ def activate(device: torch.device) -> str:
     try:
         activate_flash_attention_impl(name)
     except (ImportError, OSError, *_UNFIT) as error:
-        log.info("no attention by block table from torch: %s", error)
+        log.info("torch's attention by block table is not available: %s", error)
         return ""
     return name
 
@@ -110,7 +110,7 @@ def reads_block_tables(
     generator = torch.Generator().manual_seed(0)
     pieces = [(5, 6), (10, 1)]  # first position and number of tokens
     blocks = -(-11 // block_size)
-    tables = [list(range(2 * blocks - 1 - row, -1, -2)) for row in range(2)]  # descending, the two interleaved
+    tables = [list(range(2 * blocks - 1 - row, -1, -2)) for row in range(2)]  # descending and interleaved
     store = KVStore([shape], 2 * blocks, block_size, dtype, device)
     for pool in store.pools([0]):
         pool.copy_(torch.randn(pool.shape, generator=generator))
@@ -123,9 +123,9 @@ def reads_block_tables(
         try:
             found = attend(call, q, store, batch)
         except _UNFIT as error:
-            log.info("torch does not attend by block table here: %s", str(error)[:200])
+            log.info("torch's attention by block table does not run here: %s", str(error)[:200])
             return False
-        if not (found.float() - expected.float()).abs().max() < TOLERANCE:  # NaN too
+        if not (found.float() - expected.float()).abs().max() < TOLERANCE:  # also true for NaN
             log.warning("torch's attention by block table is wrong here, so it is not used")
             return False
     return True

@@ -7,8 +7,8 @@
 
 Sequences with one new token are computed together (`DecodeKeys`, padded); each longer slice separately
 (`PrefillKeys`). Layers with a sliding window see other keys than layers without, so both are built per
-`AttentionSpan`, lazily at the first layer that needs them. Layers with the same span may have block tables of their
-own (`cache.block_groups`), and then their slots differ too.
+`AttentionSpan`, when the first such layer needs them. Layers in different groups (`cache.block_groups`) also differ in
+block tables and slots.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class SequenceSlice(NamedTuple):
     token_ids: list[int]  # the tokens to compute now, at least one
     start: int  # position of the first of them; all earlier positions are in the cache
     block_tables: list[list[int]]  # one per group of layers, in block ids of the trace; they cover
-    # start + len(token_ids) positions, RELEASED where no query attends any more
-    samples: bool  # whether the logits of the last token are wanted
-    all_logits: bool = False  # the logits of every token are, for prompt log probabilities
-    num_drafts: int = 0  # of a slice that samples: the last so many tokens are drafts, whose logits are wanted too
+    # start + len(token_ids) positions, with RELEASED where no query attends any more
+    samples: bool  # whether the logits of the last token are needed
+    all_logits: bool = False  # whether those of every token are needed, for prompt log probabilities
+    num_drafts: int = 0  # number of draft tokens at the end of a slice that samples; their logits are needed too
 
 
 class DecodeKeys(NamedTuple):
     """Keys of all n sequences with one new token, padded to L."""
 
     slots: Tensor  # [n, L]; padding and released positions repeat a slot of the same sequence
-    mask: Tensor | None  # [n, 1, L] True = padding or hidden by the policy; None where every key is seen
+    mask: Tensor | None  # [n, 1, L] True = padding or hidden by the policy; None = every key is visible
     key_starts: list[int]  # position of each sequence's first key
-    first_slot: int | None  # where one sequence's slots are consecutive: no gather needed
+    first_slot: int | None  # first slot of a single sequence with consecutive slots, which needs no gather
     length: int  # L, the maximum number of keys of a sequence
 
 
@@ -58,24 +58,24 @@ class DecodeTables(NamedTuple):
     """Keys of `DecodeKeys` as block tables, for kernels that look the blocks up themselves."""
 
     block_tables: Tensor  # [n, B] int32, places in the layers' tensors; 0 as padding and for released blocks
-    lengths: Tensor  # [n] int32: keys up to here
-    starts: Tensor  # [n] int32: keys from here on, > 0 under a sliding window
-    key_starts: list[int]  # the same
+    lengths: Tensor  # [n] int32: position after each sequence's last key
+    starts: Tensor  # [n] int32: position of its first key, > 0 under a sliding window
+    key_starts: list[int]  # `starts` on the host
     longest: int  # L, the maximum number of keys of a sequence
 
 
 class StepTables(NamedTuple):
-    """Block tables of all S slices of a step, for kernels that take prefills and decodes together."""
+    """Block tables of all S slices of a step, for kernels that compute prefills and decodes in one call."""
 
-    query_start_loc: Tensor  # [S + 1] int32: where each slice's tokens begin in the packed row
+    query_start_loc: Tensor  # [S + 1] int32: offset of each slice's tokens in the packed row
     block_tables: Tensor  # [S, B] int32, places in the layers' tensors; 0 as padding and for released blocks
-    lengths: Tensor  # [S] int32: keys up to here
-    most_queries: int  # the maximum of a slice
-    longest: int  # the maximum number of keys of a sequence
+    lengths: Tensor  # [S] int32: position after each sequence's last key
+    max_queries: int  # maximum number of tokens of a slice
+    longest: int  # maximum number of keys of a sequence
 
 
 class PrefillKeys(NamedTuple):
-    """The C keys that the T queries of a sequence can see."""
+    """C keys that the T queries of a prefilling sequence can see."""
 
     slots: Tensor  # [C]
     mask: Tensor  # [T, C] True = not visible
@@ -105,9 +105,9 @@ class StepInputs(NamedTuple):
         packed: IntArray = np.empty((2 + num_groups, num_tokens), dtype=np.int64)
         return StepInputs(packed, _views(torch.from_numpy(packed)))
 
-    def up(self, copies: HostCopies) -> tuple[Tensor, ...]:
+    def to_device(self, copies: HostCopies) -> tuple[Tensor, ...]:
         """Copy the tensors to the device."""
-        return self.tensors if copies.on_host else _views(copies.up(self.packed))
+        return self.tensors if copies.on_host else _views(copies.to_device(self.packed))
 
 
 def _views(inputs: Tensor) -> tuple[Tensor, ...]:
@@ -162,7 +162,7 @@ class SlotTable:
         return rows
 
     def place(self, block_ids: npt.NDArray[Any], group: int) -> npt.NDArray[Any]:
-        """Return the places of blocks in the tensors of a group's layers; see `cache.block_groups`."""
+        """Return the indices of blocks in the tensors of a group's layers; see `cache.block_groups`."""
         return block_ids - self.first_blocks[group]
 
     def group(self, reach: AttentionSpan) -> int:
@@ -170,11 +170,11 @@ class SlotTable:
         return self._group_of[reach] if self._group_of else 0
 
     def _claim(self, seq_id: int, slices: Sequence[SequenceSlice]) -> int:
-        """Return a row for a new sequence: a free one, one of a sequence that is not in this step, or an added one."""
+        """Return a row for a new sequence: a free row, a row of a sequence outside this step, or an added row."""
         if not self._free:
             present = {piece.seq_id for piece in slices}
-            for gone in [known for known in self._rows if known not in present]:
-                self._free.append(self._rows.pop(gone))
+            for absent in [known for known in self._rows if known not in present]:
+                self._free.append(self._rows.pop(absent))
         if not self._free:
             count = len(self._tables)
             self.slots = np.concatenate([self.slots, np.zeros_like(self.slots)], axis=1)
@@ -188,14 +188,14 @@ class SlotTable:
     def _resolve(self, row: int, block_tables: list[list[int]]) -> None:
         for group, block_table in enumerate(block_tables):
             table = np.asarray(block_table, dtype=np.int64)
-            # Padding and released entries must be readable and harmless: they repeat the first remaining block.
+            # Padding and released entries must be readable: they repeat the first remaining block.
             released = table == RELEASED
             table = self.place(table, group)
-            harmless = table[int(released.argmin())]
-            table[released] = harmless
+            filler = table[int(released.argmin())]
+            table[released] = filler
             slots = (table[:, None] * self.block_size + self._offsets).ravel()[: self._width]
             self.slots[group, row, : slots.size] = slots
-            self.slots[group, row, slots.size :] = harmless * self.block_size
+            self.slots[group, row, slots.size :] = filler * self.block_size
             breaks = np.flatnonzero(np.diff(slots) != 1)
             self.runs[group][row] = int(breaks[0]) + 1 if breaks.size else slots.size
         self._tables[row] = [list(block_table) for block_table in block_tables]
@@ -204,12 +204,12 @@ class SlotTable:
 class StepBatch:
     """Packed step: the model's inputs, and the keys of its sequences. Valid until the slot table packs the next step.
 
-    A layer's `reach` determines which keys its queries see; keys are looked up by it.
+    Keys are looked up by a layer's `reach`, which determines the keys that its queries see.
     """
 
     prefills: list[PrefillSpan]
-    decode_tokens: Tensor | None  # packed tokens that decode; None = every one, in order
-    logit_indices: Tensor | None  # packed tokens whose logits are needed; None = every one, in order
+    decode_tokens: Tensor | None  # indices of packed tokens that decode; None = all of them
+    logit_indices: Tensor | None  # indices of packed tokens whose logits are needed; None = all of them
 
     def __init__(
         self,
@@ -248,14 +248,16 @@ class StepBatch:
                 if length > 1
             ]  # fmt: skip
             if self.decode_indices:
-                self.decode_tokens = self.copies.up(np.array([begins[i] for i in self.decode_indices]))
+                self.decode_tokens = self.copies.to_device(np.array([begins[i] for i in self.decode_indices]))
         self._decode_lens = [starts[index] + 1 for index in self.decode_indices]
-        self.input_ids, self.position_ids, *self._slot_mappings = inputs.up(self.copies)  # [1, T], [1, T], [T] a group
+        self.input_ids, self.position_ids, *self._slot_mappings = inputs.to_device(
+            self.copies
+        )  # [1, T], [1, T], [T] a group
 
         if num_tokens != len(slices) or not all([piece.samples or piece.all_logits for piece in slices]):
-            wanted = self._wanted_logits()
-            if len(wanted) != num_tokens:
-                self.logit_indices = self.copies.up(np.array(wanted, np.int64))
+            needed = self._needed_logits()
+            if len(needed) != num_tokens:
+                self.logit_indices = self.copies.to_device(np.array(needed, np.int64))
 
     def _begin(self, table: SlotTable, device: torch.device, policy: WindowPolicy | None) -> None:
         """Initialize the fields that every step has; the caches of keys are empty."""
@@ -274,18 +276,18 @@ class StepBatch:
         self._head_rows: dict[tuple[AttentionSpan, int], Tensor] = {}
         self._decode_bias: dict[tuple[AttentionSpan, int], Tensor] = {}
 
-    def _wanted_logits(self) -> list[int]:
+    def _needed_logits(self) -> list[int]:
         """Return the packed tokens whose logits are needed, in order: all of some slices, the last of
         sampling ones, and of their drafts."""
-        wanted: list[int] = []
+        needed: list[int] = []
         begin = 0
         for piece, end in zip(self.slices, self.query_start_loc[1:], strict=True):
             if piece.all_logits:
-                wanted += range(begin, end)
+                needed += range(begin, end)
             elif piece.samples:
-                wanted += range(end - 1 - piece.num_drafts, end)
+                needed += range(end - 1 - piece.num_drafts, end)
             begin = end
-        return wanted
+        return needed
 
     @property
     def num_decodes(self) -> int:
@@ -322,7 +324,7 @@ class StepBatch:
         return self._slot_mappings[self._table.group(reach)]
 
     def decode_keys(self, reach: AttentionSpan) -> DecodeKeys:
-        """Return slots and padding of the decoding sequences for layers with this reach."""
+        """Return the keys of the decoding sequences for layers with this reach."""
         keys = self._decode_keys.get(reach)
         if keys is None:
             keys = self._decode_keys[reach] = self._make_decode_keys(reach)
@@ -351,8 +353,8 @@ class StepBatch:
             hidden = keys > queries
             if reach.window is not None:
                 hidden |= (keys <= queries - reach.window) & (keys >= reach.sinks)
-            mask = self.copies.up(hidden)[:, None, :]
-        return DecodeKeys(self.copies.up(slots), mask, starts, first_slot, longest)
+            mask = self.copies.to_device(hidden)[:, None, :]
+        return DecodeKeys(self.copies.to_device(slots), mask, starts, first_slot, longest)
 
     def decode_tables(self, reach: AttentionSpan) -> DecodeTables:
         """Return block tables and key ranges of the decoding sequences for layers with this reach."""
@@ -363,13 +365,13 @@ class StepBatch:
 
     def _make_decode_tables(self, reach: AttentionSpan) -> DecodeTables:
         places, lens, starts = self.decode_places(reach)
-        ranges = self.copies.up(np.array([lens, starts], dtype=np.int32))
+        ranges = self.copies.to_device(np.array([lens, starts], dtype=np.int32))
         longest = max(length - start for length, start in zip(lens, starts, strict=True))
-        return DecodeTables(self.copies.up(places), ranges[0], ranges[1], starts, longest)
+        return DecodeTables(self.copies.to_device(places), ranges[0], ranges[1], starts, longest)
 
     def decode_places(self, reach: AttentionSpan) -> tuple[npt.NDArray[np.int32], list[int], list[int]]:
         """Return the contents of `decode_tables` on the host: block tables, lengths, starts."""
-        assert not reach.sinks, "a range of keys cannot say what is hidden between the sinks and the window"
+        assert not reach.sinks, "a range of keys cannot leave out those between the sinks and the window"
         starts = [reach.first_key(length - 1) for length in self._decode_lens]
         return self._places(self.decode_indices, self._table.group(reach)), self._decode_lens, starts
 
@@ -380,14 +382,14 @@ class StepBatch:
         if tables is None:
             counts = [len(piece.token_ids) for piece in self.slices]
             lengths = [piece.start + count for piece, count in zip(self.slices, counts, strict=True)]
-            on_device = [self.copies.up(np.array(x, np.int32)) for x in (self.query_start_loc, lengths)]
-            block_tables = self.copies.up(self._places(range(len(self.slices)), group))
+            on_device = [self.copies.to_device(np.array(x, np.int32)) for x in (self.query_start_loc, lengths)]
+            block_tables = self.copies.to_device(self._places(range(len(self.slices)), group))
             tables = StepTables(on_device[0], block_tables, on_device[1], max(counts), max(lengths))
             self._step_tables[group] = tables
         return tables
 
     def _places(self, indices: Sequence[int], group: int) -> npt.NDArray[np.int32]:
-        """Return the block tables of some slices as places, [n, B] int32; 0 is padding or a released block."""
+        """Return the block tables of these slices as places [n, B] int32; 0 is padding or a released block."""
         block_tables = [self.slices[index].block_tables[group] for index in indices]
         padded = np.full((len(block_tables), max(map(len, block_tables))), RELEASED, dtype=np.int32)
         for row, block_table in enumerate(block_tables):
@@ -396,7 +398,7 @@ class StepBatch:
         return np.maximum(places, 0, out=places)
 
     def decode_bias(self, reach: AttentionSpan, num_kv_heads: int, dtype: torch.dtype) -> Tensor:
-        """Return the bias on the scores of the decoding sequences: -inf at masked keys [n * Hkv, 1, L], or one zero."""
+        """Return a bias for the scores of decoding sequences: [n * Hkv, 1, L], -inf at masked keys, or one zero."""
         bias = self._decode_bias.get((reach, num_kv_heads))
         if bias is None:
             mask = self.decode_keys(reach).mask
@@ -409,7 +411,7 @@ class StepBatch:
         return bias
 
     def decode_head_rows(self, reach: AttentionSpan, num_kv_heads: int) -> Tensor:
-        """Return rows of the store, head by head: flattened [n, Hkv, L], row = slot * Hkv + head."""
+        """Return the store's rows for each sequence and KV head: flattened [n, Hkv, L], row = slot * Hkv + head."""
         rows = self._head_rows.get((reach, num_kv_heads))
         if rows is None:
             slots = self.decode_keys(reach).slots
@@ -424,9 +426,7 @@ class StepBatch:
         return key_start, self._table.slots[self._table.group(reach), span.row, key_start : span.context_len]
 
     def prefill_spans(self, reach: AttentionSpan) -> array[int]:
-        """Return all prefilling sequences as kernels/attention.h has them, for layers with this reach; valid while this
-        batch lives.
-        """
+        """Return all prefilling sequences as an array of kernels/attention.h's `Span`, valid while this batch lives."""
         found = self._prefill_spans.get(reach)
         if found is None:
             found, before = array("q"), 0
@@ -440,7 +440,7 @@ class StepBatch:
         return found
 
     def prefill_keys(self, span: PrefillSpan, reach: AttentionSpan) -> PrefillKeys:
-        """Return slots and visibility of a prefilling sequence for layers with this reach."""
+        """Return the keys of a prefilling sequence for layers with this reach."""
         keys = self._prefill_keys.get((span.slice_index, reach))
         if keys is None:
             keys = self._prefill_keys[span.slice_index, reach] = self._make_prefill_keys(span, reach)
@@ -455,4 +455,4 @@ class StepBatch:
         if reach.window is not None:
             mask |= (keys <= queries - reach.window) & (keys >= reach.sinks)
         first_slot = int(slots[0]) if contiguous else None
-        return PrefillKeys(self.copies.up(slots), mask, key_start, first_slot)
+        return PrefillKeys(self.copies.to_device(slots), mask, key_start, first_slot)

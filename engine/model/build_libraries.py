@@ -19,28 +19,28 @@ import torch
 from engine.model.graph_source import units_of
 
 SOURCES = {"aot_inductor.package": True, "aot_inductor.package_cpp_only": True}  # emit only the C++ of a graph
-# TorchInductor's flags that are left out: levels are set for each unit, and warnings, line tables and frame pointers
-# are of use to its developers only.
-LEFT_OUT = frozenset({"O0", "O1", "O2", "O3", "Wall", "pedantic", "g1", "gline-tables-only", "fno-omit-frame-pointer"})
-# Flags of processor features, which only units with loops need: with them torch's headers include the compiler's
+# TorchInductor's flags that are omitted: optimization levels are set for each unit, and warnings, line tables and frame
+# pointers only serve its developers.
+OMITTED = frozenset({"O0", "O1", "O2", "O3", "Wall", "pedantic", "g1", "gline-tables-only", "fno-omit-frame-pointer"})
+# Flags of processor features, which only the unit with loops needs. With them torch's headers include the compiler's
 # headers of all vector instructions, which take a fourth of the other unit's compile time.
-OF_LOOPS = ("-DCPU_CAPABILITY", "-march", "-mcpu", "-mavx", "-mfma", "-mf16c", "-mamx")
+LOOP_FLAGS = ("-DCPU_CAPABILITY", "-march", "-mcpu", "-mavx", "-mfma", "-mf16c", "-mamx")
 RUNTIME = Path(__file__).parent / "kernels"  # folder of runtime.h
 
 
 class CannotBuild(RuntimeError):
-    """No C++ compiler, or a unit that it rejects; the message is one sentence."""
+    """There is no C++ compiler, or it rejects a unit; the message is one sentence."""
 
 
 class Library(NamedTuple):
     """A graph whose units are being compiled."""
 
     path: Path  # of the future library; a .json beside it lists the operations that it calls
-    units: list[Future[Path]]  # objects
+    units: list[Future[Path]]  # object files
 
 
 class Builder:
-    """Makes libraries in a folder. To be used in a `with`."""
+    """Builder of libraries in a folder, created by `building`."""
 
     def __init__(self, folder: Path, options: Mapping[str, Any], pool: ThreadPoolExecutor) -> None:
         """`options`: TorchInductor's. Raises CannotBuild."""
@@ -51,43 +51,43 @@ class Builder:
         self._folder, self._pool = folder, pool
         self._options = {**options, **SOURCES}
         with config.patch({"cpp.vec_isa_ok": options.get("cpp.vec_isa_ok")}):
-            given = CppTorchDeviceOptions(vec_isa=pick_vec_isa(), device_type="cpu", aot_mode=True)
-        found = shutil.which(given.get_compiler())
-        if found is None:
+            cpp = CppTorchDeviceOptions(vec_isa=pick_vec_isa(), device_type="cpu", aot_mode=True)
+        compiler = shutil.which(cpp.get_compiler())
+        if compiler is None:
             raise CannotBuild("no C++ compiler was found")
         self._compile = [
-            found,
-            *(f"-D{name.strip()}" for name in given.get_definitions()),
-            *(f"-{flag}" for flag in given.get_cflags() if flag not in LEFT_OUT),
+            compiler,
+            *(f"-D{name.strip()}" for name in cpp.get_definitions()),
+            *(f"-{flag}" for flag in cpp.get_cflags() if flag not in OMITTED),
             f"-I{RUNTIME}",
-            *(f"-I{place}" for place in given.get_include_dirs()),
-            *(word for words in given.get_passthrough_args() for word in words.split()),
+            *(f"-I{folder}" for folder in cpp.get_include_dirs()),
+            *(word for words in cpp.get_passthrough_args() for word in words.split()),
         ]
         self._link = [
-            *(f"-{flag}" for flag in given.get_ldflags()),
-            *(f"-L{place}" for place in given.get_libraries_dirs()),
-            *(f"-l{name}" for name in given.get_libraries()),
+            *(f"-{flag}" for flag in cpp.get_ldflags()),
+            *(f"-L{folder}" for folder in cpp.get_libraries_dirs()),
+            *(f"-l{name}" for name in cpp.get_libraries()),
         ]
 
     def begin(self, name: str, graph: torch.fx.GraphModule) -> Library:
-        """Lower a graph to C++ and begin to compile it.
+        """Lower a graph to C++ and start to compile it.
 
         Raises:
-            UnknownSource: the C++ is not of the expected form.
+            UnknownSource: the C++ does not have the expected form.
             Exception: TorchInductor cannot lower it.
         """
         inputs = tuple(node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder")
         options = {**self._options, "aot_inductor.output_path": str(self._folder / name)}
         with torch.no_grad():
-            made: Any = torch._inductor.aot_compile(graph, inputs, options=options)
+            outputs: Any = torch._inductor.aot_compile(graph, inputs, options=options)
         path = self._folder / f"{name}.so"
-        files = [Path(file) for file in made if isinstance(file, str)]
+        files = [Path(file) for file in outputs if isinstance(file, str)]
         for calls in (file for file in files if file.name.endswith(".wrapper.json")):
             calls.rename(path.with_suffix(".json"))
         (source,) = (file for file in files if file.name.endswith(".wrapper.cpp"))
         units = units_of(source.read_text(encoding="utf-8"))
         flags = [flag for flag in self._compile if flag != "-shared"]
-        plain = [flag for flag in flags if not flag.startswith(OF_LOOPS)]
+        plain = [flag for flag in flags if not flag.startswith(LOOP_FLAGS)]
         return Library(
             path,
             [
@@ -103,15 +103,15 @@ class Builder:
         return library.path
 
     def _object(self, name: str, source: str, command: list[str]) -> Path:
-        unit, made = self._folder / f"{name}.cpp", self._folder / f"{name}.o"
+        unit, compiled = self._folder / f"{name}.cpp", self._folder / f"{name}.o"
         unit.write_text(source, encoding="utf-8")
-        _run([*command, "-c", str(unit), "-o", str(made)])
-        return made
+        _run([*command, "-c", str(unit), "-o", str(compiled)])
+        return compiled
 
 
 @contextmanager
 def building(folder: Path, options: Mapping[str, Any]) -> Iterator[Builder]:
-    """Yield a builder; at the end of the `with` all its compilers have ended. Raises CannotBuild without a compiler."""
+    """Yield a builder; its compilers have ended when the `with` ends. Raises CannotBuild without a compiler."""
     with ThreadPoolExecutor(max(1, torch.get_num_threads()), "c++") as pool:
         try:
             yield Builder(folder, options, pool)
@@ -122,4 +122,4 @@ def building(folder: Path, options: Mapping[str, Any]) -> Iterator[Builder]:
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise CannotBuild(f"{command[0]} fails: {' '.join(done.stderr.split())[:300]}")
+        raise CannotBuild(f"{command[0]} failed: {' '.join(done.stderr.split())[:300]}")

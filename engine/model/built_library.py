@@ -2,7 +2,7 @@
 
 one.so, one.json       the code, and how it calls operations that have no C function (`build_libraries`)
 one.origins            where each constant comes from (`ahead_of_time`)
-one.safetensors        small constants that are no weights of the model
+one.safetensors        small constants that are not weights of the model
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.model.build_libraries import building
 from engine.model.merge_linears import MergedWeights
 
 
-class MadeLibrary(NamedTuple):
+class BuiltLibrary(NamedTuple):
     """Built library of a graph, with its constants' origins."""
 
     path: Path
@@ -31,7 +31,7 @@ class MadeLibrary(NamedTuple):
 
     @property
     def files(self) -> dict[str, Path]:
-        """Files that are needed to call the library, by name."""
+        """Files that calling the library needs, by name."""
         calls = self.path.with_suffix(".json")
         return {file.name: file for file in (self.path, calls) if file.exists()}
 
@@ -42,8 +42,8 @@ def make_libraries(
     weights: MergedWeights,
     folder: Path,
     options: Mapping[str, Any],
-) -> dict[str, MadeLibrary]:
-    """Build a library of each graph, by name. The slowest one comes last in `graphs` and is started first.
+) -> dict[str, BuiltLibrary]:
+    """Build a library of each graph, by name. The build of the last graph starts first; it should be the slowest.
 
     Raises:
         Exception: a compiler may raise anything.
@@ -52,28 +52,28 @@ def make_libraries(
 
     use_own_cache()
     with building(folder, options) as builder:
-        begun = {name: builder.begin(name, graphs[name]) for name in reversed(graphs)}
-        libraries = {name: builder.finish(begun[name]) for name in graphs}
-    made = {}
-    for name, library in libraries.items():
+        started = {name: builder.begin(name, graphs[name]) for name in reversed(graphs)}
+        paths = {name: builder.finish(started[name]) for name in graphs}
+    built = {}
+    for name, library in paths.items():
         origins, small = origins_of(constants_of(library), graphs[name], module, weights)
         origins = {k: Origin(stored=f"{name}.{o.stored}") if o.stored else o for k, o in origins.items()}
         stored, early = {f"{name}.{key}": tensor for key, tensor in small.items()}, graphs[name].meta["early_weights"]
-        made[name] = MadeLibrary(library, origins, stored, early)
-    return made
+        built[name] = BuiltLibrary(library, origins, stored, early)
+    return built
 
 
-def write_down(made: MadeLibrary) -> None:
-    """Write the metadata beside the library, for `read_again`."""
-    made.path.with_suffix(".origins").write_bytes(msgspec.json.encode(made.origins))
-    save_file(made.tensors, made.path.with_suffix(".safetensors"))
+def write_metadata(built: BuiltLibrary) -> None:
+    """Write the metadata beside the library, for `read_library`."""
+    built.path.with_suffix(".origins").write_bytes(msgspec.json.encode(built.origins))
+    save_file(built.tensors, built.path.with_suffix(".safetensors"))
 
 
-def read_again(path: Path) -> MadeLibrary:
+def read_library(path: Path) -> BuiltLibrary:
     """Read the metadata that another process wrote for the library at `path`.
 
     Raises:
         OSError, ValueError: the metadata is missing or invalid.
     """
     origins = msgspec.json.decode(path.with_suffix(".origins").read_bytes(), type=dict[str, Origin])
-    return MadeLibrary(path, origins, load_file(path.with_suffix(".safetensors")))
+    return BuiltLibrary(path, origins, load_file(path.with_suffix(".safetensors")))

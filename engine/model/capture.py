@@ -1,16 +1,16 @@
 """Capture of a step's arrays within a byte budget.
 
-Captured, in this order while the budget lasts:
+The arrays are captured in this order until the budget is spent:
 1. q, k and v of every packed token and the last attention row of every sequence, observed layers first;
 2. all rows of the observed heads, observed layers first;
 3. if `outputs` are requested, the attention output of each query, observed layers first.
 
-A decode step has one row per sequence, so 1. has all of them.
+A decode step has one row per sequence, so item 1 covers all its rows.
 
-On the CPU this is decided before the forward pass, and the arrays are written directly as the log's bytes
-(`capture_layout`). On another device, without a C compiler, or where keys and values are not in a store of blocks, they
-are packed into one array of the log's dtype at the end of the pass and copied to the host at once, behind the device's
-work (`host_copy`); layers and heads that are not captured are not copied.
+On the CPU the selection is made before the forward pass, and the arrays are written directly as the log's bytes
+(`capture_layout`). On other devices, without a C compiler, or where keys and values are not in a store of blocks, the
+arrays are packed into one array of the log's dtype at the end of the pass, and copied to the host in one asynchronous
+copy (`host_copy`). Layers and heads that are not captured are not copied.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from engine.model.host_copy import Arrival, HostCopies
 from engine.model.native import capture_kernel
 from engine.trace.records import AttentionRows, LayerCapture, ModelFacts
 
-DEFAULT_BUDGET = 8 * 1024 * 1024  # bytes a step
+DEFAULT_BUDGET = 8 * 1024 * 1024  # bytes per step
 CONTIGUOUS = torch.contiguous_format
 Array = np.ndarray[Any, Any]
 Layers = Callable[[], Sequence[LayerCapture]]  # waits for the arrays
@@ -41,9 +41,9 @@ Layers = Callable[[], Sequence[LayerCapture]]  # waits for the arrays
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureRequest:
-    """Arrays to capture in a step. `layers` come first, `heads` with all rows (None = all); unknown ids are ignored.
-
-    `only`: no other layers, even within the budget. `outputs`: also the sum of weight · v of each query.
+    """Arrays to capture in a step. `layers` are captured first, and `heads` with all their rows (None = all); unknown
+    ids are ignored. With `only`, other layers are not captured at all. With `outputs`, the attention output of each
+    query is captured too.
     """
 
     layers: list[int] | None = None
@@ -65,7 +65,7 @@ class _Layer:
 
 
 class _Packed:
-    """Tensors of a device, rounded and packed into one copy to the host."""
+    """Tensors of a device, which are rounded, packed and copied to the host at once."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
@@ -74,12 +74,12 @@ class _Packed:
         self._arrival: Arrival = tuple
 
     def add(self, tensor: Tensor) -> int:
-        """Add a tensor; return its number for `array`."""
+        """Add a tensor; return its index for `array`."""
         self._tensors.append(tensor)
         return len(self._tensors) - 1
 
     def send(self, copies: HostCopies) -> None:
-        """Begin to copy the added tensors, which later work may overwrite. On the CPU they are final."""
+        """Begin to copy the added tensors; later work may then overwrite them. On the CPU they are not copied."""
         sizes = [tensor.numel() for tensor in self._tensors]
         if not sizes:
             return
@@ -90,19 +90,19 @@ class _Packed:
         self._shapes = [tensor.shape for tensor in self._tensors]
         views = [part.view(shape) for part, shape in zip(torch.split(packed, sizes), self._shapes, strict=True)]
         torch._foreach_copy_(views, self._tensors)
-        self._sizes, self._arrival = sizes, copies.down([packed])
+        self._sizes, self._arrival = sizes, copies.to_host([packed])
         self._tensors.clear()
 
     def array(self, number: int) -> Array:
-        """Return a tensor on the host; waits until all of them have arrived."""
+        """Return a tensor on the host; waits for the copy."""
         if not self._arrays:
             parts = torch.split(self._arrival()[0], self._sizes)
             self._arrays = [part.view(shape).numpy() for part, shape in zip(parts, self._shapes, strict=True)]
         return self._arrays[number]
 
 
-class Capturing:
-    """Capture request resolved for a model; the same for every step."""
+class ResolvedCapture:
+    """Capture request resolved for a model; shared by all steps."""
 
     def __init__(
         self,
@@ -111,17 +111,17 @@ class Capturing:
         shapes: Sequence[LayerShape] | None = None,
         policy: WindowPolicy | None = None,
     ) -> None:
-        """`shapes`: of each layer in a store of blocks; None: keys and values lie elsewhere. `policy`: limits the keys
-        that layers see.
+        """`shapes`: the layers' shapes in the store of blocks; None if keys and values are not in one. `policy`: limits
+        the keys that layers see.
         """
         self.request, self.num_heads = request, facts.num_heads
         layers = range(facts.num_layers)
         observed = [i for i in layers if request.layers is None or i in request.layers]
         others = [i for i in layers if i not in observed]
         self.order = observed if request.only else observed + others
-        unasked = others if request.only else []
-        self.unasked = frozenset(unasked)
-        self.not_requested = f"Layers {_ranges(unasked)} were not asked for." if unasked else ""
+        excluded = others if request.only else []
+        self.excluded = frozenset(excluded)
+        self.exclusion_note = f"Layers {_ranges(excluded)} were not requested." if excluded else ""
         heads = range(facts.num_heads)
         self.heads = [head for head in heads if request.heads is None or head in request.heads]
         self.dtype = torch.float16 if request.dtype == "float16" else torch.float32
@@ -130,28 +130,28 @@ class Capturing:
         if kernel is not None and shapes is not None:
             reaches = reaches_of(facts.sliding_windows, policy)
             self.layout = CaptureLayout(kernel, request.dtype, facts.num_heads, self.heads, shapes, reaches)
-            everything = set(self.order)
-            self.everything = everything, everything, everything if request.outputs else set()
-            self.rows_of_all = self.layout.rows(*self.everything)
+            every_layer = set(self.order)
+            self.full_plan = every_layer, every_layer, every_layer if request.outputs else set()
+            self.full_rows = self.layout.rows(*self.full_plan)
 
 
 class CaptureRecorder:
-    """Records a step; on another device than the CPU it holds references in the forward pass and copies at its end."""
+    """Recorder of a step. On other devices than the CPU it holds references during the pass and copies at its end."""
 
-    def __init__(self, capturing: Capturing, batch: StepBatch) -> None:
-        self._what = what = capturing
+    def __init__(self, resolved: ResolvedCapture, batch: StepBatch) -> None:
+        self._resolved = resolved
         self._batch = batch
         self._layers: dict[int, _Layer] = {}
         self._sizes: dict[int, tuple[int, int, int]] = {}  # bytes by layer, as `EncodedCapture.sizes`
         self._encoded: EncodedCapture | None = None
-        if what.layout is not None and batch.is_on_cpu:
-            self._encoded = made = EncodedCapture(what.layout, batch)
-            self._planned = what.everything
-            if made.measure(what.rows_of_all) > what.request.budget_bytes:  # its numbers alone may still fit
-                self._sizes = dict(enumerate(made.sizes()))
+        if resolved.layout is not None and batch.is_on_cpu:
+            self._encoded = encoded = EncodedCapture(resolved.layout, batch)
+            self._planned = resolved.full_plan
+            if encoded.measure(resolved.full_rows) > resolved.request.budget_bytes:  # the arrays alone may still fit
+                self._sizes = dict(enumerate(encoded.sizes()))
                 self._planned = self._plan()
-                made.measure(what.layout.rows(*self._planned))
-            made.make_room()
+                encoded.measure(resolved.layout.rows(*self._planned))
+            encoded.allocate()
         self.keeps = not batch.is_on_cpu
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
@@ -159,12 +159,13 @@ class CaptureRecorder:
             self._encoded.layer(layer, q, k, v, attended)
             return
         self._sizes[layer] = self._sizes_of(q, k, v, attended)
-        own = _as_is if self.keeps else partial(Tensor.to, dtype=self._what.dtype, copy=True, memory_format=CONTIGUOUS)
+        dtype = self._resolved.dtype
+        save = _identity if self.keeps else partial(Tensor.to, dtype=dtype, copy=True, memory_format=CONTIGUOUS)
         # compiled code may reuse the output's memory as soon as it has read it
-        out = (attended.out.clone() if self.keeps else own(attended.out)) if self._what.request.outputs else None
-        decode = attended.decode and attended.decode._replace(weights=own(attended.decode.weights))
-        prefills = [piece._replace(weights=own(piece.weights)) for piece in attended.prefills]
-        self._layers[layer] = _Layer(own(q), own(k), own(v), out, decode, prefills)
+        out = (attended.out.clone() if self.keeps else save(attended.out)) if self._resolved.request.outputs else None
+        decode = attended.decode and attended.decode._replace(weights=save(attended.decode.weights))
+        prefills = [piece._replace(weights=save(piece.weights)) for piece in attended.prefills]
+        self._layers[layer] = _Layer(save(q), save(k), save(v), out, decode, prefills)
 
     def addresses(self) -> int | None:
         """Implement `Recorder.addresses`."""
@@ -172,15 +173,15 @@ class CaptureRecorder:
 
     def wants(self, layer: int) -> bool:
         """Implement `Recorder.wants`."""
-        return layer not in self._what.unasked
+        return layer not in self._resolved.excluded
 
     def finish(self) -> tuple[Layers, str]:
-        """Return the arrays by layer, and one sentence on what was left out ("" = nothing). Called after the pass."""
+        """Return the arrays by layer, and a note on omitted arrays ("" if none are). Called after the pass."""
         if self._encoded is not None:
-            is_whole, made = self._planned is self._what.everything, self._encoded.layers()
-            return lambda: made, self._what.not_requested if is_whole else self._omitted(*self._planned)
+            is_complete, encoded = self._planned is self._resolved.full_plan, self._encoded.layers()
+            return lambda: encoded, self._resolved.exclusion_note if is_complete else self._omitted(*self._planned)
         base, full, outputs = self._plan()
-        packed = _Packed(self._what.dtype)
+        packed = _Packed(self._resolved.dtype)
         captures = [
             self._capture(number, self._layers[number], number in full, number in outputs, packed)
             for number in sorted(base)
@@ -188,13 +189,13 @@ class CaptureRecorder:
         packed.send(self._batch.copies)
         return cache(lambda: [capture() for capture in captures]), self._omitted(base, full, outputs)
 
-    # -- what fits -------------------------------------------------------------------------------------------------
+    # -- selection within the budget -------------------------------------------------------------------------------
 
     def _plan(self) -> tuple[set[int], set[int], set[int]]:
         """Return the layers that capture q, k, v and last rows, those that capture all rows of the observed heads, and
         those that capture their outputs.
         """
-        left = self._what.request.budget_bytes
+        left = self._resolved.request.budget_bytes
 
         def fitting(kind: int, layers: Iterable[int]) -> set[int]:
             nonlocal left
@@ -205,39 +206,40 @@ class CaptureRecorder:
                     left -= size
             return found
 
-        base = fitting(0, self._what.order)
-        ordered = [layer for layer in self._what.order if layer in base]
+        base = fitting(0, self._resolved.order)
+        ordered = [layer for layer in self._resolved.order if layer in base]
         full = fitting(1, ordered)
-        outputs = fitting(2, ordered if self._what.request.outputs else ())
+        outputs = fitting(2, ordered if self._resolved.request.outputs else ())
         return base, full, outputs
 
     def _sizes_of(self, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> tuple[int, int, int]:
-        base, size = q.numel() + k.numel() + v.numel(), self._what.dtype.itemsize
+        base, size = q.numel() + k.numel() + v.numel(), self._resolved.dtype.itemsize
         if attended.decode is not None:
-            # positions up to their new tokens, which are the last
             num_keys = sum(self._batch.slices[index].start + 1 for index in self._batch.decode_indices)
-            base += self._what.num_heads * (num_keys - sum(attended.decode.key_starts))
+            base += self._resolved.num_heads * (num_keys - sum(attended.decode.key_starts))
         shapes = [piece.weights.shape for piece in attended.prefills]
-        base += self._what.num_heads * sum(num_keys for _, _, num_keys in shapes)
-        full = len(self._what.heads) * sum((num_queries - 1) * num_keys for _, num_queries, num_keys in shapes)
+        base += self._resolved.num_heads * sum(num_keys for _, _, num_keys in shapes)
+        full = len(self._resolved.heads) * sum((num_queries - 1) * num_keys for _, num_queries, num_keys in shapes)
         return base * size, full * size, attended.out.numel() * size
 
     def _omitted(self, base: set[int], full: set[int], outputs: set[int]) -> str:
-        if len(base) == len(full) == len(self._what.order) and (outputs == base or not self._what.request.outputs):
-            return self._what.not_requested
+        if len(base) == len(full) == len(self._resolved.order) and (
+            outputs == base or not self._resolved.request.outputs
+        ):
+            return self._resolved.exclusion_note
         parts = []
-        dropped = [layer for layer in self._what.order if layer not in base]
+        dropped = [layer for layer in self._resolved.order if layer not in base]
         if dropped:
             parts.append(f"everything of layers {_ranges(dropped)}")
-        shortened = [layer for layer in self._what.order if layer in base and layer not in full]
+        shortened = [layer for layer in self._resolved.order if layer in base and layer not in full]
         if shortened and self._batch.prefills:
             parts.append(f"all but the last attention row of each sequence in layers {_ranges(shortened)}")
-        without = [layer for layer in self._what.order if layer in base and layer not in outputs]
-        if without and self._what.request.outputs:
+        without = [layer for layer in self._resolved.order if layer in base and layer not in outputs]
+        if without and self._resolved.request.outputs:
             parts.append(f"the attention outputs of layers {_ranges(without)}")
-        sentences = [self._what.not_requested]
+        sentences = [self._resolved.exclusion_note]
         if parts:
-            budget = self._what.request.budget_bytes
+            budget = self._resolved.request.budget_bytes
             sentences.append(f"Left out by the budget of {budget} bytes a step: {'; '.join(parts)}.")
         return " ".join(filter(None, sentences))
 
@@ -273,13 +275,13 @@ class CaptureRecorder:
                 )
             if prefills:
                 rows.sort(key=lambda row: position[row.seq_id])
-            given = None if out is None else array(out)
-            return LayerCapture(layer=number, q=array(q), k=array(k), v=array(v), rows=rows, out=given)
+            outputs = None if out is None else array(out)
+            return LayerCapture(layer=number, q=array(q), k=array(k), v=array(v), rows=rows, out=outputs)
 
         return capture
 
     def _decode_rows(self, decode: DecodeWeights, weights: Array) -> list[AttentionRows]:
-        heads = list(range(self._what.num_heads))
+        heads = list(range(self._resolved.num_heads))
         rows = []
         for i, index in enumerate(self._batch.decode_indices):
             piece, key_start = self._batch.slices[index], decode.key_starts[i]
@@ -295,9 +297,9 @@ class CaptureRecorder:
         return rows
 
     def _prefill_rows(self, piece: PrefillWeights, full: bool) -> Iterator[tuple[list[int], int, Tensor]]:
-        """Yield all rows of the observed heads if `full`, the last row of others: heads, first position, weights."""
-        observed = self._what.heads if full else []
-        others = [head for head in range(self._what.num_heads) if head not in observed]
+        """Yield heads, first position and weights: all rows of the observed heads if `full`, the last row of others."""
+        observed = self._resolved.heads if full else []
+        others = [head for head in range(self._resolved.num_heads) if head not in observed]
         if observed:
             weights = [piece.weights] if not others else [piece.weights[head] for head in observed]
             yield observed, piece.span.start, torch.stack(weights) if others else weights[0]
@@ -307,7 +309,7 @@ class CaptureRecorder:
             yield others, piece.span.context_len - 1, torch.stack(weights) if observed else weights[0]
 
 
-def _as_is(tensor: Tensor) -> Tensor:
+def _identity(tensor: Tensor) -> Tensor:
     return tensor
 
 

@@ -22,27 +22,27 @@ from engine.model.batch import StepBatch
 from engine.model.native import CaptureKernel, threads_for
 from engine.trace import encoded
 
-FORM, SLICE = 14, 4  # numbers in the structs of kernels/capture.h
+FORM, SLICE = 14, 4  # number of integers in the structs of kernels/capture.h
 HUGE_PAGE = 2 << 20  # bytes
-_bytearray: Any = ctypes.pythonapi.PyByteArray_FromStringAndSize  # of NULL: uninitialized
+_bytearray: Any = ctypes.pythonapi.PyByteArray_FromStringAndSize  # given NULL, it does not initialize the bytes
 _bytearray.argtypes, _bytearray.restype = (ctypes.c_char_p, ctypes.c_ssize_t), ctypes.py_object
 
 
-def _room(size: int) -> bytearray | memoryview:
-    """Return `size` uninitialized bytes. Many of them have pages of 2 MiB where the system has these: with pages of
-    4 KiB, the page faults of the first writes take longer than the writes.
+def _allocate(size: int) -> bytearray | memoryview:
+    """Return `size` uninitialized bytes, from HUGE_PAGE bytes on in huge pages if the system supports them: with pages
+    of 4 KiB, the page faults of the first writes take longer than the writes.
     """
     if size < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        room: bytearray = _bytearray(None, size)
-        return room
+        small: bytearray = _bytearray(None, size)
+        return small
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # a kernel without them
+    with suppress(OSError):  # this kernel has no huge pages
         pages.madvise(mmap.MADV_HUGEPAGE)
     return memoryview(pages)
 
 
 class CaptureLayout:
-    """Step-independent layout. Layers with the same shape and reach are of one kind and have the same layout."""
+    """Part of the layout that is the same for every step. Layers with equal shape and reach form a kind."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class CaptureLayout:
         shapes: Sequence[LayerShape],
         reaches: Sequence[AttentionSpan],
     ) -> None:
-        """`heads`: those of which every row of a prefill may be captured; `shapes` and `reaches` are per layer."""
+        """`heads`: heads whose rows may all be captured in a prefill; `shapes` and `reaches` are per layer."""
         self.kernel, self.num_heads, self.num_full = kernel, num_heads, len(heads)
         self.size = 2 if dtype == "float16" else 4
         keys = list(zip(shapes, reaches, strict=True))
@@ -73,12 +73,12 @@ class CaptureLayout:
         self._blank: dict[int, array[int]] = {}
 
     def rows(self, layers: Collection[int], full: Collection[int], outputs: Collection[int]) -> array[int]:
-        """Return these layers as read by layout.c: number, kind, whether with attention output and every row."""
+        """Return these layers for layout.c: number, kind, and flags (1: with attention output, 2: with all rows)."""
         flags = ((layer, self.kind_of[layer], (layer in outputs) + 2 * (layer in full)) for layer in sorted(layers))
         return array("q", (number for row in flags for number in row))
 
     def blank(self, n: int) -> array[int]:
-        """Return zeros for the numbers that layout.c writes for a step of n slices."""
+        """Return zeros in place of the numbers that layout.c writes for a step of n slices."""
         found = self._blank.get(n)
         if found is None:
             count = 2 * len(self.kind_of) + 4 * len(self.kinds) * (FORM + SLICE * n)
@@ -87,8 +87,8 @@ class CaptureLayout:
 
 
 class EncodedCapture:
-    """Captured layers of a step. In a step the weights evict every CPU cache: this class's code and objects come from
-    memory each time, five times slower than from cache. So it does little and leaves the rest to C.
+    """Captured layers of a step. This class leaves most of the work to C: a step's weights evict the CPU caches, so its
+    code and objects are read from memory in every step, which is five times slower.
     """
 
     def __init__(self, layout: CaptureLayout, batch: StepBatch) -> None:
@@ -104,7 +104,7 @@ class EncodedCapture:
         self._known = [*longest, *(number for piece in slices for number in piece), *first_keys]
 
     def sizes(self) -> list[tuple[int, int, int]]:
-        """Return the bytes of each layer's q, k, v and last rows; of its rows before them; of its attention output."""
+        """Return per layer the bytes of q, k, v and the last rows; of the other rows; and of the attention output."""
         layout, found = self._layout, list[tuple[int, int, int]]()
         for (heads, width, v_width), reach in layout.kinds:
             keys = [(count, start + count - reach.first_key(start)) for _, start, count in self._slices]
@@ -116,7 +116,7 @@ class EncodedCapture:
         return [found[kind] for kind in layout.kind_of]
 
     def measure(self, rows: array[int]) -> int:
-        """Return the encoded bytes of these layers (`CaptureLayout.rows`), including what separates their arrays."""
+        """Return the encoded size in bytes of these layers (`CaptureLayout.rows`), including the headers of arrays."""
         layout = self._layout
         numbers = array("q", (self._n, self._num_tokens, len(rows) // 3, *self._known))
         numbers += rows
@@ -127,21 +127,21 @@ class EncodedCapture:
         self._num_bytes = found
         return found
 
-    def make_room(self) -> None:
+    def allocate(self) -> None:
         """Allocate the bytes of the layers that were measured last."""
-        room = _room(self._num_bytes)
-        begin = ctypes.addressof(ctypes.c_char.from_buffer(room))
+        buffer = _allocate(self._num_bytes)
+        begin = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
         self._layout.kernel.lay_out(*self._layout.addresses, self._numbers_at, begin)
-        self._made = encoded.EncodedLayers(room, self._numbers[2])
+        self._encoded = encoded.EncodedLayers(buffer, self._numbers[2])
 
     def addresses(self) -> int:
-        """Return the address of C's table, valid while this object lives: 2 numbers per layer, where to write it (0: it
-        is not captured) and its form.
+        """Return the address of C's table, valid while this object lives: per layer the address to write it to (0: it
+        is not captured) and that of its form.
         """
         return self._numbers_at + 8 * self._written_at
 
     def layer(self, number: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
-        """Write a layer that C did not: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv], which are not read afterwards."""
+        """Write a layer whose attention was not computed by C: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv]."""
         at = self._written_at + 2 * number
         to, form_at = self._numbers[at : at + 2]
         if not to:
@@ -153,7 +153,7 @@ class EncodedCapture:
         form = (ctypes.c_int64 * 7).from_address(form_at)
         longest = 0 if weights is None else weights.shape[2]
         if [*q.shape, *k.shape[1:], v.shape[2], longest] != [form[i] for i in (1, 2, 4, 3, 4, 5, 6)]:
-            raise ValueError(f"layer {number} has queries {tuple(q.shape)} and keys {tuple(k.shape)}, not those known")
+            raise ValueError(f"layer {number} has unexpected shapes: q {tuple(q.shape)}, k {tuple(k.shape)}")
         strides = (ctypes.c_int64 * 6)(*q.stride()[:2], *k.stride()[:2], *v.stride()[:2])
         self._layout.kernel.store_layer(
             q.data_ptr(), k.data_ptr(), v.data_ptr(), None if weights is None else weights.data_ptr(), out.data_ptr(),
@@ -165,4 +165,4 @@ class EncodedCapture:
 
     def layers(self) -> encoded.EncodedLayers:
         """Return the captured layers, in order."""
-        return self._made
+        return self._encoded

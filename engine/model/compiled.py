@@ -4,18 +4,18 @@
                             graph of T >= 2 tokens    [1, T]     everything else
           --inductor------> machine code, for any T
 
-The graphs hold no attention: each layer calls one opaque operation, `kvtheater::attend`, which finds the step that runs
-on its thread. On the CPU it is a C function that reads the layout of the step (`native_step`). Otherwise it passes q,
-k, v to the same `StepContext` that the eager path uses. So paging, capture and backends are not compiled. Nothing that
-changes between steps (the batch, the slots, the lengths of sequences) enters a graph, so serving never recompiles.
+The graphs contain no attention: each layer calls one opaque operation, `kvtheater::attend`, which uses the step that
+runs on its thread. On the CPU it is a C function that reads the layout of the step (`native_step`). Otherwise it passes
+q, k and v to the same `StepContext` that the eager path uses. So paging, capture and backends are not compiled. A graph
+does not depend on values that change between steps (batch, slots, sequence lengths), so serving never recompiles.
 
-On the CPU the code is a library without weights, which is cached for the next start of the same model (`ahead_of_time`,
-`forward_key`, `compile_cache`): then nothing is traced. A server compiles it in a separate process (`compile_apart`).
-The result is compared with the eager path before it serves (`served_check`). Attention and products come from
-`kernels/`; on a GPU the eager path's backend computes attention.
+On the CPU the code is a library without weights. It is cached, so that later starts of the same model trace nothing
+(`ahead_of_time`, `forward_key`, `compile_cache`). A server compiles it in a separate process (`compile_in_subprocess`).
+The result is compared with the eager path before it serves (`served_check`). Functions in `kernels/` compute attention
+and products; on a GPU the eager path's backend computes attention.
 
 Products and sums are computed in another order than in the eager path, so logits differ in their last bits. Therefore
-the path changes only while no request is unfinished, and every step records its path (`timing.compiled`). With
+the path changes only while no request is running or waiting, and every step records its path (`timing.compiled`). With
 `enforce_eager` the eager path always serves, and equal inputs give the same log (`trace.compare.same`).
 """
 
@@ -44,55 +44,56 @@ from engine.model.ahead_of_time import CompiledGraph, Origin, bound
 from engine.model.attention import attending
 from engine.model.attention_backend import AttentionCall
 from engine.model.attention_native import NativeAttention
-from engine.model.built_library import MadeLibrary, make_libraries, write_down
-from engine.model.compile_apart import compile_apart
-from engine.model.compile_cache import find, keep
+from engine.model.built_library import BuiltLibrary, make_libraries, write_metadata
+from engine.model.compile_cache import find, store
+from engine.model.compile_in_subprocess import compile_in_subprocess
 from engine.model.compiled_forward import ATTEND, SHIM, CompiledForward, step_kernel
 from engine.model.early_rows import select_rows_early
 from engine.model.forward_key import forward_key
 from engine.model.freed_memory import trim_memory
-from engine.model.light_transformers import bring_compiler
+from engine.model.light_transformers import import_compiler
 from engine.model.loaded import LoadedModel
-from engine.model.means import CannotCompile, missing_means
+from engine.model.means import CannotCompile, missing_requirement
 from engine.model.merge_linears import MergedWeights, merge_linears
 from engine.model.native import native_kernels
 from engine.model.packed_linears import SHIMS as SHIMS_OF_LINEARS
 from engine.model.served_check import check_compiled, check_served
-from engine.model.tracing_thread import keep_tracing_to_its_thread
+from engine.model.tracing_thread import limit_tracing_to_its_thread
 
 log = logging.getLogger(__name__)
 
-# Options for a library, beside those of the CPU. Instruction sets are not probed with a compiler first, which takes
-# longer than compiling: if one is missing, compiling fails and the fallback serves. Precompiled headers would go to
-# the temporary folder, which all users share.
-AHEAD: dict[str, Any] = {
+# Options for a library, in addition to the CPU's. torch would probe instruction sets with a compiler, which takes
+# longer than compiling; if one is missing, compiling fails and the fallback serves. Precompiled headers would be
+# written to the temporary folder, which all users share.
+LIBRARY_OPTIONS: dict[str, Any] = {
     "cpp.vec_isa_ok": True,
     "aot_inductor.package_constants_in_so": False,
     "aot_inductor.precompile_headers": False,
 }
-# By type of device. On the CPU the wrapper around the kernels is C++: for a small model a Python wrapper costs more
-# than the kernels. On a GPU it would need CUDA's headers, which torch does not include. One compiling thread: the eager
-# path serves meanwhile. On a GPU each kernel is compiled separately, so several processes share the work.
+# TorchInductor's options by type of device. On the CPU the wrapper around the kernels is C++, since for a small model a
+# Python wrapper costs more than the kernels; on a GPU it would need CUDA's headers, which torch does not include. On
+# the CPU one thread compiles, because the eager path serves meanwhile. On a GPU several processes compile one kernel
+# each.
 OPTIONS: dict[str, dict[str, Any]] = {
     "cpu": {"cpp_wrapper": True, "compile_threads": 1},
     "cuda": {"compile_threads": min(8, os.cpu_count() or 1)},
 }
 SHIMS = "aot_inductor.custom_ops_to_c_shims"  # operations that compiled code on the CPU calls directly
 _one_at_a_time = threading.Lock()  # torch.export has global state
-LONGEST = 1 << 24  # tokens of a step, an upper bound that tracing requires
+MAX_TOKENS = 1 << 24  # upper bound of a step's tokens, which tracing requires
 
 
 ONE, MANY, TENSORS = "one", "many", "constants.safetensors"
 
 
 def cpu_options() -> dict[str, Any]:
-    """Return the options for code on the CPU. An operation without a C function here is called through Python."""
+    """Return TorchInductor's options for the CPU. Operations without a C shim are called through Python."""
     attend = {ATTEND: [SHIM]} if step_kernel() else {}
     return {**OPTIONS["cpu"], SHIMS: {**SHIMS_OF_LINEARS, **attend}}
 
 
 class _Facts(Struct, frozen=True):
-    """Metadata stored beside the two libraries: the origin of each of their constants, and results of the checks."""
+    """Metadata stored with the two libraries: the origins of their constants, and results of the checks."""
 
     one: dict[str, Origin]
     many: dict[str, Origin]
@@ -103,7 +104,7 @@ class _Facts(Struct, frozen=True):
 
 
 class _GraphContext:
-    """Context while a graph is traced: `attend` emits one operation into the graph."""
+    """Context while a graph is traced: `attend` adds one operation to the graph."""
 
     recorder = None
 
@@ -142,69 +143,69 @@ def _logits(module: Any, input_ids: Tensor, position_ids: Tensor, **options: Any
 
 
 def compile_model(model: LoadedModel) -> CompiledForward:
-    """Trace, compile, and compare with the eager path, which may serve meanwhile on other threads. Takes tens of
-    seconds.
+    """Trace and compile a model and compare it with the eager path, which may serve meanwhile on other threads. Takes
+    tens of seconds.
 
     Raises:
-        Exception: the model cannot be traced, there is no C++ compiler, or the compiled code computes something else;
-            the model is unchanged then.
+        Exception: the model cannot be traced, there is no C++ compiler, or the compiled code computes something else.
+            The model is unchanged then.
     """
     if model.device.type not in OPTIONS:
-        raise ValueError("only models on the CPU or on a CUDA device are compiled")
+        raise ValueError(f"only models on the CPU or on a CUDA device are compiled, this one is on {model.device.type}")
     if model.only_eager:
-        raise ValueError(f"it is not compiled: {model.only_eager}")
-    keep_tracing_to_its_thread()
+        raise ValueError(f"the model is not compiled: {model.only_eager}")
+    limit_tracing_to_its_thread()
     if model.device.type != "cpu":
-        return _made(model, None)
-    key = forward_key(model, {**cpu_options(), **AHEAD})
-    found = _found(model, key)
-    if found is None and (missing := missing_means()):  # fail before a minute of tracing, here or in a child
+        return _build(model, None)
+    key = forward_key(model, {**cpu_options(), **LIBRARY_OPTIONS})
+    found = _load_cached(model, key)
+    if found is None and (missing := missing_requirement()):  # fail before a minute of tracing, here or in a child
         raise CannotCompile(missing)
-    if found is None and key and model.opened is not None and compile_apart(model):
-        found = _found(model, key)
-    found = found or _made(model, key)
-    trim_memory()  # allocated by merging weights and comparing
+    if found is None and key and model.opened is not None and compile_in_subprocess(model):
+        found = _load_cached(model, key)
+    found = found or _build(model, key)
+    trim_memory()  # merging weights and comparing have freed memory
     return found
 
 
-def compile_and_keep(model: LoadedModel, one: Callable[[], MadeLibrary | None] | None = None) -> None:
-    """Compile a model on the CPU into the cache, for another process. `one` waits for the library of one token that a
-    child process builds meanwhile; it returns None if the child failed.
+def compile_to_cache(model: LoadedModel, one: Callable[[], BuiltLibrary | None] | None = None) -> None:
+    """Compile a model on the CPU into the cache, for another process. `one` waits for the library of one token, which a
+    child process builds; it returns None if the child failed.
 
     Raises:
-        Exception: as `compile_model`.
-        ValueError: the model can be compiled, but not cached.
+        Exception: see `compile_model`.
+        ValueError: the compiled model cannot be cached.
     """
-    key = forward_key(model, {**cpu_options(), **AHEAD})
+    key = forward_key(model, {**cpu_options(), **LIBRARY_OPTIONS})
     if key is None:
-        raise ValueError("the model has code of which only its process knows")
+        raise ValueError("the model has code that only this process knows")
     if find(key) is not None:
         return
-    _made(model, key, one)
+    _build(model, key, one)
     if find(key) is None:
-        raise ValueError("what was compiled cannot be kept")
+        raise ValueError("the compiled code cannot be cached")
 
 
 def is_cached(model: LoadedModel) -> bool:
-    """Return whether the compiled forward pass of this model on the CPU is cached; nothing is compiled."""
-    key = forward_key(model, {**cpu_options(), **AHEAD})
+    """Return whether the compiled forward pass of this model on the CPU is cached."""
+    key = forward_key(model, {**cpu_options(), **LIBRARY_OPTIONS})
     return key is not None and find(key) is not None
 
 
 def compile_one(model: LoadedModel, folder: Path) -> None:
-    """Build the library of one token for `compile_and_keep` in another process.
+    """Build the library of one token, for `compile_to_cache` in another process.
 
     Raises:
-        Exception: as `compile_model`.
+        Exception: see `compile_model`.
     """
-    bring_compiler()
+    import_compiler()
     weights = MergedWeights()
-    write_down(_libraries([ONE], model, weights, folder)[ONE])
+    write_metadata(_libraries([ONE], model, weights, folder)[ONE])
 
 
-def _found(model: LoadedModel, key: str | None) -> CompiledForward | None:
-    """Return the forward pass that an earlier start compiled, if it still computes what the model does; else None. All
-    kinds of caches were compared when it was built.
+def _load_cached(model: LoadedModel, key: str | None) -> CompiledForward | None:
+    """Return the cached forward pass of a model, or None if there is none or its logits differ from the model's. Each
+    kind of KV cache was compared when it was built.
     """
     entry = find(key) if key else None
     if entry is None:
@@ -221,13 +222,13 @@ def _found(model: LoadedModel, key: str | None) -> CompiledForward | None:
         compiled.refused.update(facts.refused)
         check_served(model, compiled)
     except (KeyError, AttributeError, RuntimeError, OSError, ValueError) as error:  # ModelError is a ValueError
-        log.warning("what was compiled before does not serve and is compiled again: %s", " ".join(str(error).split()))
+        log.warning("cached compiled code is not usable and is compiled again: %s", " ".join(str(error).split()))
         return None
     return compiled
 
 
 @contextmanager
-def _forgetting_trace() -> Iterator[None]:
+def _clear_trace_after() -> Iterator[None]:
     """Clear torch's map of the last traced graph on exit, because it keeps the model's weights in memory."""
     try:
         yield
@@ -235,41 +236,43 @@ def _forgetting_trace() -> Iterator[None]:
         getattr(proxy_tensor, "_FAKE_TENSOR_ID_TO_PROXY_MAP_FOR_EXPORT", {}).clear()
 
 
-@_forgetting_trace()
-def _made(model: LoadedModel, key: str | None, one: Callable[[], MadeLibrary | None] | None = None) -> CompiledForward:
-    """Compile and compare the model; cache the result if there is a `key`. `one`: as in `compile_and_keep`."""
-    bring_compiler()
+@_clear_trace_after()
+def _build(
+    model: LoadedModel, key: str | None, one: Callable[[], BuiltLibrary | None] | None = None
+) -> CompiledForward:
+    """Compile a model and compare it; cache the result if there is a `key`. `one`: see `compile_to_cache`."""
+    import_compiler()
     weights = MergedWeights()
     if model.device.type == "cpu":
         with tempfile.TemporaryDirectory(prefix="kvtheater-compiled-") as name:
             folder = Path(name)
             try:
-                made = _libraries([ONE, MANY] if one is None else [MANY], model, weights, folder)
+                built = _libraries([ONE, MANY] if one is None else [MANY], model, weights, folder)
                 if one is not None:
-                    made[ONE] = one() or _libraries([ONE], model, weights, folder)[ONE]
-                root, tensors = nn.ModuleDict({"module": model.module}), made[ONE].tensors | made[MANY].tensors
+                    built[ONE] = one() or _libraries([ONE], model, weights, folder)[ONE]
+                root, tensors = nn.ModuleDict({"module": model.module}), built[ONE].tensors | built[MANY].tensors
                 code = [
-                    CompiledGraph(made[name].path, bound(made[name].origins, root, weights, tensors))
+                    CompiledGraph(built[name].path, bound(built[name].origins, root, weights, tensors))
                     for name in (ONE, MANY)
                 ]
             except Exception as error:  # a compiler may raise anything
-                log.info("no library could be made of it: %s", " ".join(str(error).split())[:200])
+                log.info("building libraries failed: %s", " ".join(str(error).split())[:200])
             else:
-                compiled = _forward(code[0], code[1], model, made[MANY].early_weights)
+                compiled = _forward(code[0], code[1], model, built[MANY].early_weights)
                 check_compiled(model, compiled)
                 if key:
                     opened = model.opened.name if model.opened else None
-                    _keep(key, made, tensors, folder, opened, compiled.refused)
+                    _store(key, built, tensors, folder, opened, compiled.refused)
                 return compiled
     options, began = cpu_options() if model.device.type == "cpu" else OPTIONS[model.device.type], time.perf_counter()
     graphs = [_prepare(exported, model, weights) for exported in _export(model, [ONE, MANY])]
     traced = time.perf_counter()
     try:
-        forms = [_compile(graph, options) for graph in graphs]
+        code = [_compile(graph, options) for graph in graphs]
     finally:
         _end_compiling_processes()
     early_weights = graphs[1].meta["early_weights"]
-    ready, compiled = time.perf_counter(), _forward(forms[0], forms[1], model, early_weights)
+    ready, compiled = time.perf_counter(), _forward(code[0], code[1], model, early_weights)
     check_compiled(model, compiled)
     log.info(
         "traced in %.1f s, compiled in %.1f s, compared in %.1f s",
@@ -278,21 +281,21 @@ def _made(model: LoadedModel, key: str | None, one: Callable[[], MadeLibrary | N
     return compiled
 
 
-def _keep(
+def _store(
     key: str,
-    made: dict[str, MadeLibrary],
+    built: dict[str, BuiltLibrary],
     tensors: dict[str, Tensor],
     folder: Path,
     opened: str | None,
     refused: dict[str, str],
 ) -> None:
-    files = made[ONE].files | made[MANY].files
+    files = built[ONE].files | built[MANY].files
     if tensors:
         files[TENSORS] = folder / TENSORS
         save_file(tensors, files[TENSORS])
-    one, many = made[ONE], made[MANY]
+    one, many = built[ONE], built[MANY]
     facts = _Facts(one.origins, many.origins, bool(tensors), opened, refused, many.early_weights)
-    keep(key, files, msgspec.to_builtins(facts))
+    store(key, files, msgspec.to_builtins(facts))
 
 
 def _forward(
@@ -304,19 +307,21 @@ def _forward(
     return CompiledForward(one, many, NativeAttention(kernels), step_kernel(), early_weights)
 
 
-def _libraries(names: list[str], model: LoadedModel, weights: MergedWeights, folder: Path) -> dict[str, MadeLibrary]:
+def _libraries(names: list[str], model: LoadedModel, weights: MergedWeights, folder: Path) -> dict[str, BuiltLibrary]:
     graphs = [_prepare(exported, model, weights) for exported in _export(model, names)]
     root = nn.ModuleDict({"module": model.module})
-    return make_libraries(dict(zip(names, graphs, strict=True)), root, weights, folder, {**cpu_options(), **AHEAD})
+    return make_libraries(
+        dict(zip(names, graphs, strict=True)), root, weights, folder, {**cpu_options(), **LIBRARY_OPTIONS}
+    )
 
 
 def _export(model: LoadedModel, names: list[str]) -> list[Any]:
-    """Export these graphs. Tracing replaces a module's parameters by fake tensors, so it gets a copy of the modules
-    around the same weights, and a serving thread never sees the fake ones.
+    """Export these graphs. Tracing replaces a module's parameters by fake tensors, so it runs on a copy of the modules
+    with the same weights, and serving threads never see the fake ones.
     """
     module = copy.deepcopy(model.module, {id(t): t for t in (*model.module.parameters(), *model.module.buffers())})
     size = torch.export.Dim
-    tokens, kept = size("tokens", min=2, max=LONGEST), size("kept", min=2, max=LONGEST)
+    tokens, selected = size("tokens", min=2, max=MAX_TOKENS), size("selected", min=2, max=MAX_TOKENS)
     ids = torch.arange(6, device=model.device)
     found = []
     with torch.no_grad():
@@ -327,7 +332,7 @@ def _export(model: LoadedModel, names: list[str]) -> list[Any]:
             several = torch.export.export(
                 _ManyTokens(module, model.keeps_logits),
                 (ids[None], ids[None], ids[:3]),
-                dynamic_shapes=({1: tokens}, {1: tokens}, {0: kept}),
+                dynamic_shapes=({1: tokens}, {1: tokens}, {0: selected}),
                 strict=False,
             )
             found.append(several)
@@ -336,10 +341,10 @@ def _export(model: LoadedModel, names: list[str]) -> list[Any]:
 
 def _prepare(exported: Any, model: LoadedModel, weights: MergedWeights) -> torch.fx.GraphModule:
     program = exported.module(check_guards=False)
-    graph = torch.fx.GraphModule(program, program.graph)  # without the hooks that check every input of every call
+    graph = torch.fx.GraphModule(program, program.graph)  # drops the hooks that check the inputs of every call
     graph.graph.set_codegen(torch.fx.graph.CodeGen())
     early = select_rows_early(graph, ATTEND)
-    if early and not model.keeps_logits:  # the head, whose work is counted by rows in any case
+    if early and not model.keeps_logits:  # the head's work is counted by sampled rows in any case
         early -= model.facts.vocab_size * model.facts.hidden_size
     graph.meta["early_weights"] = early
     merge_linears(graph, nn.ModuleDict({"module": model.module}), weights)
@@ -363,17 +368,17 @@ def _end_compiling_processes() -> None:
 
 
 class Compilation(threading.Thread):
-    """Thread that compiles a model while it serves; `model.compiled` is set at the end, or stays None."""
+    """Thread that compiles a model while it serves, and sets `model.compiled` on success."""
 
-    def __init__(self, model: LoadedModel, ended: Callable[[str], object]) -> None:
-        """`ended` is called on this thread at its end, with `error`."""
+    def __init__(self, model: LoadedModel, on_end: Callable[[str], object]) -> None:
+        """`on_end` is called on this thread when it ends, with `error`."""
         super().__init__(name="compile", daemon=True)
-        self._model, self._ended = model, ended
-        self.error = ""  # why compiling failed, one sentence
+        self._model, self._on_end = model, on_end
+        self.error = ""  # reason of the failure in one sentence; "" on success
 
     def run(self) -> None:
         began = time.perf_counter()
-        if sys.platform == "linux":  # priorities are per thread there and inherited by compilers: serving comes first
+        if sys.platform == "linux":  # a lower priority than serving; it is per thread there, and compilers inherit it
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         try:
             with _one_at_a_time:
@@ -384,11 +389,11 @@ class Compilation(threading.Thread):
             log.warning("%s was not compiled and is served eagerly: %s", self._model.facts.name, self.error)
         else:
             log.info("%s compiled in %.0f s", self._model.facts.name, time.perf_counter() - began)
-        self._ended(self.error)
+        self._on_end(self.error)
 
 
-def compile_in_background(model: LoadedModel, ended: Callable[[str], object] = lambda error: None) -> Compilation:
+def compile_in_background(model: LoadedModel, on_end: Callable[[str], object] = lambda error: None) -> Compilation:
     """Start a `Compilation` of the model and return it."""
-    compilation = Compilation(model, ended)
+    compilation = Compilation(model, on_end)
     compilation.start()
     return compilation

@@ -1,6 +1,6 @@
-"""Forward pass as machine code, and its one opaque operation: attention, which the context of the step computes.
+"""Compiled forward pass, and its opaque operation `kvtheater::attend`, which the context of the step computes.
 
-`compiled` builds it. Serving needs only this module.
+`compiled` builds the forward pass. Serving needs only this module.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ def _attend(
     sinks: Tensor | None,
 ) -> Tensor:
     context = current()
-    if (
-        context.recorder is not None and context.recorder.keeps
-    ):  # compiled code writes other numbers over these as soon as it can
+    if context.recorder is not None and context.recorder.keeps:  # compiled code reuses the memory of q, k and v
         q, k, v = q.clone(), k.clone(), v.clone()
     out: Tensor = context.attend(AttentionCall(layer, scaling, window, softcap, sinks), q, k, v)
     return out
@@ -60,12 +58,12 @@ SHIM = (
     "AOTITorchError aoti_torch_cpu_attend(AtenTensorHandle q, AtenTensorHandle k, AtenTensorHandle v, int64_t layer, "
     "double scaling, int64_t* window, double* softcap, AtenTensorHandle* sinks, AtenTensorHandle* out)"
 )
-_raised = threading.local()  # .error: raised by Python that C called on this thread
+_raised = threading.local()  # .error: exception of the callback from C on this thread
 
 
 @cache
 def step_kernel() -> StepKernel | None:
-    """Return attention that compiled code calls without the interpreter; None without a C compiler."""
+    """Return attention for compiled code that does not need the interpreter; None without a C compiler."""
     kernels = native_kernels()
     if kernels is None:
         return None
@@ -74,27 +72,27 @@ def step_kernel() -> StepKernel | None:
         found: Tensor = _tensor_of(_capsule(handle, None, None))
         return found
 
-    def otherwise(
+    def attend_in_python(
         q: int, k: int, v: int, layer: int, scaling: float,
         window: int | None, softcap: int | None, sinks: int | None, out: int,
     ) -> int:  # fmt: skip
         try:
-            given = ctypes.cast(window, ctypes.POINTER(ctypes.c_int64))[0] if window else None
+            size = ctypes.cast(window, ctypes.POINTER(ctypes.c_int64))[0] if window else None
             cap = ctypes.cast(softcap, ctypes.POINTER(ctypes.c_double))[0] if softcap else None
             sink = tensor(ctypes.cast(sinks, ctypes.POINTER(ctypes.c_void_p))[0]) if sinks else None
             with torch.inference_mode():
-                made = _attend(tensor(q), tensor(k), tensor(v), layer, scaling, given, cap, sink)
-            ctypes.cast(out, ctypes.POINTER(ctypes.c_void_p))[0] = _pointer(_handle_of(made), None)
+                attended = _attend(tensor(q), tensor(k), tensor(v), layer, scaling, size, cap, sink)
+            ctypes.cast(out, ctypes.POINTER(ctypes.c_void_p))[0] = _pointer(_handle_of(attended), None)
         except BaseException as error:  # an exception cannot propagate through C
             _raised.error = error
             return 1
         return 0
 
-    kernels.step.set_otherwise(otherwise)
+    kernels.step.set_fallback(attend_in_python)
     return kernels.step
 
 
-# despite its name it takes nothing: the handle, and its reference to the tensor, stay with the caller (torch 2.13)
+# despite its name it steals nothing: the caller keeps the handle and its reference to the tensor (torch 2.13)
 _tensor_of: Any = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr  # type: ignore[attr-defined]
 _handle_of: Any = torch._C._aoti.unsafe_alloc_void_ptr_from_tensor  # type: ignore[attr-defined]
 _capsule = ctypes.pythonapi.PyCapsule_New
@@ -103,24 +101,25 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.argtypes, _pointer.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # a key by which graphs are told apart
+@dataclass(frozen=True, slots=True, eq=False)  # hashed by identity, as part of a CUDA graph's key
 class CompiledForward:
     """Compiled form of `ModelRunner.forward`. Engines on several threads may share it."""
 
     one: Callable[[Tensor, Tensor], list[Tensor]]
     many: Callable[[Tensor, Tensor, Tensor], list[Tensor]]
     backend: AttentionBackend | None  # attention in C; None: the eager path's (no C compiler, or on a GPU)
-    kernel: StepKernel | None = None  # called by the code for attention; None: it calls Python
-    early_weights: int = 0  # multiplied with the rows of sampled tokens alone (`early_rows`), beside the head's
-    refused: dict[str, str] = field(default_factory=dict)  # reason by kind of cache that it does not serve
+    kernel: StepKernel | None = None  # attention that the code calls; None: it calls Python
+    early_weights: int = 0  # weights besides the head's that only rows of sampled tokens use (`early_rows`)
+    refused: dict[str, str] = field(default_factory=dict)  # kinds of KV cache that it does not serve, with the reason
 
     def serves(self, kv_cache_dtype: str) -> bool:
-        """Return whether its results over such a cache equal the eager path's."""
+        """Return whether its results with this kind of KV cache agree with the eager path's."""
         return kv_cache_dtype.removesuffix("_e4m3") not in self.refused
 
     def __call__(self, batch: StepBatch, layout: StepLayout | None = None) -> tuple[Tensor, int]:
-        """Return logits [S, V] float32 where a slice samples, and the number of layers in which C attended. Runs under
-        `torch.inference_mode` and `attending`. `layout`: of the step for C; None: Python attends in every layer.
+        """Return logits [S, V] float32 of the slices that sample, and the number of layers whose attention C computed.
+        The caller enters `torch.inference_mode` and `attending`. `layout` is the step's layout for C; None: Python
+        computes attention in every layer.
 
         Raises:
             Exception: any exception that Python raised in a layer.

@@ -1,12 +1,12 @@
 """Decode steps as CUDA graphs: one launch per step instead of one per kernel.
 
-    batch of n sequences --padded--> size s, the least of 1, 2, 4, ... that holds n    static buffers
-                                     keys k, the least power of two that holds the longest sequence
-    graph (s, k)         captured when it is needed first, replayed from then on
+    batch of n sequences --padded--> size s, the smallest of 1, 2, 4, ... that is >= n    static buffers
+                                     keys k, the smallest power of two >= the longest sequence
+    graph (s, k)         captured on first use, then replayed
 
-A padded row computes token 0 at position 0. It writes to the scratch block, which lies behind the pool and has no id,
-and reads that block alone. Only steps in which every sequence decodes, nothing is recorded, and the backend reads
-nothing but `StepBatch.decode_tables` are graphs; every other step is launched kernel by kernel.
+A padded row computes token 0 at position 0. It writes to and reads only the scratch block, which lies behind the pool
+and has no id. A step runs as a graph only if every sequence decodes, nothing is recorded, and the backend reads only
+`StepBatch.decode_tables`; every other step is launched kernel by kernel.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from engine.model.batch import DecodeTables, SlotTable, StepBatch
 
 log = logging.getLogger(__name__)
 
-LEAST_KEYS = 512  # of a graph
+MIN_KEYS = 512  # minimum number of keys of a graph
 
 
 class Graph(Protocol):
-    """Captured work. Every replay writes `out`."""
+    """Captured graph. Every replay writes `out`."""
 
     out: Tensor
 
@@ -38,13 +38,13 @@ class Graph(Protocol):
 
 
 class CudaGraph:
-    """Graph of the work that `run` queues. `pool`: memory shared by graphs that never run at the same time."""
+    """Graph of the work that `run` queues. `pool`: memory shared by graphs that never run concurrently."""
 
     def __init__(self, run: Callable[[], Tensor], pool: Any) -> None:
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            run()  # compile kernels and allocate workspaces, which cannot be captured
+            run()  # compiles kernels and allocates workspaces, which cannot be captured
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, pool=pool):
@@ -80,7 +80,7 @@ class GraphInputs(StepBatch):
         reaches: Sequence[AttentionSpan],
         scratch: Sequence[int],
     ) -> None:
-        """Allocate the tensors. `reaches`: distinct spans of the layers. `scratch`: by group, the block for padding."""
+        """Allocate the tensors. `reaches`: the layers' distinct spans. `scratch`: each group's block for padding."""
         self._begin(table, device, None)
         self.slices = []
         self.num_tokens, self.decode_indices = size, list(range(size))
@@ -111,7 +111,7 @@ class GraphInputs(StepBatch):
             blocks[at, :n, : places.shape[1]] = places
             blocks[at, n:] = self._scratch[table.group(reach)]
         for static, array in ((self._inputs, inputs), (self._ranges, ranges), (self._blocks, blocks)):
-            static.copy_(self.copies.up(array))
+            static.copy_(self.copies.to_device(array))
 
 
 class _Captured(NamedTuple):
@@ -129,13 +129,13 @@ class DecodeGraphs:
         forward: Callable[[StepBatch], Tensor],
         capture: Any = None,
     ) -> None:
-        """Set up without graphs.
+        """Initialize without graphs.
 
-        `make_inputs(size, num_keys)`: creates buffers. `forward`: logits [S, V] of a step. `capture`: creates graphs
-        and counts their memory; by default `CudaGraphs`.
+        `make_inputs(size, num_keys)` creates buffers. `forward` computes a step's logits [S, V]. `capture` creates
+        graphs and counts their memory; by default it is `CudaGraphs`.
         """
         self.sizes = [1 << power for power in range(max_size.bit_length()) if 1 << power < max_size] + [max_size]
-        self.num_bytes = 0  # of device memory that graphs and their buffers take
+        self.num_bytes = 0  # device memory of graphs and their buffers
         self._make_inputs, self._forward = make_inputs, forward
         self._capture = capture or CudaGraphs()
         self._captured: dict[tuple[int, int, object], _Captured] = {}
@@ -150,13 +150,13 @@ class DecodeGraphs:
             and batch.policy is None
         )
 
-    def run(self, batch: StepBatch, way: object) -> Tensor:
+    def run(self, batch: StepBatch, variant: object) -> Tensor:
         """Return logits [S, V] of a step that fits, valid until the next step.
 
-        `way`: identity of the forward pass, which is part of the graph's key.
+        `variant` identifies the forward pass and is part of the graph's key.
         """
         size = next(size for size in self.sizes if size >= batch.num_tokens)
-        key = size, max(LEAST_KEYS, 1 << (batch.longest - 1).bit_length()), way
+        key = size, max(MIN_KEYS, 1 << (batch.longest - 1).bit_length()), variant
         captured = self._captured.get(key)
         if captured is None:
             inputs = self._make_inputs(*key[:2])
@@ -164,9 +164,9 @@ class DecodeGraphs:
             began, before = time.perf_counter(), self._capture.num_bytes()
             try:
                 graph = self._capture(lambda: self._forward(inputs))
-            except RuntimeError as error:  # the family synchronizes with the device during its pass
+            except RuntimeError as error:  # the model synchronizes with the device during its pass
                 self._failed = True
-                log.warning("decode steps cannot be CUDA graphs here: %s", " ".join(str(error).split())[:200])
+                log.warning("decode steps cannot run as CUDA graphs: %s", " ".join(str(error).split())[:200])
                 return self._forward(batch)
             self.num_bytes += self._capture.num_bytes() - before
             captured = self._captured[key] = _Captured(inputs, graph)

@@ -1,6 +1,6 @@
-"""Device memory: capacity, use, and errors of failed allocations. The only module that queries an allocator.
+"""Device memory: capacity, use, and errors of failed allocations. Only this module queries an allocator.
 
-Tests replace `ALLOCATOR`, so that code depending on its answers is tested without a GPU.
+Tests replace `ALLOCATOR` to test code that depends on it without a GPU.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DeviceMemory(NamedTuple):
 
 
 class OutOfMemory(ModelError, MemoryError):
-    """An allocation failed; the message has the sizes and says what to change."""
+    """An allocation failed; the message states the sizes and the remedy."""
 
 
 class Allocator:
@@ -57,31 +57,31 @@ class Allocator:
         before = torch.cuda.memory_allocated(device)
         work()
         torch.cuda.synchronize(device)
-        taken = torch.cuda.max_memory_allocated(device) - before
+        peak = torch.cuda.max_memory_allocated(device) - before
         torch.cuda.empty_cache()
-        return taken
+        return peak
 
     def name(self, device: torch.device) -> str:
         """Return the name of a GPU, or the type of another device."""
         return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
     def clock_mhz(self, device: torch.device) -> int | None:
-        """Return the clock of its processors in MHz; needs the package nvidia-ml-py."""
+        """Return a GPU's clock rate in MHz; needs the package nvidia-ml-py."""
         return _driver_value(torch.cuda.clock_rate, device)
 
     def power_watts(self, device: torch.device) -> float | None:
-        """Return its power draw in watts; needs the package nvidia-ml-py."""
+        """Return a GPU's power draw in watts; needs the package nvidia-ml-py."""
         milliwatts = _driver_value(torch.cuda.power_draw, device)
         return None if milliwatts is None else milliwatts / 1000
 
 
-def _driver_value(ask: Callable[[torch.device], int], device: torch.device) -> int | None:
-    """Return the driver's answer; None without a GPU, without nvidia-ml-py, or if the driver gives none."""
+def _driver_value(query: Callable[[torch.device], int], device: torch.device) -> int | None:
+    """Return the driver's value; None without a GPU, without nvidia-ml-py, or if the driver reports none."""
     if device.type != "cuda":
         return None
     try:
-        return int(ask(device))
-    except Exception:  # nvidia-ml-py has an error class of its own for each refusal
+        return int(query(device))
+    except Exception:  # nvidia-ml-py has many error classes
         return None
 
 
@@ -103,8 +103,8 @@ def device_facts(device: torch.device) -> DeviceFacts:
 
 
 def out_of_memory(error: BaseException, device: torch.device, what: str, instead: str) -> OutOfMemory | None:
-    """Return the error for a failed allocation: `what` needs more memory than there is, and `instead` is the remedy.
-    Returns None if `error` is something else.
+    """Return the error to raise for a failed allocation, or None if `error` is something else. `what` names the purpose
+    of the memory, `instead` the remedy.
     """
     text = str(error)
     is_memory = isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in text

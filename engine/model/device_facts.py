@@ -6,10 +6,10 @@ from msgspec import Struct
 
 
 class DeviceFacts(Struct, frozen=True, kw_only=True):
-    """Snapshot of a device; None where the device does not report a value."""
+    """Snapshot of a device. A field is None if the device does not report it."""
 
     name: str
-    has_own_memory: bool  # False: it uses the machine's
+    has_own_memory: bool  # False: the device uses the machine's memory
     total_bytes: int
     free_bytes: int
     process_bytes: int  # held by this process

@@ -1,9 +1,9 @@
-"""Rows that are sampled are selected right after the last attention, in place of before the output head.
+"""Moves the selection of sampled rows from before the output head to right after the last attention.
 
     attend -> [T, H * Dv] -> output projection, MLP, norm -> index [K] -> head        as traced
-    attend -> index [K]   -> output projection, MLP, norm -> head                     if all of this is by row
+    attend -> index [K]   -> output projection, MLP, norm -> head                     if these operations are by row
 
-The last layer's other tokens are needed for their keys and values alone.
+The last layer needs only the keys and values of the other tokens.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ from engine.model.packed_linears import PACKED
 
 aten = torch.ops.aten
 INDEX, ASSERT, SIZE = aten.index.Tensor, aten._assert_tensor_metadata.default, aten.sym_size.int
-ELEMENTWISE = {aten.to.dtype, aten.dropout.default, operator.getitem}  # beside those with torch's tag
+ELEMENTWISE = {aten.to.dtype, aten.dropout.default, operator.getitem}  # in addition to those with torch's tag
 PRODUCTS = {LINEAR, PACKED, aten.addmm.default, aten.layer_norm.default}  # over the last dimension
-ALONG: dict[Any, int] = {  # operations along one dimension, and which argument says so
+ALONG: dict[Any, int] = {  # operations along one dimension, and the index of that argument
     SLICE: 1, aten.chunk.default: 2, aten.split.Tensor: 2, aten.sum.dim_IntList: 1, aten.mean.dim: 1,
 }  # fmt: skip
 SHAPED = {aten.reshape.default, aten.view.default, aten.unsqueeze.default, aten.select.int}
 
 
 def select_rows_early(program: fx.GraphModule, attend: Any, keep: str = "keep") -> int:
-    """Rewrite a graph in place. Returns the number of weights that are multiplied with selected rows alone because of
-    it; 0 leaves the graph as it is, because an operation that the last `attend` does not need is not known to compute
-    each token by itself.
+    """Rewrite a graph in place. Return the number of weights that are then multiplied with selected rows only; 0 if the
+    graph is unchanged, because some operation after the last `attend` may combine tokens.
 
     Args:
-        attend: the operation of attention; its results are [T, H, Dv].
+        attend: the attention operation, with results [T, H, Dv].
         keep: name of the input with the indices of the rows.
     """
     nodes = list(program.graph.nodes)
@@ -44,20 +43,20 @@ def select_rows_early(program: fx.GraphModule, attend: Any, keep: str = "keep") 
     (index,) = rows.users
     left = _needed_by(index.args[0]) - _needed_by(last)
     tail = [node for node in nodes if node in left and _symbolic(node)]
-    outside = list(dict.fromkeys(given for node in tail for given in node.all_input_nodes if given not in tail))
+    inputs = list(dict.fromkeys(source for node in tail for source in node.all_input_nodes if source not in tail))
     tokens = str(last.meta["val"].shape[0])
     if not all(_is_by_row(node, tokens) and _is_internal(node, {*tail, index}) for node in tail):
         return 0
-    for given in outside:
-        with program.graph.inserting_after(given):
-            if isinstance(given.meta.get("val"), torch.SymInt):
-                chosen = program.graph.call_function(SIZE, (rows, 0))
-            elif dims := _symbolic(given):
-                chosen = program.graph.call_function(INDEX, (given, [*[None] * dims[0], rows]))
+    for source in inputs:
+        with program.graph.inserting_after(source):
+            if isinstance(source.meta.get("val"), torch.SymInt):
+                selected = program.graph.call_function(SIZE, (rows, 0))
+            elif dims := _symbolic(source):
+                selected = program.graph.call_function(INDEX, (source, [*[None] * dims[0], rows]))
             else:
                 continue
         for node in tail:
-            node.replace_input_with(given, chosen)
+            node.replace_input_with(source, selected)
     index.replace_all_uses_with(index.args[0])
     program.graph.erase_node(index)
     program.recompile()
@@ -65,7 +64,7 @@ def select_rows_early(program: fx.GraphModule, attend: Any, keep: str = "keep") 
 
 
 def _needed_by(node: Any) -> set[fx.Node]:
-    """Return the nodes that this one depends on, and itself."""
+    """Return `node` and all nodes that it depends on."""
     found, open_ends = {node}, [node]
     while open_ends:
         new = set(open_ends.pop().all_input_nodes) - found
@@ -79,18 +78,18 @@ def _is_internal(node: fx.Node, inside: set[fx.Node]) -> bool:
 
 
 def _is_by_row(node: fx.Node, tokens: str) -> bool:
-    """Whether each token's part of the result depends on that token's part of the inputs alone."""
-    target, given = node.target, [one for one in node.all_input_nodes if _symbolic(one)]
+    """Return whether each token's part of the result depends only on that token's part of the inputs."""
+    target, inputs = node.target, [one for one in node.all_input_nodes if _symbolic(one)]
     for one in (node, *node.all_input_nodes):
         dims = _symbolic(one)
         size = one.meta.get("val") if not dims else _tensor(one).shape[dims[0]]
         if len(dims) > 1 or (isinstance(size, torch.SymInt) and str(size) != tokens):
             return False
-    if not _symbolic(node) or not given:
+    if not _symbolic(node) or not inputs:
         return False
-    from_right = {_tensor(one).dim() - _symbolic(one)[0] for one in (node, *given)}  # 1: tokens are the last dimension
+    from_right = {_tensor(one).dim() - _symbolic(one)[0] for one in (node, *inputs)}  # 1: tokens are the last dimension
     if target in SHAPED:
-        return all(set(_tensor(one).shape[: _symbolic(one)[0]]) <= {1} for one in (node, *given))
+        return all(set(_tensor(one).shape[: _symbolic(one)[0]]) <= {1} for one in (node, *inputs))
     if target in ELEMENTWISE or torch.Tag.pointwise in getattr(target, "tags", ()):
         return len(from_right) == 1
     along = node.args[ALONG[target]] if target in ALONG else -1

@@ -1,4 +1,4 @@
-"""The errors of this package."""
+"""Errors of this package."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from engine.options.refusal import Refused
 
 
 class TemplateSettingError(ValueError):
-    """A setting that a chat template cannot be given; the message is one sentence."""
+    """A setting that no chat template accepts; the message is one sentence."""
 
 
 class ModelError(Refused):
-    """A model that cannot be used; the message is one sentence that says why and, where there is one, the way out."""
+    """A model that cannot be used; the message is one sentence with the reason and, if there is one, the remedy."""

@@ -1,4 +1,4 @@
-"""Model facts for the trace and the accounting, read from the configuration and from one probe."""
+"""Model facts for the trace and the accounting, read from the configuration and from a probe run."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from engine.model.state_layers import (
     cache_argument,
     cache_layers,
     find_states,
-    keeps_keys,
-    keeps_state,
+    has_keys,
+    has_state,
 )
 from engine.options.refusal import sentence
 from engine.trace.records import LayerKeeps, ModelFacts
 
 SUPPORTED_LAYER_TYPES = {"full_attention", "sliding_attention"}
-# For families whose cache has states: layers with a state, alone or beside attention, and layers with neither.
+# Additional types in models with states: layers with a state, with or without attention, and layers with neither.
 STATE_LAYER_TYPES = {"linear_attention", "conv", "hybrid", "hybrid_sliding", "moe", "mlp"}
-PROBED = 13  # tokens; unlikely to equal a number of heads, experts or frequencies
-UNBOUNDED_POSITIONS = 32768  # for a configuration that states no limit
+PROBED = 13  # number of tokens; unlikely to equal a number of heads, experts or frequencies
+UNBOUNDED_POSITIONS = 32768  # used if the configuration states no limit
 
 
 def refuse_unsupported(model_class: Any, config: Any) -> None:
@@ -58,13 +58,13 @@ def refuse_unsupported(model_class: Any, config: Any) -> None:
 def has_states(config: Any) -> bool:
     """Return whether any layer of the model has a state."""
     try:
-        return any(map(keeps_state, cache_layers(config)))
-    except Exception:  # a layer type without a cache, which is refused by its name
+        return any(map(has_state, cache_layers(config)))
+    except Exception:  # an unknown layer type, which is refused by its name
         return False
 
 
 def _uses_interface(model_class: Any) -> bool:
-    """Return whether the family's code uses transformers' attention interface though its class does not declare it."""
+    """Return whether the model's code uses transformers' attention interface without declaring it."""
     return hasattr(sys.modules.get(model_class.__module__), "ALL_ATTENTION_FUNCTIONS")
 
 
@@ -72,20 +72,20 @@ def probe(module: Any, device: torch.device) -> ProbeContext:
     """Run a few tokens through the model and record the arguments of every layer's attention.
 
     Raises:
-        ModelError: the model does not run packed tokens, or a layer does not call the attention function exactly once
-            with what a paged KV cache supports.
+        ModelError: the model does not run packed tokens, or a layer does not call the attention function exactly once,
+            or its attention is not supported by a paged KV cache.
     """
     name = type(module).__name__
     config = module.config.get_text_config()
-    counted: set[int] = set()
+    dependent: set[int] = set()  # layers whose attention depends on a token's place in the packed row
     tokens = torch.arange(PROBED, device=device)[None]
     try:
         with torch.inference_mode(), PackedPlaces(module, PROBED) as places:
 
-            def look(layer: int, arrays: tuple[Tensor, ...]) -> None:
-                counted.update([layer] * any(map(places.marks, arrays)))
+            def check(layer: int, arrays: tuple[Tensor, ...]) -> None:
+                dependent.update([layer] * any(map(places.is_marked, arrays)))
 
-            context = ProbeContext(looking=look)
+            context = ProbeContext(on_layer=check)
             with attending(context):
                 module(input_ids=tokens % config.vocab_size, position_ids=tokens, use_cache=False)
     except AttentionRefused as error:
@@ -106,8 +106,8 @@ def probe(module: Any, device: torch.device) -> ProbeContext:
         )
     if several := [layer for layer, count in calls.items() if count > 1]:
         raise ModelError(sentence("model.layer_twice", name=name, layer=min(several), times=calls[min(several)]))
-    if counted:
-        raise ModelError(sentence("model.packed_places", name=name, layer=min(counted)))
+    if dependent:
+        raise ModelError(sentence("model.packed_places", name=name, layer=min(dependent)))
     context.calls.sort(key=lambda entry: entry[0].layer)
     _check_windows(name, config, {call.layer: call.sliding_window for call, *_ in context.calls})
     _number_layers(module, context)
@@ -128,17 +128,17 @@ def _number_layers(module: Any, context: ProbeContext) -> None:
 
 
 def _layers_with_keys(config: Any) -> list[int]:
-    """Return the layers that attend: all, except in a family where some layers have a state or nothing."""
+    """Return the layers that attend: all of them, unless the model has layers with a state or without a cache."""
     if not has_states(config):
         return list(range(config.get_text_config().num_hidden_layers))
-    return [index for index, layer in enumerate(cache_layers(config)) if keeps_keys(layer)]
+    return [index for index, layer in enumerate(cache_layers(config)) if has_keys(layer)]
 
 
 def probe_states(module: Any, device: torch.device) -> StateLayers | None:
-    """Run a few tokens with transformers' own cache and record which modules store states in it; None if none does.
+    """Run a few tokens with transformers' cache and record the modules that store states in it; None if none does.
 
     Raises:
-        ModelError: a packed step cannot serve them.
+        ModelError: the states cannot be served in packed steps.
     """
     if not has_states(module.config):
         return None
@@ -147,9 +147,9 @@ def probe_states(module: Any, device: torch.device) -> StateLayers | None:
     argument = cache_argument(list(inspect.signature(module.forward).parameters))
 
     def run(cache: Any, attends: Callable[[], None]) -> None:
-        given = {"past_key_values" if argument is None else argument: cache}
-        with torch.inference_mode(), attending(ProbeContext(looking=lambda *_: attends())):
-            module(input_ids=tokens, use_cache=True, **given)
+        caches = {"past_key_values" if argument is None else argument: cache}
+        with torch.inference_mode(), attending(ProbeContext(on_layer=lambda *_: attends())):
+            module(input_ids=tokens, use_cache=True, **caches)
 
     try:
         return find_states(module, PROBED, run)
@@ -160,13 +160,13 @@ def probe_states(module: Any, device: torch.device) -> StateLayers | None:
 
 
 def _reason(error: Exception) -> str:
-    """Return the message of an error from other code on one line; a single word is prefixed by the error's type."""
+    """Return the message of an external error on one line; a one-word message is prefixed by the error's type."""
     words = " ".join(str(error).split())
     return (words if " " in words else f"{type(error).__name__} {words}").strip()[:200]
 
 
 def _check_windows(name: str, config: Any, windows: dict[int, int | None]) -> None:
-    """Raise if a family masks by a window that it does not pass to the attention function, which would see too much."""
+    """Raise ModelError if the model has a sliding window that it does not pass to the attention function."""
     layer_types = getattr(config, "layer_types", None)
     if layer_types:
         fits = all(windows[i] is not None for i, kind in enumerate(layer_types) if "sliding" in kind)
@@ -189,7 +189,7 @@ def model_facts(
     states: StateLayers | None = None,
     latents: Latents | None = None,
 ) -> ModelFacts:
-    """Return the facts of a probed model, which computes in `dtype`; if layers differ in shape, the first layer's."""
+    """Return the facts of a probed model, which computes in `dtype`; the shape of K and V is the first layer's."""
     config = module.config.get_text_config()
     _, q, k, v = context.calls[0]
     shapes = layer_shapes(context)
@@ -235,8 +235,8 @@ def _layer_kinds(num_layers: int, with_keys: list[int], with_state: list[int]) -
 def max_position(config: Any) -> int:
     """Return the maximum number of positions of a sequence.
 
-    RoPE variants that change their frequencies for long sequences ("dynamic", "longrope") would have to rotate cached
-    keys again, and a long sequence would change the others in its batch. They end at the original length.
+    With RoPE variants that change their frequencies for long sequences ("dynamic", "longrope"), cached keys would have
+    to be rotated again, and a long sequence would change the others in its batch. The original length is their limit.
     """
     limit = int(_first(config, "max_position_embeddings", "n_positions", default=UNBOUNDED_POSITIONS))
     rope = getattr(config, "rope_parameters", None) or {}
@@ -249,7 +249,7 @@ def max_position(config: Any) -> int:
 
 
 def count_parameters(module: nn.Module, config: Any) -> tuple[int, int | None]:
-    """Count parameters, tied ones once; and for a mixture of experts those that one token uses, else None."""
+    """Return the number of parameters, and for a mixture of experts the number that a token uses, else None."""
     total = experts = 0
     seen: set[int] = set()
     for path, part in module.named_modules():
@@ -273,7 +273,7 @@ def experts_of(config: Any) -> tuple[int, int]:
 
 
 def _first(config: Any, *names: str, default: int) -> int:
-    """Return the first of these settings that the configuration has; the first layer's value of a list."""
+    """Return the first of these settings that the configuration has; for a list its first value."""
     for name in names:
         value = getattr(config, name, None)
         if value is not None:  # a list has a number for each layer

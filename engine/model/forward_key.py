@@ -1,8 +1,8 @@
 """Cache key of a compiled forward pass, as text: models with the same key share the same code.
 
-The key excludes weights, since the code reads the model's own. It includes everything that determines the traced graph:
-configuration, modules and their attributes beside tensors, shapes and layouts, this program's source, versions, number
-of threads.
+The key excludes weights, since the code reads the model's weights in place. It includes everything that determines the
+traced graph: configuration, modules and their attributes other than tensors, shapes and layouts, this program's source,
+versions, number of threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import transformers
 from engine.model.loaded import LoadedModel
 
 SOURCE = Path(__file__).parent
-# Modules that are traced, that trace, that build a library of it, and that lay out weights.
+# Modules whose source determines the compiled code: traced modules, tracing, library building, and weight layout.
 TRACED = """ahead_of_time attention build_libraries built_library compiled compiled_forward cpu_layout cpu_norms
 early_rows forward_key graph_source merge_linears packed_linears
 kernels/linear kernels/runtime kernels/tensors kernels/vectors"""
@@ -29,7 +29,7 @@ PLAIN = (bool, int, float, str, type(None))
 
 
 def forward_key(model: LoadedModel, options: dict[str, Any]) -> str | None:
-    """Return the key; None if the model has code or hooks that only this process knows."""
+    """Return the key, or None if the model has code or hooks that only this process knows."""
     modules = [(name, _facts(part)) for name, part in model.module.named_modules(remove_duplicate=False)]
     if any(facts is None for _, facts in modules):
         return None

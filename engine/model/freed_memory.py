@@ -7,7 +7,7 @@ import ctypes
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's numbers, in malloc.h
 TRIM_THRESHOLD_BYTES = 128 * 1024 * 1024
-MAX_MMAP_THRESHOLD = 32 * 1024 * 1024  # glibc accepts no larger one
+MAX_MMAP_THRESHOLD = 32 * 1024 * 1024  # the largest value that glibc accepts
 
 
 def trim_memory() -> None:
@@ -20,10 +20,10 @@ def trim_memory() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Keep at most TRIM_THRESHOLD_BYTES of freed memory for the next step, which allocates arrays of the same sizes.
-    Getting a page of 4 KiB from the system again takes up to 5 microseconds.
+    """Retain up to TRIM_THRESHOLD_BYTES of freed memory for the next step, which allocates arrays of the same sizes.
+    Allocating a page of 4 KiB from the system takes up to 5 microseconds.
 
-    Arrays of MAX_MMAP_THRESHOLD bytes and more are returned as before. No-op if the C library has no such function.
+    Arrays of at least MAX_MMAP_THRESHOLD bytes are still returned at once. No-op if the C library has no such function.
     """
     with contextlib.suppress(OSError, AttributeError, TypeError):
         mallopt = ctypes.CDLL(None).mallopt

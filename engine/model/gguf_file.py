@@ -1,4 +1,4 @@
-"""GGUF files: the description of their tensors. transformers reads the tensors and expands them."""
+"""GGUF files: reads the descriptions of their tensors. transformers reads and expands the tensors themselves."""
 
 from __future__ import annotations
 
@@ -16,41 +16,39 @@ from engine.options.refusal import sentence
 SUFFIX = ".gguf"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-CODES = "BbHhIif?__Qqd"  # of `struct`, by the type of a value in the metadata
-STRING, ARRAY = 8, 9
+CODES = "BbHhIif?__Qqd"  # codes of `struct`, indexed by GGUF's types of metadata values
+STRING, ARRAY = 8, 9  # GGUF's other types
 ALIGNMENT = 32  # bytes, unless the metadata states another one
 
 
 class GgufWeights(NamedTuple):
     """Weights of a file or a tensor."""
 
-    form: str  # of most weights, for example Q4_K
+    form: str  # quantization of most weights, for example Q4_K
     num_bytes: int
     num_weights: int
 
 
 class GgufHeader(NamedTuple):
-    """Description of the tensors, which precedes their data."""
+    """Header of a file, which precedes the tensors' data."""
 
-    tensors: list[GgufWeights]  # one each
-    num_bytes: int  # of the whole file
+    tensors: list[GgufWeights]  # one per tensor
+    num_bytes: int  # size of the complete file
 
 
 def is_gguf(name: str) -> bool:
-    """Return whether a name is that of an existing GGUF file."""
+    """Return whether `name` is the path of an existing GGUF file."""
     return name.endswith(SUFFIX) and Path(name).expanduser().is_file()
 
 
 def check_gguf_package() -> None:
-    """Raises:
-    ModelError: the package is not installed.
-    """
+    """Raise ModelError if the package gguf is not installed."""
     if importlib.util.find_spec("gguf") is None:
         raise ModelError(sentence("gguf.package"))
 
 
 def gguf_weights(path: str | Path) -> GgufWeights:
-    """Count the weights of a file that `check_weight_file` accepts; only their descriptions are read.
+    """Count the weights of a file that `check_weight_file` accepts; only the header is read.
 
     Raises:
         ModelError: the file has no weights.
@@ -70,18 +68,18 @@ def gguf_header(file: BinaryIO) -> GgufHeader:
 
     Raises:
         struct.error: the file ends within its header.
-        ValueError, LookupError: it is no GGUF file, or of an unknown version or type.
+        ValueError, LookupError: it is not a GGUF file, or it has an unknown version or type.
     """
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     reader = _Reader(file)
     if file.read(len(MAGIC)) != MAGIC:
-        raise ValueError("it does not begin with GGUF")
+        raise ValueError("the file does not begin with GGUF")
     version = reader.number("I")
     if not version & 0xFFFF:
         reader.order, version = ">", int.from_bytes(version.to_bytes(4, "little"), "big")
     if version not in VERSIONS:
-        raise ValueError(f"version {version} is not of {VERSIONS}")
+        raise ValueError(f"the version must be one of {VERSIONS}, got {version}")
     num_tensors, num_fields = reader.number(), reader.number()
     alignment, end, tensors = ALIGNMENT, 0, []
     for _ in range(num_fields):
@@ -99,7 +97,7 @@ def gguf_header(file: BinaryIO) -> GgufHeader:
 
 
 class _Reader:
-    """Reader of values in GGUF's encoding; raises struct.error where the file ends."""
+    """Reader of values in GGUF's encoding; raises struct.error at the end of the file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.order = "<"
@@ -117,7 +115,7 @@ class _Reader:
         return self._file.read(end - begin)
 
     def value(self, kind: int) -> int | None:
-        """Read a value of a type; strings and arrays are skipped."""
+        """Read a value of type `kind`; strings and arrays are skipped."""
         if kind == STRING:
             self._skip(self.number())
         elif kind == ARRAY:

@@ -1,11 +1,11 @@
-"""Split TorchInductor's C++ of a graph into two units that compile quickly.
+"""Splits TorchInductor's C++ of a graph into two units that compile quickly.
 
-    its file     headers, the functions by which a library is called   ->  kernels/runtime.h
-                 the model: inputs, constants                          ->  a table, in forward.cpp
-                 run_impl: allocates, calls                            ->  forward.cpp
-                 loops                                                 ->  kernels.cpp
+    TorchInductor's file     headers, entry functions of the library     ->  kernels/runtime.h
+                             the model: inputs, constants                ->  a table in forward.cpp
+                             run_impl: allocations and calls             ->  forward.cpp
+                             loops                                       ->  kernels.cpp
 
-torch's own headers for the first two take several times as long to compile as everything else together.
+torch's headers for the first two take several times as long to compile as the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from typing import NamedTuple
 
 LOOPS = "#include <torch/csrc/inductor/cpp_prefix.h>\n"
-CALLED = '} // extern "C"\n'  # last line of the entry functions
+ENTRY_END = '} // extern "C"\n'  # last line of the entry functions
 NAMESPACE, USING = "namespace torch::aot_inductor {", "using namespace torch::aot_inductor;"
 RUN = "void AOTInductorModel::run_impl("
 COUNTS = re.compile(r"AOTInductorModelBase\((\d+),\s*(\d+),\s*(\d+),")  # inputs, outputs, constants
@@ -22,7 +22,7 @@ TEXT = r'"(?:[^"\\]|\\.)*"'
 
 
 class UnknownSource(ValueError):
-    """The C++ has another form, written by another version of torch; one sentence."""
+    """The C++ does not have the expected form, for example in another version of torch."""
 
 
 class Units(NamedTuple):
@@ -35,18 +35,18 @@ class Units(NamedTuple):
 def units_of(source: str) -> Units:
     """Split the C++ source of a graph. Raises UnknownSource."""
     wrapper, loops, kernels = source.partition(LOOPS)
-    _, called, wrapper = wrapper.partition(CALLED)
+    _, entry_end, wrapper = wrapper.partition(ENTRY_END)
     declared, _, wrapper = wrapper.partition(NAMESPACE)
     model, using, wrapper = wrapper.partition(USING)
     shims, _, wrapper = wrapper.partition(NAMESPACE)
     _, run, body = wrapper.partition(RUN)
     counts = COUNTS.search(model)
-    if not (loops and called and using and run and counts):
-        raise UnknownSource("the C++ that this version of torch writes has another form than is known")
+    if not (loops and entry_end and using and run and counts):
+        raise UnknownSource("the C++ code of this version of torch does not have the expected form")
     num_inputs, num_outputs, num_constants = map(int, counts.groups())
-    columns = [_of_constants(model, *one) for one in (("name", TEXT), ("original_fqn", TEXT), ("dtype", r"\w+"))]
+    columns = [_column(model, *field) for field in (("name", TEXT), ("original_fqn", TEXT), ("dtype", r"\w+"))]
     if any(len(column) != num_constants for column in columns):
-        raise UnknownSource("the constants that this version of torch writes have another form than is known")
+        raise UnknownSource("the constants in this version of torch's C++ code do not have the expected form")
     table = (
         "".join(f"    {{{', '.join(row)}}},\n" for row in zip(*columns, strict=True)) or "    {nullptr, nullptr, 0},\n"
     )
@@ -58,5 +58,6 @@ def units_of(source: str) -> Units:
     return Units(forward, loops + kernels)
 
 
-def _of_constants(model: str, field: str, value: str) -> list[str]:
+def _column(model: str, field: str, value: str) -> list[str]:
+    """Return a field of every constant."""
     return re.findall(rf"constants_info_\[\d+\]\.{field} = ({value});", model)

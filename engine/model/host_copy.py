@@ -1,11 +1,11 @@
-"""Copies between the host and the device, queued so that neither waits for the other.
+"""Asynchronous copies between the host and the device.
 
-    CPU    both share one memory: nothing is copied, and nothing waits
-    CUDA   up:   out of page-locked memory, in the order of the device's own work
-           down: into page-locked memory, on a separate stream after the work queued so far; the host
-                 waits for the event of that copy when it reads
+    CPU    host and device share their memory: nothing is copied
+    CUDA   to_device: from page-locked memory, in stream order
+           to_host:   to page-locked memory, on a separate stream after the work queued so far; the host waits for
+                      the copy's event when it reads the result
 
-Page-locked memory comes from torch's own pool, which reuses none before the copies that use it are done.
+Page-locked memory is allocated from torch's pool, which reuses none before its copies are done.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ Arrival = Callable[[], Sequence[Tensor]]  # waits for the copies and returns the
 
 
 class HostCopies:
-    """Copies for a device that shares the host's memory, where they are no-ops."""
+    """Copies for a device that shares the host's memory; they are no-ops."""
 
     on_host = True
 
-    def up(self, array: npt.NDArray[Any]) -> Tensor:
+    def to_device(self, array: npt.NDArray[Any]) -> Tensor:
         """Copy `array` to the device; on the CPU the tensor shares its memory."""
         return torch.from_numpy(array)
 
-    def down(self, tensors: Sequence[Tensor]) -> Arrival:
-        """Begin to copy tensors of the device to the host. They must not change until they arrive."""
+    def to_host(self, tensors: Sequence[Tensor]) -> Arrival:
+        """Begin to copy tensors from the device to the host. They must not change until the copy is done."""
         return lambda: tensors
 
     def mark(self) -> Any:
-        """Record a point in the device's work; see `seconds`."""
+        """Record a timestamp in the device's work queue, for `seconds`."""
         return time.perf_counter()
 
     def seconds(self, begin: Any, end: Any) -> float:
@@ -55,12 +55,12 @@ class CudaCopies(HostCopies):
         self._device, self._cuda, self._pins = device, cuda, pin_memory
         self._side = cuda.Stream(device)
 
-    def up(self, array: npt.NDArray[Any]) -> Tensor:
+    def to_device(self, array: npt.NDArray[Any]) -> Tensor:
         host = torch.empty(array.shape, dtype=torch.from_numpy(array).dtype, pin_memory=self._pins)
         np.copyto(host.numpy(), array)
         return host.to(self._device, non_blocking=True)
 
-    def down(self, tensors: Sequence[Tensor]) -> Arrival:
+    def to_host(self, tensors: Sequence[Tensor]) -> Arrival:
         self._side.wait_stream(self._cuda.current_stream(self._device))
         with self._cuda.stream(self._side):
             hosts = [torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=self._pins) for tensor in tensors]
@@ -68,7 +68,7 @@ class CudaCopies(HostCopies):
                 host.copy_(tensor, non_blocking=True)
             copied = self._cuda.Event()
             copied.record(self._side)
-        sources = list(tensors)  # keeps their memory from reuse until they arrive
+        sources = list(tensors)  # prevents reuse of their memory until the copy is done
 
         def arrive() -> Sequence[Tensor]:
             copied.synchronize()

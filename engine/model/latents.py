@@ -1,12 +1,12 @@
 """Latent attention (MLA): layers that cache one vector per token, from which all heads are computed.
 
     module      expand_kv(compressed [1, 1, T, C], rotated [1, 1, T, R]) -> keys, values of all heads
-    written     the two arguments of that call, concatenated: the contents of transformers' own cache
-    prefill     the module itself expands keys and values again from the cached latents
-    decode      the expansion is absorbed into the query and the output: each head scores against the latent, and
-                sums its compressed part (`engine.accounting.mla` counts both)
+    cached      the two arguments of that call, concatenated, as in transformers' own cache
+    prefill     the module expands the cached latents to keys and values
+    decode      the expansion is absorbed into the query and the output: each head scores against the latents, and
+                sums their compressed parts (`engine.accounting.mla` counts both)
 
-The two matrices of the expansion are obtained by expanding the unit vectors, so the module may store its weights in any
+The two matrices of the expansion are computed by expanding the unit vectors, so the module may store its weights in any
 form (panels, quantized).
 """
 
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from engine.cache.kv_store import LatentShape
 from engine.model.attention import NUMBER_AMONG_KEYS, ProbeContext, StepContext, current
 
-EXPAND = "expand_kv"  # transformers' name for it, in every family with such layers
+EXPAND = "expand_kv"  # transformers' name of the method, in every model family with such layers
 
 
 @dataclass
@@ -29,8 +29,8 @@ class LatentLayer:
     """Latents of a layer, and their expansion to heads."""
 
     shape: LatentShape
-    module: Any  # `expand` is its own `expand_kv`, before it is wrapped
-    expand: Any
+    module: Any
+    expand: Any  # the module's unwrapped `expand_kv`
     key: Tensor | None = None  # [Hq, D - R, C], see `absorb`
     value: Tensor | None = None  # [Hq, C, Dv]
 
@@ -41,7 +41,7 @@ class LatentLayer:
         return keys[0].transpose(0, 1), values[0].transpose(0, 1)
 
     def absorb(self, dtype: torch.dtype, device: torch.device) -> None:
-        """Compute the expansion's matrices with the module, which computes in `dtype`."""
+        """Compute the matrices of the expansion with the module, in its `dtype`."""
         compressed, rotated = self.shape
         units = torch.eye(compressed, compressed + rotated, dtype=dtype, device=device)
         with torch.inference_mode():
@@ -58,7 +58,7 @@ class Latents:
 
     @property
     def shapes(self) -> list[LatentShape]:
-        """Shape of a token's latent in each layer."""
+        """Shapes of a token's latent, by layer."""
         return [layer.shape for layer in self.layers]
 
     def expand(self, layer: int, latents: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,7 +67,7 @@ class Latents:
 
 
 def find_latents(module: nn.Module, context: ProbeContext) -> Latents | None:
-    """Return the latents of a probed model; None if a layer caches keys and values, or if the layers' shapes differ."""
+    """Return the latents of a probed model; None if some layer has none, or if the layers' shapes differ."""
     found: dict[int, LatentLayer] = {}
     for part in module.modules():
         owner: Any = part
@@ -80,13 +80,13 @@ def find_latents(module: nn.Module, context: ProbeContext) -> Latents | None:
 
 
 def install_latents(latents: Latents, dtype: torch.dtype, device: torch.device) -> None:
-    """Make each layer pass its latents to the step that runs it; `dtype` is the model's compute dtype."""
+    """Make each layer pass its latents to the running step; `dtype` is the model's compute dtype."""
     for layer in latents.layers:
         layer.absorb(dtype, device)
-        setattr(layer.module, EXPAND, _watched(layer.expand))
+        setattr(layer.module, EXPAND, _wrapped(layer.expand))
 
 
-def _watched(expand: Any) -> Any:
+def _wrapped(expand: Any) -> Any:
     def run(compressed: Tensor, rotated: Tensor) -> Any:
         step = current()
         if isinstance(step, StepContext):

@@ -1,13 +1,13 @@
 """Imports transformers without dependencies that no model here uses.
 
-Its modules import torch's compiler (for decorators, and for masks that are given as functions), torch's distributed
-tensors and flexible attention, and scipy (for the loss of an object detector). Together they take more time and memory
-than torch itself. While transformers' base is imported here, these packages appear to be absent; later imports are
-unaffected. A program that uses one of them through transformers gets it then (`_complete`). If transformers or torch
-differ from what is expected, if ranks of `torch.distributed` are started, or if the environment variable
-KVTHEATER_LIGHT_IMPORT is 0, they are imported completely.
+transformers imports torch's compiler (for decorators, and for masks defined by functions), torch's distributed tensors
+and flexible attention, and scipy (for the loss of an object detector). Together they take more time and memory than
+torch itself. While transformers' base is imported here, these packages appear to be absent; later imports are
+unaffected. If a program uses one of them through transformers, it is imported at that moment (`_complete`). Everything
+is imported if transformers or torch have unexpected versions, if ranks of `torch.distributed` are started, or if the
+environment variable KVTHEATER_LIGHT_IMPORT is 0.
 
-Everything used of transformers is imported through this module, so that nothing else imports it first.
+Other modules import transformers' names from here, so that none of them imports transformers first.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ import transformers.utils
 from transformers.utils import import_utils
 
 log = logging.getLogger(__name__)
-_compiler = threading.RLock()  # guards the modules under the compiler's name
+_compiler = threading.RLock()  # guards the compiler's entries in sys.modules
 IS_LIGHT = os.environ.get("KVTHEATER_LIGHT_IMPORT") != "0" and "WORLD_SIZE" not in os.environ
 DISTRIBUTED, FLEX, SCIPY = ABSENT = (
     "is_torch_distributed_available",
     "is_torch_flex_attn_available",
     "is_scipy_available",
 )
-MATCHES = "linear_sum_assignment"  # of scipy
+ASSIGNMENT = "linear_sum_assignment"  # scipy's function
 LISTING = "create_import_structure_from_path"
 COMPILER = "torch._dynamo"
 # decorators that configure the compiler
 DECORATORS = ("allow_in_graph", "assume_constant_result", "disable", "mark_static_address")
-MASKS = f"{COMPILER}._trace_wrapped_higher_order_op"  # of it a mode is used, where a mask is given as a function
+MASKS = f"{COMPILER}._trace_wrapped_higher_order_op"  # has a mode for masks defined by functions
 BASE = ("transformers.modeling_utils", "transformers.generation.utils")
 
 
 def import_base() -> None:
-    """Import the parts of transformers that every model needs. No-op if they, or the compiler, are imported already."""
+    """Import the parts of transformers that every model needs. No-op if they or the compiler are already imported."""
     if not IS_LIGHT or BASE[0] in sys.modules or COMPILER in sys.modules:
         return
     before = set(sys.modules)
@@ -59,14 +59,14 @@ def import_base() -> None:
             for name in BASE:
                 importlib.import_module(name)
     except (ImportError, AttributeError, TypeError) as error:
-        log.info("transformers is imported whole: %s", error)
+        log.info("transformers is imported with all dependencies: %s", error)
         for name in set(sys.modules) - before:
             if name.startswith("transformers."):
                 del sys.modules[name]
 
 
 class _Hidden:
-    """Replacement of a function that says whether a package is available."""
+    """Replacement of a function that returns whether a package is available."""
 
     is_hiding = True
 
@@ -94,17 +94,17 @@ def _absent_packages() -> Iterator[None]:
             setattr(place, name, value)
         _Hidden.is_hiding = False
     for module, hidden in _incomplete():
-        if SCIPY in hidden:  # the losses call what they import without asking again
-            setattr(module, MATCHES, partial(_matches, module))
+        if SCIPY in hidden:  # the losses call the function without checking for scipy again
+            setattr(module, ASSIGNMENT, partial(_assign, module))
 
 
-def _matches(module: ModuleType, *given: Any, **named: Any) -> Any:
+def _assign(module: ModuleType, *args: Any, **kwargs: Any) -> Any:
     _complete()
-    return getattr(module, MATCHES)(*given, **named)
+    return getattr(module, ASSIGNMENT)(*args, **kwargs)
 
 
 def _incomplete() -> list[tuple[ModuleType, dict[str, _Hidden]]]:
-    """Return transformers' modules from which packages were hidden, with what replaces functions in them."""
+    """Return transformers' modules from which packages were hidden, with the replaced functions in them."""
     found = []
     for name, module in list(sys.modules.items()):
         if name.startswith("transformers."):
@@ -114,7 +114,7 @@ def _incomplete() -> list[tuple[ModuleType, dict[str, _Hidden]]]:
 
 
 def _complete() -> None:
-    """Run what transformers' modules skipped because a package was hidden: their top-level `if is_…_available():`."""
+    """Run the top-level `if is_…_available():` statements that transformers' modules skipped."""
     for module, hidden in _incomplete():
         vars(module).update({name: one.real for name, one in hidden.items()})
         for part in ast.parse(inspect.getsource(module)).body:
@@ -124,8 +124,8 @@ def _complete() -> None:
 
 @contextmanager
 def _models_listed_once() -> Iterator[None]:
-    """Let transformers list the classes of its model files once inside the `with`. It reads all files twice, under two
-    names of the same folder; here the second call returns the result of the first.
+    """Make transformers list the classes of its model files only once inside the `with`. It lists the same folder under
+    two names; here the second call returns the result of the first.
     """
     before = getattr(import_utils, LISTING, None)
     models = Path(transformers.__file__).parent / "models"
@@ -143,29 +143,29 @@ def _models_listed_once() -> Iterator[None]:
         setattr(import_utils, LISTING, before)
 
 
-def bring_compiler() -> None:
-    """Import torch's compiler, on any thread."""
+def import_compiler() -> None:
+    """Import torch's compiler; callable on any thread."""
     with _compiler:
         importlib.import_module(COMPILER)
 
 
 @contextmanager
 def without_compiler() -> Iterator[None]:
-    """Install stand-ins under the compiler's module names inside the `with`: decorators that change nothing, and a
-    class that imports the compiler when it is called. No-op if the compiler is imported.
+    """Replace the compiler's modules inside the `with` by stubs: decorators without effect, and a class that imports
+    the compiler when it is called. No-op if the compiler is imported.
 
     Models are loaded inside it, because torch would import the whole compiler only to exclude a few functions from it.
     """
     with _compiler:
         if IS_LIGHT and COMPILER not in sys.modules:
-            with _stand_in():
+            with _stubs():
                 yield
         else:
             yield
 
 
 @contextmanager
-def _stand_in() -> Iterator[None]:
+def _stubs() -> Iterator[None]:
     package, masks = ModuleType(COMPILER), ModuleType(MASKS)
     for name in DECORATORS:
         setattr(package, name, _undecorated)
@@ -182,12 +182,12 @@ def _undecorated(fn: Any = None, *_: Any, **__: Any) -> Any:
     return fn if fn is not None else _undecorated
 
 
-def _mode(*given: Any) -> Any:
-    return importlib.import_module(MASKS).TransformGetItemToIndex(*given)
+def _mode(*args: Any) -> Any:
+    return importlib.import_module(MASKS).TransformGetItemToIndex(*args)
 
 
 import_base()
-from transformers import (  # noqa: E402 - what they bring has been kept away
+from transformers import (  # noqa: E402 - `import_base` has to run first
     AttentionInterface,
     AutoConfig,
     AutoModelForCausalLM,
@@ -202,7 +202,7 @@ from transformers.cache_utils import StaticLayer  # noqa: E402
 from transformers.masking_utils import AttentionMaskInterface  # noqa: E402
 from transformers.models.auto.modeling_auto import AutoModelForSpeechSeq2Seq  # noqa: E402
 
-# None: this transformers keeps no states in its cache
+# None: this version of transformers has no states in its cache
 LinearAttentionLayer: Any = getattr(cache_utils, "LinearAttentionLayer", None)
 
 __all__ = [

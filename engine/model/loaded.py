@@ -28,28 +28,28 @@ DTYPES = {
 WEIGHTS = {  # dtype of linear layers' weights on the CPU; everything is computed in float32
     "bfloat16-weights": torch.bfloat16,
     "int8-weights": torch.int8,
-    "int4-weights": torch.uint8,  # two in one
+    "int4-weights": torch.uint8,  # two weights per byte
 }
 ROUNDED_TO = {dtype: name.removesuffix("-weights") for name, dtype in WEIGHTS.items()}
 
 
 class Opened(Struct, frozen=True):
-    """Arguments that `load_model` was called with."""
+    """Arguments of `load_model`."""
 
-    name: str  # or a folder
+    name: str  # name or folder
     dtype: str
     revision: str | None
 
 
 class StoredWeights(NamedTuple):
-    """Stored form of a checkpoint's weights, if it is not plain numbers."""
+    """Quantized form of a checkpoint's weights."""
 
     form: str
     stored_bytes: int  # size of its files; 0: unknown
     taken_bytes: int  # size in memory
-    settings: Any  # transformers' configuration to read them
+    settings: Any  # transformers' quantization configuration
     num_params: int
-    expanded_to: str = ""  # dtype; "": served as they are
+    expanded_to: str = ""  # dtype that they are expanded to; "": they are served in this form
 
     def __str__(self) -> str:
         stored = f"{size(self.stored_bytes)} in {self.form}" if self.stored_bytes else self.form
@@ -61,29 +61,28 @@ GENERATION_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_pen
 
 @dataclass
 class LoadedModel:
-    """Model ready for `ModelRunner`: its attention is paged, its weights are frozen."""
+    """Model ready for `ModelRunner`: with paged attention and frozen weights."""
 
     module: Any  # a transformers PreTrainedModel
     tokenizer: Tokenizer | None
     facts: ModelFacts
     tokenizer_facts: TokenizerFacts
-    layer_shapes: list[LayerShape]  # of a token's keys and values, which are cached unless `latents` are
+    layer_shapes: list[LayerShape]  # shapes of a token's keys and values, which are cached unless `latents` is set
     device: torch.device
     dtype: torch.dtype
-    plain: PlainLogits  # its plain logits of a few tokens
+    plain: PlainLogits  # logits of transformers' own forward pass for a few tokens
     states: StateLayers | None = None  # modules with a state per sequence; None: there are none
-    latents: Latents | None = None  # cached in place of keys and values; None: those are cached
+    latents: Latents | None = None  # latents that are cached instead of keys and values; None: it has none
     compiled: CompiledForward | None = None  # set by `compiled.Compilation` when it is done
-    # between each way to serve it and `plain`, by kind of cache ("auto": its own); and the time of comparing
-    differences: dict[str, Difference] = field(default_factory=dict)
-    check_seconds: float = 0.0
+    differences: dict[str, Difference] = field(default_factory=dict)  # to `plain`, by kind of KV cache ("auto", ...)
+    check_seconds: float = 0.0  # duration of the comparison with `plain`
     opened: Opened | None = None  # None: the model was in memory
     dropped: list[str] = field(default_factory=list)  # parts that text does not use (`text_part`)
-    stored: StoredWeights | None = None  # form of the checkpoint's weights; None: plain numbers
+    stored: StoredWeights | None = None  # form of the checkpoint's weights; None: they are not quantized
 
     @property
     def only_eager(self) -> str:
-        """Reason why its forward pass is never compiled, as the end of a sentence; "" if it may be."""
+        """Reason why the forward pass is never compiled, as the end of a sentence; "" if it can be compiled."""
         if self.states is not None:
             return "layers with recurrent states run in parts of a step"
         if self.latents is not None:
@@ -94,15 +93,15 @@ class LoadedModel:
 
     @property
     def default_sampling(self) -> dict[str, float]:
-        """Sampling defaults of the model's generation config, by field of SamplingParams; vLLM uses the same ones."""
-        defaults = self.module.generation_config
-        given = {name: getattr(defaults, name, None) for name in GENERATION_DEFAULTS}
-        found = {name: value for name, value in given.items() if value is not None}
-        if found.get("top_k", 0) < 0:  # some files write off as -1
+        """Sampling defaults of the model's generation config, by field of SamplingParams, as in vLLM."""
+        config = self.module.generation_config
+        values = {name: getattr(config, name, None) for name in GENERATION_DEFAULTS}
+        found = {name: value for name, value in values.items() if value is not None}
+        if found.get("top_k", 0) < 0:  # some files use -1 for "off"
             del found["top_k"]
         return found
 
     @property
     def keeps_logits(self) -> bool:
-        """Whether the family can compute the logits of selected tokens only (`logits_to_keep` takes indices)."""
+        """Whether the model can compute the logits of selected tokens only (`logits_to_keep` accepts indices)."""
         return "logits_to_keep" in inspect.signature(self.module.forward).parameters

@@ -1,4 +1,4 @@
-"""Opening a model: from a folder, from the Hugging Face hub, or from memory, and refusing what cannot work."""
+"""Opens a model from a folder, the Hugging Face hub, or memory, and refuses unsupported models."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from engine.model.plain_check import plain_logits, with_rounding
 from engine.model.served_check import check_served
 from engine.model.shipped import BUNDLED, measured_heads, shipped_model
 from engine.model.state_layers import install
-from engine.model.stored_class import as_stored
+from engine.model.stored_class import stored_class
 from engine.model.stored_weights import stored_weights
-from engine.model.text_part import idle_parts_dropped
+from engine.model.text_part import drop_unused_parts
 from engine.model.tokenizer import Tokenizer
 from engine.options.refusal import sentence
 from engine.trace.records import TokenizerFacts
@@ -48,56 +48,57 @@ def load_model(
 ) -> LoadedModel:
     """Open a causal language model.
 
-    `name_or_path`: the name of a model that comes with the program ("bundled", also None; `shipped.SHIPPED`), a
-    folder, a GGUF file, or a hub name.
-    `dtype`: "auto" is float32 on the CPU, with weights in bfloat16 where that rounds nothing, and the checkpoint's
-    dtype on a GPU. One of `WEIGHTS` computes in float32 on the CPU with rounded weights. `device`: "auto" is a GPU if
-    there is one. `telling` is called with each of `LOADING_STAGES` as it begins. Only weights in safetensors and GGUF
-    are read, and no code of the model's repository is run.
+    `name_or_path`: the name of a shipped model (`shipped.SHIPPED`; None is "bundled"), a folder, a GGUF file, or a hub
+    name.
+    `dtype`: "auto" is float32 on the CPU, with weights in bfloat16 if they are exact in it, and the checkpoint's dtype
+    on a GPU. One of `WEIGHTS` computes in float32 on the CPU with rounded weights. `device`: "auto" is a GPU if there
+    is one. `telling` is called with each of `LOADING_STAGES` as it begins. Only safetensors and GGUF weights are
+    read, and no code of the model's repository is run.
 
     Raises:
-        ModelError: no such model, an unsupported family, an unknown dtype, or no such device.
+        ModelError: there is no such model or device, the model is not supported, or the dtype is unknown.
     """
     target = resolve_device(device)
-    wanted: str | torch.dtype = resolve_dtype(dtype, target)
+    load_dtype: str | torch.dtype = resolve_dtype(dtype, target)
     name = name_or_path or BUNDLED
     shipped = shipped_model(name)
     files = model_files(name, revision)
     config = files.config()
-    if files.gguf is not None and wanted == "auto":
-        wanted = config.dtype
-    stored = stored_weights(files, config, wanted, dtype, target)
+    if files.gguf is not None and load_dtype == "auto":
+        load_dtype = config.dtype
+    stored = stored_weights(files, config, load_dtype, dtype, target)
     telling("vocabulary")
-    words = files._replace(source=str(shipped.tokenizer_folder)) if shipped else files
-    tokenizer = words.read("tokenizer", AutoTokenizer.from_pretrained)
-    weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True}
+    tokenizer_files = files._replace(source=str(shipped.tokenizer_folder)) if shipped else files
+    tokenizer = tokenizer_files.read("tokenizer", AutoTokenizer.from_pretrained)
+    weights: dict[str, Any] = {"config": config, "dtype": load_dtype, "use_safetensors": True}
     if stored is not None:
         weights["quantization_config"] = stored.settings
-        if not stored.expanded_to and target.type != "cpu":  # kernels lay weights out on their device
+        if not stored.expanded_to and target.type != "cpu":  # the kernels' weight layout depends on the device
             weights["device_map"] = {"": target}
     telling("weights")
-    is_packed = stored is None and target.type == "cpu" and wanted == torch.float32 and linear_kernel() is not None
+    is_packed = stored is None and target.type == "cpu" and load_dtype == torch.float32 and linear_kernel() is not None
     with without_compiler():
-        with _without_progress_bar() if shipped else nullcontext():  # takes milliseconds
-            model_class = as_stored(files, config) if is_packed else auto_class(config)
+        with _without_progress_bar() if shipped else nullcontext():  # a shipped model loads in milliseconds
+            model_class = stored_class(files, config) if is_packed else auto_class(config)
             module = files.read("weights", model_class.from_pretrained, **weights)
-        if stored is not None and stored.expanded_to and isinstance(wanted, torch.dtype):
-            for parameter in module.parameters():  # older releases expand mxfp4 to bfloat16 alone
-                parameter.data = parameter.data.to(wanted)
+        if stored is not None and stored.expanded_to and isinstance(load_dtype, torch.dtype):
+            for parameter in module.parameters():  # older releases of transformers always expand mxfp4 to bfloat16
+                parameter.data = parameter.data.to(load_dtype)
         telling("check")
         weight_dtype = torch.float32 if dtype == "float32" else WEIGHTS.get(dtype)
         try:
-            named = name if shipped else model_name(name)
-            loaded = from_module(module.to(target), tokenizer, named, weight_dtype, FLOATS if is_packed else FLOATS[:1])
+            public_name = name if shipped else model_name(name)
+            dtypes = FLOATS if is_packed else FLOATS[:1]
+            loaded = from_module(module.to(target), tokenizer, public_name, weight_dtype, dtypes)
         except Exception as error:
-            if lack := out_of_memory(error, target, sentence("memory.model", name=name), SMALLER):
-                raise lack from error
+            if shortage := out_of_memory(error, target, sentence("memory.model", name=name), SMALLER):
+                raise shortage from error
             raise
     loaded.opened, loaded.stored = Opened(name, dtype, revision), stored
     if stored is not None and not stored.expanded_to:
         each = stored.taken_bytes / stored.num_params
         loaded.facts = replace(loaded.facts, num_params=stored.num_params, bytes_per_weight=each)
-    trim_memory()  # what packing and comparing took
+    trim_memory()  # packing and comparing have freed memory
     if files.is_local and files.gguf is None:
         loaded.facts = replace(loaded.facts, heads=measured_heads(Path(files.source)))
     return loaded
@@ -122,13 +123,13 @@ def from_module(
     weights: torch.dtype | None = None,
     dtypes: tuple[torch.dtype, ...] = FLOATS[:1],
 ) -> LoadedModel:
-    """Prepare a transformers model in memory. It is changed in place: attention, frozen weights, CPU layout.
+    """Prepare a transformers model in memory. It is modified in place: attention, frozen weights, CPU layout.
 
     `tokenizer`: a transformers tokenizer, a `Tokenizer`, or None. `weights`: dtype that linear layers are rounded to;
-    None: without loss. `dtypes`: those that its matrices may have; with several it computes in float32.
+    None: they are not rounded. `dtypes`: possible dtypes of the matrices; with several the model computes in float32.
 
     Raises:
-        ModelError: an unsupported family, one whose paged results differ from its own, or one whose layers cannot be
+        ModelError: the model is not supported, its paged results differ from transformers', or its layers cannot be
             rounded.
     """
     refuse_unsupported(type(module), module.config)
@@ -142,7 +143,7 @@ def from_module(
         raise ModelError(sentence("model.rounded", name=name, kept=ROUNDED_TO[weights]))
     began = time.perf_counter()
     with plain_products(module):
-        with idle_parts_dropped(module) as dropped:
+        with drop_unused_parts(module) as dropped:
             plain = plain_logits(module)
         if has_states(module.config) and dtype == torch.float32:
             plain = with_rounding(module, plain)
@@ -157,7 +158,7 @@ def from_module(
     facts = replace(
         model_facts(module, name, dtype, context, states, latents), bytes_per_weight=each, rounded_to=rounded_to
     )
-    store_linear_weights_transposed(module)  # what is not packed
+    store_linear_weights_transposed(module)  # of layers that are not packed
     replace_rms_norms(module)
     if latents is not None:
         install_latents(latents, dtype, device)
@@ -183,10 +184,11 @@ def from_module(
 
 
 def _check(model: LoadedModel) -> None:
-    """Compare the model with its plain forward pass; a model whose states accept only single tokens is served that way.
+    """Compare the served model with its plain forward pass. A model with states that differs is compared again with
+    its states advanced one token at a time, and then served that way.
 
     Raises:
-        ModelError: it computes something else here.
+        ModelError: the served results differ.
     """
     try:
         check_served(model)
@@ -198,10 +200,10 @@ def _check(model: LoadedModel) -> None:
 
 
 def resolve_device(device: str) -> torch.device:
-    """The device of that name.
+    """Return the device of that name.
 
     Raises:
-        ModelError: unknown, or not on this machine.
+        ModelError: it is unknown, or not on this machine.
     """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -219,10 +221,10 @@ def resolve_device(device: str) -> torch.device:
 
 
 def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype | str:
-    """The dtype of that name; "auto" stays "auto" on a GPU: the checkpoint's own.
+    """Return the dtype of that name; on a GPU "auto" is returned unchanged and means the checkpoint's dtype.
 
     Raises:
-        ModelError: unknown, or of `WEIGHTS` on a GPU.
+        ModelError: it is unknown, or one of `WEIGHTS` on a GPU.
     """
     if dtype in WEIGHTS and device.type != "cpu":
         raise ModelError(sentence("dtype.cpu", dtype=dtype, dtypes=", ".join(DTYPES)))

@@ -2,8 +2,9 @@
 
     a = x Wa^T, b = x Wb^T   ->   y = x [Wa; Wb]^T, a = y[..., :n], b = y[..., n:]
 
-One large product takes less time than two small ones. The model's own weights become views of the merged one, so
-nothing is held twice; its layout is theirs: panels (`packed_linears`), that of `cpu_layout`, or on a GPU rows.
+One large product takes less time than two small ones. The model's weights become views of the merged weight, so no
+weight is stored twice. The merged weight has the layout of its parts: panels (`packed_linears`), that of `cpu_layout`,
+or rows on a GPU.
 """
 
 from __future__ import annotations
@@ -19,33 +20,33 @@ from engine.model.packed_linears import PACKED, PANEL
 
 LINEAR = torch.ops.aten.linear.default
 SLICE = torch.ops.aten.slice.Tensor
-OWN = (torch.float32,)
+PLAIN = (torch.float32,)  # dtypes of plain weights and of biases on the CPU
 
 
 class MergedWeights:
-    """Merged weights of a model by the names of their parts, shared by its graphs."""
+    """Merged weights of a model by the names of their parts, shared by the model's graphs."""
 
     def __init__(self) -> None:
         self._weights: dict[tuple[str, ...], Tensor] = {}
         self._biases: dict[tuple[str, ...], Tensor] = {}
 
     def merged(self) -> Iterable[tuple[tuple[str, ...], Tensor]]:
-        """Every merged weight with the names of its parts."""
+        """Return every merged weight with the names of its parts."""
         return self._weights.items()
 
     def merged_biases(self) -> Iterable[tuple[tuple[str, ...], Tensor]]:
-        """Every merged bias with the names of its parts."""
+        """Return every merged bias with the names of its parts."""
         return self._biases.items()
 
     def bias_of(self, root: nn.Module, names: tuple[str, ...]) -> Tensor:
-        """Return the concatenation of these biases, a copy."""
+        """Return a concatenated copy of these biases."""
         if names not in self._biases:
             self._biases[names] = torch.cat([root.get_parameter(name).detach() for name in names])
         return self._biases[names]
 
     def of(self, root: nn.Module, names: tuple[str, ...]) -> Tensor:
-        """Return the parameters of these names merged into one, of which they become views: panels [N / 16, K, 16], or
-        others [N, K], on the CPU with strides (1, N).
+        """Merge the parameters of these names, which become views of the result: panels [N / 16, K, 16], or a plain
+        weight [N, K], on the CPU with strides (1, N).
         """
         weight = self._weights.get(names)
         if weight is None:
@@ -56,7 +57,7 @@ class MergedWeights:
             for name, part in zip(names, parts, strict=True):
                 owner, _, attribute = name.rpartition(".")
                 view = weight[begin : begin + part.shape[0]]
-                # Replaced, not modified: another thread may still compute with the old tensor.
+                # The parameter is replaced, because another thread may still compute with the old tensor.
                 setattr(root.get_submodule(owner), attribute, nn.Parameter(view, requires_grad=False))
                 begin += part.shape[0]
             self._weights[names] = weight
@@ -64,9 +65,7 @@ class MergedWeights:
 
 
 def merge_linears(program: fx.GraphModule, root: nn.Module, weights: MergedWeights) -> int:
-    """Merge in place what a graph of `root` multiplies with weights whose layout is ours; returns how many products are
-    left out.
-    """
+    """Merge linear layers with the same input in a graph of `root`, in place; return the number of saved products."""
     graph = program.graph
     groups: dict[tuple[fx.Node, Any, bool, torch.dtype], list[fx.Node]] = {}
     parameters = dict(root.named_parameters())
@@ -74,18 +73,18 @@ def merge_linears(program: fx.GraphModule, root: nn.Module, weights: MergedWeigh
         if node.op == "call_function" and node.target in (LINEAR, PACKED) and _is_mergeable(node, parameters):
             dtype = parameters[str(node.args[1].target)].dtype
             groups.setdefault((node.args[0], node.target, _bias(node) is not None, dtype), []).append(node)
-    gone, old = 0, set[str]()
+    num_removed, replaced = 0, set[str]()
     for (x, product, has_bias, _), nodes in groups.items():
         if len(nodes) < 2:
             continue
         parts: list[Any] = [node.args[1] for node in nodes]
-        given: list[Any] = [constant for node in nodes for constant in node.args[1:]]
-        old |= {str(constant.target) for constant in given if constant is not None}
+        constants: list[Any] = [constant for node in nodes for constant in node.args[1:]]
+        replaced |= {str(constant.target) for constant in constants if constant is not None}
         weight = weights.of(root, tuple(part.target for part in parts))
-        arguments = [x, _constant(program, f"merged_weight_{gone}", weight, nodes[0])]
+        arguments = [x, _constant(program, f"merged_weight_{num_removed}", weight, nodes[0])]
         if has_bias:
             biases = weights.bias_of(root, tuple(str(_bias(node).target) for node in nodes))
-            arguments.append(_constant(program, f"merged_bias_{gone}", biases, nodes[0]))
+            arguments.append(_constant(program, f"merged_bias_{num_removed}", biases, nodes[0]))
         with graph.inserting_before(nodes[0]):
             y = graph.call_function(product, tuple(arguments))
         begin = 0
@@ -95,13 +94,13 @@ def merge_linears(program: fx.GraphModule, root: nn.Module, weights: MergedWeigh
                 node.replace_all_uses_with(graph.call_function(SLICE, (y, -1, begin, end)))
             graph.erase_node(node)
             begin = end
-        gone += len(nodes) - 1
+        num_removed += len(nodes) - 1
     graph.eliminate_dead_code()
-    for name in old:  # compiled code retains all tensors of the graph
+    for name in replaced:  # compiled code would retain the old tensors of the graph
         owner, _, attribute = name.rpartition(".")
         delattr(program.get_submodule(owner), attribute)
     program.recompile()
-    return gone
+    return num_removed
 
 
 def _bias(node: fx.Node) -> Any:
@@ -109,8 +108,8 @@ def _bias(node: fx.Node) -> Any:
 
 
 def _is_mergeable(node: fx.Node, parameters: dict[str, nn.Parameter]) -> bool:
-    """Whether weight and bias are parameters that nothing else reads; on the CPU in the dtype whose layout is ours."""
-    for constant, dtypes in ((node.args[1], KINDS if node.target is PACKED else OWN), (_bias(node), OWN)):
+    """Return whether weight and bias are parameters that no other node reads, on the CPU in a supported dtype."""
+    for constant, dtypes in ((node.args[1], KINDS if node.target is PACKED else PLAIN), (_bias(node), PLAIN)):
         if constant is None:
             continue
         if not isinstance(constant, fx.Node) or constant.op != "get_attr" or len(constant.users) > 1:

@@ -1,4 +1,4 @@
-"""The files of a model, in a folder, in one GGUF file or in a repository of the Hugging Face hub, and reading them.
+"""Finds and reads the files of a model: a folder, a GGUF file, or a repository of the Hugging Face hub.
 
 Weights are read from safetensors and GGUF files only, and no code of the model's repository is run.
 """
@@ -35,7 +35,7 @@ class ModelFiles(NamedTuple):
     source: str  # a folder, or a repository of the hub
     is_local: bool
     revision: str | None = None
-    gguf: str | None = None  # name of the file in the folder
+    gguf: str | None = None  # file name of a GGUF model
 
     @property
     def options(self) -> dict[str, Any]:
@@ -43,39 +43,40 @@ class ModelFiles(NamedTuple):
         found = {"revision": self.revision, "local_files_only": self.is_local, "trust_remote_code": False}
         return found if self.gguf is None else {**found, "gguf_file": self.gguf}
 
-    def read(self, what: FileKind, read: Any, **options: Any) -> Any:
+    def read(self, kind: FileKind, read: Any, **options: Any) -> Any:
         """Call one of transformers' `from_pretrained`.
 
         Raises:
-            ModelError: one sentence for each of its many errors.
+            ModelError: the call failed for any reason; the message is one sentence.
         """
         try:
             return read(self.source, **self.options, **options)
         except Exception as error:
-            if lack := out_of_memory(error, torch.device("cpu"), sentence("memory.reading", name=self.name), SMALLER):
-                raise lack from error
+            reading = sentence("memory.reading", name=self.name)
+            if shortage := out_of_memory(error, torch.device("cpu"), reading, SMALLER):
+                raise shortage from error
             reason = " ".join(str(error).split(". ")[0].split())[:300]
-            if what == "configuration" and isinstance(error, OSError) and not self.is_local:
+            if kind == "configuration" and isinstance(error, OSError) and not self.is_local:
                 if forms := gguf_forms(self.source, self.revision):
                     example = f"{self.name}:{next(iter(forms))}"
                     raise ModelError(
                         sentence("model.gguf_only", name=self.name, forms=", ".join(forms), example=example)
                     ) from error
                 raise ModelError(sentence("model.not_found", name=self.name)) from error
-            if what == "weights" and isinstance(error, OSError) and "safetensors" in str(error):
+            if kind == "weights" and isinstance(error, OSError) and "safetensors" in str(error):
                 raise ModelError(sentence("model.safetensors", name=self.name)) from error
             raise ModelError(
-                sentence("model.unreadable", what=sentence(f"model.part.{what}"), name=self.name, reason=reason)
+                sentence("model.unreadable", what=sentence(f"model.part.{kind}"), name=self.name, reason=reason)
             ) from error
 
     def config(self) -> Any:
         """Return the transformers configuration of a model that can be loaded.
 
         Raises:
-            ModelError: no such model, or an unsupported family.
+            ModelError: there is no such model, or it is not supported.
         """
         config = self.read("configuration", AutoConfig.from_pretrained)
-        if self.gguf is not None:  # "auto" on a GPU: quantized numbers are none to compute with
+        if self.gguf is not None:  # compute dtype of "auto" on a GPU, since the stored dtype is quantized
             config.dtype = torch.bfloat16
         model_class = auto_class(config)._model_mapping.get(type(config), None)
         if model_class is None:
@@ -85,17 +86,17 @@ class ModelFiles(NamedTuple):
         return config
 
     def weight_names(self) -> set[str]:
-        """Return the names of the files of weights; empty if it has no safetensors."""
+        """Return the names of the weight files; empty if the model has no safetensors."""
         if self.beside(WEIGHTS) is not None:
             return {WEIGHTS}
         index = self.beside(f"{WEIGHTS}.index.json")
         return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index else set()
 
     def check(self) -> Self:
-        """Check the files of a folder; the hub's client checks its own.
+        """Check the files of a local folder; the hub's client checks the files that it downloads.
 
         Raises:
-            ModelError: one is incomplete, or no such file.
+            ModelError: a file is incomplete, or not of the expected kind.
         """
         folder = Path(self.source)
         for path in folder.glob("*.json"):
@@ -106,7 +107,7 @@ class ModelFiles(NamedTuple):
         return self
 
     def beside(self, name: str) -> Path | None:
-        """Return a file of the model, which the hub may have; None: there is none."""
+        """Return the path of another file of the model, downloaded from the hub if necessary; None: there is none."""
         if self.gguf is not None:
             return None
         if self.is_local:
@@ -116,22 +117,22 @@ class ModelFiles(NamedTuple):
         return None if found is None else Path(found)
 
     def weight_bytes(self) -> int:
-        """Bytes of its files of weights; 0: not known."""
+        """Return the size of the weight files in bytes; 0 if unknown."""
         if self.is_local:
             return sum(path.stat().st_size for path in Path(self.source).glob("*.safetensors"))
         try:
             listed = HfApi().model_info(self.source, revision=self.revision, files_metadata=True).siblings or []
-        except Exception:  # each of its clients has errors of its own; without a network the cache may have the model
+        except Exception:  # any error of the hub's clients; without a network the cache may still have the model
             return 0
         return sum(one.size or 0 for one in listed if one.rfilename.endswith(".safetensors"))
 
 
 def model_files(name: str, revision: str | None = None) -> ModelFiles:
-    """Find the files of a model by the name of a shipped one, a folder, a GGUF file, a hub name, or a hub
-    name and the form of a GGUF file there (`owner/name:Q4_K_M`).
+    """Find the files of a model by the name of a shipped model, a folder, a GGUF file, a hub name, or a hub name with
+    the form of a GGUF file (`owner/name:Q4_K_M`).
 
     Raises:
-        ModelError: there is no such folder or file, no model in it, it is damaged, or nothing here reads it.
+        ModelError: there is no such folder or file, or it is damaged, or it contains no supported model.
     """
     if shipped := shipped_model(name):
         return ModelFiles(name, str(shipped.folder), True, revision)
@@ -153,7 +154,7 @@ def model_files(name: str, revision: str | None = None) -> ModelFiles:
 
 
 def auto_class(config: Any) -> Any:
-    """Return transformers' class that makes the model: of text, or of text and pictures where it has no other."""
-    of_text = type(config) in AutoModelForCausalLM._model_mapping
-    with_pictures = type(config) in AutoModelForImageTextToText._model_mapping
-    return AutoModelForImageTextToText if with_pictures and not of_text else AutoModelForCausalLM
+    """Return transformers' auto class of the model: that for text, or for text and images if there is no other."""
+    is_text = type(config) in AutoModelForCausalLM._model_mapping
+    is_image_text = type(config) in AutoModelForImageTextToText._model_mapping
+    return AutoModelForImageTextToText if is_image_text and not is_text else AutoModelForCausalLM

@@ -1,9 +1,10 @@
-"""Layout of a step for `kernels/attend.c`, by which compiled code attends without the interpreter.
+"""Layout of a step for `kernels/attend.c`, with which compiled code attends without the interpreter.
 
-    before the forward pass   addresses of each layer's pool, slots of the new tokens, keys of each sequence
-    in it, layer by layer     `kvtheater::attend` is a C function that needs nothing else, and others run Python
-    where that is impossible  the function calls Python, which does what the eager path does: a recorder needs
-                              the arrays, or the store does not hold float32
+    before the forward pass   the layout is written: addresses of each layer's pool, slots of the new tokens, keys of
+                              each sequence
+    in each layer             the C function `kvtheater::attend` reads only the layout, while other threads run Python
+    without a layout          if the recorder needs the arrays or the store does not hold float32, the C function calls
+                              Python, which computes attention as in the eager path
 
 Numbers and addresses are int64; the structs are in attend.c.
 """
@@ -30,19 +31,19 @@ Numbers: TypeAlias = "array[int]"  # of int64
 
 
 class StepLayout(NamedTuple):
-    """Layout of a step, and the number of threads that it is for."""
+    """Layout of a step, and the `ThreadCount` that chose its number of threads."""
 
     numbers: Numbers
     threads: ThreadCount
 
 
-OF_LAYER = 7
+NUMBERS_PER_LAYER = 7
 
 
 class _Layers(NamedTuple):
     """Step-independent part of the layout."""
 
-    table: Numbers  # 7 numbers per layer
+    table: Numbers  # NUMBERS_PER_LAYER per layer
     reaches: list[AttentionSpan]  # without duplicates
 
 
@@ -56,22 +57,22 @@ class NativeStep:
         sliding_windows: Sequence[int | None],
         policy: WindowPolicy | None,
     ) -> None:
-        """`sliding_windows`: the model's, one per layer."""
+        """`sliding_windows`: the model's windows, one per layer."""
         self._layers = _layers_of(store, sliding_windows, policy)
         self._num_heads = num_heads
         self._weights = np.empty(0, np.float32)
         self._weights_at = 0
-        self._pointed: list[Any] = []  # keeps alive what the numbers point to
+        self._referenced: list[Any] = []  # objects that the layout's addresses point into
         self._threads = ThreadCount()
 
     @property
     def reduced_threads(self) -> int:
-        """Threads of the last layout, if fewer than all; else 0."""
+        """Number of threads of the last layout if it is reduced, else 0."""
         return self._threads.reduced
 
     def of(self, batch: StepBatch, recorder: Recorder | None) -> StepLayout | None:
         """Return the layout of a step, valid until the next call; None if the C function cannot read this store, or if
-        the recorder needs arrays that only Python provides.
+        the recorder needs arrays from Python.
         """
         layers, captured_at = self._layers, 0
         if layers is None:
@@ -100,16 +101,16 @@ class NativeStep:
             self._weights = np.empty(size, np.float32)
             self._weights_at = self._weights.ctypes.data
         tokens_at = 0 if batch.decode_tokens is None else batch.decode_tokens.data_ptr()
-        counts = len(layers.table) // OF_LAYER, batch.num_tokens, num_decodes, len(batch.prefills)
+        counts = len(layers.table) // NUMBERS_PER_LAYER, batch.num_tokens, num_decodes, len(batch.prefills)
         tables = layers.table.buffer_info()[0], reaches.buffer_info()[0], tokens_at, self._weights_at
-        self._pointed = [batch, recorder, reaches]
+        self._referenced = [batch, recorder, reaches]
         numbers = array("q", (*counts, self._threads.choose(), *tables, self._weights.size, captured_at))
         return StepLayout(numbers, self._threads)
 
 
 class LaidOut:
-    """Context manager: layers computed by this thread belong to that step, and its loops use the layout's number of
-    threads; afterwards `num_called` counts the layers.
+    """Context manager in which layers computed by this thread use a step's layout and its number of threads. On exit
+    `num_called` is set to the number of these layers.
     """
 
     def __init__(self, kernel: StepKernel, layout: StepLayout) -> None:
@@ -130,10 +131,10 @@ def _layers_of(store: KVStore, sliding_windows: Sequence[int | None], policy: Wi
     planes = list(zip(store.keys, store.values, strict=True))
     if not all(_is_float32(plane) for pair in planes for plane in pair):
         return None
-    of_layers = reaches_of(sliding_windows, policy)
-    reaches = list(dict.fromkeys(of_layers))
+    layer_reaches = reaches_of(sliding_windows, policy)
+    reaches = list(dict.fromkeys(layer_reaches))
     table = array("q")
-    for (keys, values), shape, window, reach in zip(planes, store.shapes, sliding_windows, of_layers, strict=True):
+    for (keys, values), shape, window, reach in zip(planes, store.shapes, sliding_windows, layer_reaches, strict=True):
         pools = keys.pools[0].data_ptr(), values.pools[0].data_ptr()
         table.extend((*pools, *shape, -1 if window is None else window, reaches.index(reach)))
     return _Layers(table, reaches)

@@ -1,7 +1,7 @@
-"""Folder of compiled code, which only the user can write.
+"""Folder of compiled code that only the user can write.
 
-Its files are loaded and executed. In a folder that all users share, another user could create it first and so decide
-which code this program runs.
+Its files are loaded and executed. If it were in a folder that all users share, another user could create it first and
+inject code.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def compiled_folder(name: str) -> Path:
         OSError: it cannot be created.
         RuntimeError: the user has no home folder.
     """
-    return own(own(own(cache_home() / "kvtheater") / _made_for()) / name)
+    return own(own(own(cache_home() / "kvtheater") / _platform_hash()) / name)
 
 
-def _made_for() -> str:
-    """Return a hash of what compiled code depends on: torch version and processor instructions.
+def _platform_hash() -> str:
+    """Return a hash of the platform that compiled code depends on: torch version and processor instructions.
 
-    TorchInductor's cache looks up by the graph alone. Where several machines share a home folder, or torch is bound to
-    fewer instructions (ATEN_CPU_CAPABILITY), it would load code of another processor, which fails or computes NaN.
+    The keys of TorchInductor's cache depend only on the graph. If machines share a home folder, or torch is limited to
+    fewer instructions (ATEN_CPU_CAPABILITY), it would load another processor's code, which fails or computes NaN.
     """
     import torch  # lazy: `all_compiled` needs no torch
 
@@ -52,10 +52,10 @@ def all_compiled(name: str) -> list[Path]:
 
 
 def cache_home() -> Path:
-    """Return the platform's cache folder. Raises RuntimeError: the user has no home folder."""
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if given.is_absolute():
-        return given
+    """Return the platform's cache folder. Raises RuntimeError if the user has no home folder."""
+    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if configured.is_absolute():
+        return configured
     return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
 
 
@@ -67,14 +67,14 @@ def own(folder: Path) -> Path:
         OSError: it cannot be created.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):  # it exists: checked below
+    with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) != 0o700:
-        raise UnsafeFolder(f"{folder} is not a folder of this user alone; delete it, or make it so (chmod 700)")
+        raise UnsafeFolder(f"{folder} must belong to this user alone; delete it, or run chmod 700 on it")
     for above in folder.resolve().parents:
         over = above.stat()
-        # in a sticky folder, as the temporary one is, no user can remove another user's files
+        # in a sticky folder such as /tmp, no user can remove another user's files
         if over.st_uid not in (0, os.geteuid()) or (over.st_mode & stat.S_IWOTH and not over.st_mode & stat.S_ISVTX):
-            raise UnsafeFolder(f"{above}, in which {folder} lies, can be changed by others than this user")
+            raise UnsafeFolder(f"{folder} is not safe: other users can write to its parent {above}")
     return folder

@@ -2,17 +2,19 @@
 
     W [N, K]   ->   panels [N / 16, K, 16]        `linear_panels` in linear.c
 
-Rows are float32, and so is every sum. A weight is float32, or bfloat16, which takes half as long to read. bfloat16 is
-lossless if the checkpoint was bfloat16, as most are, and is the default then. A weight may also be int8 with a scale
-per column, the column's largest magnitude over 127 (symmetric, "per channel"); a panel's 16 scales are 4 lines before
-it. Or it is int4, two in a uint8, with a bfloat16 scale for 32 weights of a column, 4.5 bits a weight: the levels are
--8 to 7 times the scale, and the weight of the largest magnitude is -8 (as in llama.cpp's Q4_0).
+Rows are float32, and so are all sums. The weights have one of these dtypes:
 
-In a plain layout a product of few rows reads each weight from another page, or once per row; in panels it reads each
-once, in order. The input embedding, which may share the weight of the output layer, reads its rows from panels too.
+- float32;
+- bfloat16, which takes half as long to read. It is the default if it is lossless, that is, for bfloat16 checkpoints;
+- int8 with a scale per column (symmetric, "per channel"): the column's largest magnitude over 127. A panel's 16 scales
+  are 4 lines before it;
+- int4, two per uint8, with a bfloat16 scale per 32 weights of a column, 4.5 bits per weight. The levels are -8 to 7
+  times the scale, and the weight of the largest magnitude is -8 (as in llama.cpp's Q4_0).
 
-Compiled code calls the C function directly, by the name of the operation's C shim, without Python or torch's dispatcher
-in between.
+In a plain layout, a product of few rows reads each weight from another page, or once per row. In panels it reads each
+weight once, in order. The input embedding, which may share the weight of the output layer, reads its rows from panels
+too. Compiled code calls the C function directly, by the name of the operation's C shim, bypassing Python and torch's
+dispatcher.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from engine.model.native import SCALES, SHARED, SHARED_LINES, linear_kernel, wid
 
 PANEL = 16  # columns; LANES in kernels/vectors.h
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)  # dtypes of plain weights
-PART = 1 << 18  # weights that are packed or unpacked at a time, so that float32 copies of a large weight stay small
+PART = 1 << 18  # number of weights that are packed or unpacked at a time, which bounds the size of float32 copies
 
 torch.library.define("kvtheater::linear", "(Tensor x, Tensor panels) -> Tensor")
 torch.library.define("kvtheater::rows", "(Tensor panels, Tensor ids) -> Tensor")
@@ -48,7 +50,7 @@ def _linear(x: Tensor, panels: Tensor) -> Tensor:
 
 
 def _plain_product(x: Tensor, panels: Tensor) -> Tensor:
-    """Multiply x [..., K] by the plain weight, unpacked part by part -> [..., N]."""
+    """Multiply x [..., K] by the weight, which is unpacked part by part -> [..., N]."""
     parts = torch.split(panels, max(1, PART // (panels.shape[1] * PANEL)))
     return torch.cat([x @ unpacked(part).t() for part in parts], dim=-1)
 
@@ -59,7 +61,7 @@ def _linear_shape(x: Tensor, panels: Tensor) -> Tensor:
 
 
 def _rows(panels: Tensor, ids: Tensor) -> Tensor:
-    """Look up ids [...] -> [..., K], float32: each id is a column of a panel, in K cache lines."""
+    """Look up ids [...] -> [..., K] float32. Each id is a column of a panel, which spans K cache lines."""
     panel, column = ids // PANEL, ids % PANEL
     found = panels.transpose(1, 2)[panel, column].float()
     if panels.dtype != torch.int8:
@@ -77,7 +79,7 @@ def _rows_shape(panels: Tensor, ids: Tensor) -> Tensor:
 
 
 def packed(weight: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return a weight [N, K] of `FLOATS` as panels, a rounded copy; N is a multiple of 16."""
+    """Return a copy of a weight [N, K] as panels, rounded to `dtype`; N is a multiple of 16."""
     rows = max(PANEL, PART // weight.shape[1] // PANEL * PANEL)
     parts = [_packed(part.float(), dtype) for part in torch.split(weight, rows)]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -116,7 +118,7 @@ def packed_as_is(weight: Tensor) -> Tensor:
 
 
 def unpacked(panels: Tensor) -> Tensor:
-    """Return the weight [N, K], float32, a copy."""
+    """Return a float32 copy of the weight [N, K]."""
     if panels.dtype == torch.int8:
         scale = panels[:, :SCALES].contiguous().view(-1, SCALES * PANEL).view(torch.float32).flatten()
         return panels[:, SCALES:].transpose(1, 2).flatten(0, 1).float() * scale[:, None]
@@ -132,18 +134,18 @@ class _Packed(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """Plain weight [N, K], a copy: writing to it has no effect."""
+        """Copy of the plain weight [N, K]; writing to it has no effect."""
         return unpacked(self.panels.detach())
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        """Save the plain weight, as the replaced module does."""
+        """Save the plain weight, like the replaced module."""
         destination[f"{prefix}weight"] = self.weight
         super()._save_to_state_dict(destination, prefix, keep_vars)
         del destination[f"{prefix}panels"]
 
 
 class PackedLinear(_Packed):
-    """`nn.Linear` of float32 rows on the CPU."""
+    """`nn.Linear` for float32 rows on the CPU."""
 
     is_plain = False  # see `plain_products`
 
@@ -166,7 +168,7 @@ class PackedLinear(_Packed):
 
 
 class PackedEmbedding(_Packed):
-    """`nn.Embedding` on panels that are not int4, its own or a `PackedLinear`'s."""
+    """`nn.Embedding` over panels that are not int4; it may share them with a `PackedLinear`."""
 
     def __init__(self, panels: nn.Parameter) -> None:
         super().__init__()
@@ -184,7 +186,7 @@ class PackedEmbedding(_Packed):
 
 @contextmanager
 def plain_products(module: nn.Module) -> Iterator[None]:
-    """Inside the `with`, a module's packed layers multiply by plain weights with torch: its own forward pass."""
+    """Inside the `with`, a module's packed layers multiply by plain weights with torch, as the original model does."""
     parts = [part for part in module.modules() if isinstance(part, PackedLinear)]
     try:
         for part in parts:
@@ -201,10 +203,10 @@ def pack_linears(
     """Replace in place every `nn.Linear` of a module that can be packed, embeddings that share a packed weight, and
     the input embedding; return the number of linear layers. The plain weights are freed one by one.
 
-    `weights`: the dtype to round to; None = bfloat16 if all are exact in it, else float32. The output layer and
-    embeddings are rounded to bfloat16 instead of int8, and to int8 instead of int4; so are, to int8 instead of int4,
-    weights whose rows are not whole groups of 32.
-    `dtypes`: dtypes of the module's weights, which computes in float32. What is not packed becomes float32.
+    `weights`: the dtype to round to; None = bfloat16 if all weights are exact in it, else float32. The output layer and
+    embeddings are rounded to bfloat16 instead of int8, and to int8 instead of int4. Weights whose row length is not a
+    multiple of 32 are rounded to int8 instead of int4.
+    `dtypes`: dtypes of the weights that are packed. Other weights of these dtypes are converted to float32.
     """
     places = _places(module, dtypes)
     if places or dtypes != FLOATS[:1]:
@@ -232,8 +234,8 @@ def pack_linears(
 
 
 def _copy_others(module: nn.Module, places: dict[int, _Sharing], dtypes: tuple[torch.dtype, ...]) -> None:
-    """Copy the tensors that will not be packed: a single view of a mapped checkpoint holds the whole file in memory.
-    A weight that is packed elsewhere becomes a buffer, so that a model's parameters are counted once.
+    """Copy the tensors that will not be packed, because a single view of a mapped checkpoint keeps the whole file in
+    memory. A copy of a weight that is packed for another module becomes a buffer, so that parameters are counted once.
     """
     for buffer in module.buffers():
         buffer.data = buffer.data.clone()
@@ -249,8 +251,8 @@ def _copy_others(module: nn.Module, places: dict[int, _Sharing], dtypes: tuple[t
 
 
 def packed_bytes(module: nn.Module, weights: torch.dtype) -> int:
-    """Return the change in bytes, relative to float32, of a module's parameters when its linear layers are packed:
-    smaller dtypes, and copies for embeddings that cannot share. Only shapes are read.
+    """Return by how many bytes, relative to float32, a module's parameters grow when its linear layers are packed:
+    smaller dtypes shrink them, and copies for embeddings that cannot share panels add to them. Only shapes are read.
     """
     linear = {id(part.weight) for part in module.modules() if type(part) is nn.Linear}
     tied = [part for part in module.modules() if isinstance(part, nn.Embedding) and id(part.weight) in linear]
@@ -273,7 +275,7 @@ def num_weights(part: nn.Module, parameter: nn.Parameter) -> int:
 
 
 def bytes_per_weight(module: nn.Module, dtype: torch.dtype) -> float | None:
-    """Return the mean over all weights that a step reads in full (all but embeddings); None if all have `dtype`."""
+    """Return the mean size of the weights that a step reads in full (all but embeddings); None if all have `dtype`."""
     seen: dict[int, tuple[int, int]] = {}  # by parameter: bytes, number of weights
     for part in module.modules():
         if not isinstance(part, (nn.Embedding, PackedEmbedding)):
@@ -288,7 +290,7 @@ _Sharing = list[tuple[nn.Module, str, nn.Linear | nn.Embedding]]  # uses of a we
 
 
 def _places(module: nn.Module, dtypes: tuple[torch.dtype, ...]) -> dict[int, _Sharing]:
-    """Return the uses of packable weights, by weight; empty without the kernel that multiplies by panels."""
+    """Return the uses of packable weights, by the weight's id; empty if the kernel is missing."""
     places: dict[int, _Sharing] = {}
     if linear_kernel() is None:
         return places
@@ -319,22 +321,22 @@ def _dtype_of(sharing: _Sharing, head: nn.Module | None, weights: torch.dtype) -
 
 
 def _stored(weight: Tensor, is_outer: bool, weights: torch.dtype) -> torch.dtype:
-    """Return the dtype of a weight's panels; `is_outer`: it is the output layer's or an embedding's."""
+    """Return the dtype of a weight's panels; `is_outer`: whether it belongs to the output layer or an embedding."""
     if is_outer and weights == torch.int8:
         return torch.bfloat16
     return torch.int8 if weights == torch.uint8 and (is_outer or weight.shape[1] % SHARED) else weights
 
 
 def shares_panels(embedding: nn.Embedding) -> bool:
-    """Return whether an embedding on the CPU can read its rows from panels. A class that does more than look up (for
-    example scales) cannot; if it shares a linear layer's weight, each of the two has a copy.
+    """Return whether an embedding on the CPU can read its rows from panels. A class that does more than a lookup (for
+    example scaling) cannot; if it shares a weight with a linear layer, each of the two gets a copy.
     """
     plain = type(embedding) is nn.Embedding and embedding.max_norm is None
     return plain and embedding.num_embeddings % PANEL == 0 and linear_kernel() is not None
 
 
 def _is_bfloat16(weight: Tensor) -> bool:
-    """Return whether all numbers of a tensor are exact in bfloat16: the last 16 bits of them in float32 are 0."""
+    """Return whether all numbers of a tensor are exact in bfloat16: the last 16 bits of their float32 form are 0."""
     if weight.dtype == torch.bfloat16:
         return True
     parts = torch.split(weight.detach(), max(1, PART // weight.shape[1]))

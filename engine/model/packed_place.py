@@ -1,13 +1,13 @@
-"""Whether a model's queries, keys or values depend on a token's place in the packed row.
+"""Detects whether a model's queries, keys or values depend on a token's place in the packed row.
 
 A step packs the tokens of many sequences into one row. A token's place in that row is arbitrary; its position is a
-separate input. A family that counts places itself (`arange` over the row where positions are meant) computes different
-values for the same token in another batch. The difference may begin only after thousands of tokens, where no short
-comparison finds it: Llama 4 scales its queries that way. So the counting itself is followed: every tensor computed from
-an `arange` as long as the row is marked, and no layer may attend with marked tensors.
+separate input. A model that uses places as positions (`arange` over the row) computes different values for the same
+token in another batch. The difference may begin only after thousands of tokens, where a short comparison does not find
+it: Llama 4 scales its queries that way. Therefore every tensor computed from an `arange` with the row's length is
+marked, and no layer may attend with marked tensors.
 
-Indexing with a marked index is no dependence (experts gather their tokens that way), unless a weight is indexed: then
-it is a table of positions.
+Indexing with a marked index does not mark the result (experts gather their tokens that way), unless a weight is
+indexed, which is then a table of positions.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _SELECTING = ("index", "gather", "scatter", "embedding", "take")
 
 
 class PackedPlaces(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside the `with`, marks every tensor that is computed from places in a row of `num_tokens` tokens."""
+    """Mode that marks every tensor computed from places in a row of `num_tokens` tokens."""
 
     def __init__(self, module: nn.Module, num_tokens: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._num_tokens = num_tokens
         weights = [part for t in (*module.parameters(), *module.buffers()) for part in plain_parts(t)]
         self._weights = {part.untyped_storage().data_ptr() for part in weights}
-        self._marked: dict[int, Tensor] = {}  # by id; the tensor is kept, so that its id stays its own
+        self._marked: dict[int, Tensor] = {}  # by id; the reference prevents reuse of the id
 
-    def marks(self, tensor: Tensor) -> bool:
-        """Whether any tensor in it is computed from a place."""
+    def is_marked(self, tensor: Tensor) -> bool:
+        """Return whether a tensor is computed from places."""
         return id(tensor) in self._marked
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -42,9 +42,9 @@ class PackedPlaces(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._mark(out)
             return out
         tensors = [t for value in (*args, *(kwargs or {}).values()) for t in _tensors(value)]
-        if any(map(self.marks, tensors)) and (
+        if any(map(self.is_marked, tensors)) and (
             not name.startswith(_SELECTING)
-            or self.marks(tensors[0])
+            or self.is_marked(tensors[0])
             or tensors[0].untyped_storage().data_ptr() in self._weights
         ):
             for result in _tensors(out):
@@ -56,7 +56,7 @@ class PackedPlaces(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def plain_parts(tensor: Any) -> list[Tensor]:
-    """The tensors with a storage of which a tensor consists: itself, or those of torchao's quantized ones."""
+    """Return the tensors with a storage that a tensor consists of: itself, or the parts of torchao's tensors."""
     if not hasattr(tensor, "__tensor_flatten__"):
         return [tensor]
     return [part for name in tensor.__tensor_flatten__()[0] for part in plain_parts(getattr(tensor, name))]

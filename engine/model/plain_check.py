@@ -1,12 +1,12 @@
-"""Comparison of the served paths with the model's own plain forward pass: a family that differs is not served.
+"""Comparison of the served paths with transformers' plain forward pass; a model whose results differ is not served.
 
-    plain       each sequence separately, whole, without a cache, by transformers' eager attention
-    served      the same tokens packed beside each other, in chunks, over scattered blocks; eager, compiled, and with
-                every other kind of cache
+    plain       each complete sequence separately, without a cache, with transformers' eager attention
+    served      the same tokens packed in chunks over scattered blocks; eager, compiled, and with every other kind of
+                KV cache
 
-The comparison detects any difference, whatever its cause: a mask that the family builds, positions that it counts
-itself, queries that see later keys, experts chosen depending on the other sequences in the batch. Caches that round
-keys and values are compared with a reference attention over the same rounded ones, because the plain pass has no cache.
+The comparison detects differences of any cause, for example a mask that the model builds, positions that it counts
+itself, queries that see later keys, or experts chosen depending on other sequences in the batch. Caches that round keys
+and values are compared with a reference attention over the same rounded values, because the plain pass has no cache.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from torch import Tensor
 from engine.model.errors import ModelError
 from engine.options.refusal import sentence
 
-# Bounds on the norm of the difference of two rows of logits, over the norm of the row without its mean. The order of
-# summation differs. In half precision roundings differ too, and a router's near tie may choose another expert: there
-# the median row is bounded, not the worst.
+# Bounds on the norm of the difference of two rows of logits, over the norm of the row without its mean. The paths
+# differ in the order of summation. In half precision roundings differ too, and a router's near tie may choose another
+# expert, so there the median row is bounded, not the worst row.
 TOLERANCES = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}
-# A state accumulates the rounding of every token, so its bound is measured: the logits of the plain pass move by
-# `PlainLogits.rounding` when each number of the embeddings is off by about the last bit of float32. Served and plain
-# logits of 13 families with states differ by 0.2 to 3 times that, where the two are the same function.
+# A state accumulates the rounding of every token, so its bound is measured: `PlainLogits.rounding` is the change of the
+# plain logits when each number of the embeddings changes by about the last bit of float32. In 13 model families with
+# states, correct served logits differ from plain ones by 0.2 to 3 times that.
 ROUNDINGS = 32
 BLOCK_SIZE = 4
-LENGTHS = (8, 5, 5)  # tokens of the three sequences
-TABLES = ([5, 0], [3, 1], [2, 4])  # scattered
-# (sequence, first position, tokens): two first chunks; a third sequence between their next chunks, one of them a single
-# token as in a decode; all three together; a single token, for which a compiled model has its own graph
+LENGTHS = (8, 5, 5)  # number of tokens of the three sequences
+TABLES = ([5, 0], [3, 1], [2, 4])  # their scattered block tables
+# Steps of (sequence, first position, tokens): two first chunks; a third sequence between the next chunks, one of which
+# is a single token as in a decode; all three together; a single token, for which a compiled model has its own graph.
 STEPS = (((0, 0, 4), (1, 0, 2)), ((0, 4, 2), (2, 0, 4), (1, 2, 1)), ((1, 3, 2), (0, 6, 1), (2, 4, 1)), ((0, 7, 1),))
 
 
@@ -40,23 +40,23 @@ class PlainLogits(NamedTuple):
 
     token_ids: list[list[int]]  # per sequence
     logits: list[Tensor]  # per sequence [T, V], float32 on the CPU
-    rounding: float | None = None  # their change under rounded embeddings, as `Difference.share`; None: not measured
+    rounding: float | None = None  # their `Difference.share` under rounded embeddings; None: not measured
 
 
 class Difference(NamedTuple):
     """Difference of served logits from the expected ones."""
 
-    share: float  # of the logits' spread: the worst row in float32, the median row in half precision
+    share: float  # relative to the logits' spread: of the worst row in float32, of the median row in half precision
     tolerance: float
 
     @property
     def is_rounding(self) -> bool:
-        """Whether the difference is no more than rounding; False for NaN."""
+        """Whether the difference is within the tolerance; False for NaN."""
         return self.share <= self.tolerance
 
 
 def plain_logits(module: Any) -> PlainLogits:
-    """Return a transformers model's own logits for a few tokens, before the model is modified.
+    """Return an unmodified transformers model's logits for a few tokens.
 
     Raises:
         ModelError: the model does not compute logits for every token.
@@ -80,10 +80,10 @@ def plain_logits(module: Any) -> PlainLogits:
 
 
 def with_rounding(module: Any, plain: PlainLogits) -> PlainLogits:
-    """Add the measured change under rounded embeddings to plain logits of a model that computes in float32.
+    """Return `plain` with `rounding` measured, for a model that computes in float32.
 
     Raises:
-        ModelError: as `plain_logits`.
+        ModelError: see `plain_logits`.
     """
     generator = torch.Generator().manual_seed(0)
 
@@ -100,16 +100,16 @@ def with_rounding(module: Any, plain: PlainLogits) -> PlainLogits:
 
 
 def compare_logits(served: list[Tensor], expected: list[Tensor], dtype: torch.dtype) -> Difference:
-    """Return the difference of sequences' logits [T, V]; `dtype`: the dtype they were computed in."""
-    rows, wanted = torch.cat(served), torch.cat(expected)
-    spread = (wanted - wanted.mean(dim=-1, keepdim=True)).norm(dim=-1)
-    shares = (rows - wanted).norm(dim=-1) / spread.clamp_min(torch.finfo(torch.float32).tiny)
+    """Return the difference of the sequences' logits [T, V], which were computed in `dtype`."""
+    rows, reference = torch.cat(served), torch.cat(expected)
+    spread = (reference - reference.mean(dim=-1, keepdim=True)).norm(dim=-1)
+    shares = (rows - reference).norm(dim=-1) / spread.clamp_min(torch.finfo(torch.float32).tiny)
     share = shares.max() if dtype == torch.float32 else shares.median()
     return Difference(float(share), TOLERANCES.get(dtype, 0.1))
 
 
 def _tokens(config: Any, vocab_size: int) -> list[list[int]]:
-    """Return token ids for every sequence, none that the configuration names (one may stand for an image)."""
+    """Return token ids for every sequence, without special ids of the configuration, which may represent an image."""
     named = {value for part in (config, config.get_text_config()) for value in _named_ids(part)}
     ordinary = [i for i in range(min(vocab_size, 4096)) if i not in named] or [0]
     return [

@@ -1,8 +1,8 @@
 """Recomputation of a sequence from position 0 with an empty cache, as a reference for the cached attention.
 
 The same weights and the same attention function run over a private store of one block, which is empty before the pass
-and freed after it. Under causal attention earlier rows do not change, so this gives the rows that were
-captured step by step, up to the order of floating-point additions.
+and freed after it. Causal attention does not change earlier rows, so the result equals the rows that were captured step
+by step, up to the order of floating-point additions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from engine.options.refusal import Refused, sentence
 from engine.trace.records import AttentionRows, LayerCapture
 from engine.trace.residual import ResidualStream
 
-MAX_SCORES = 1 << 26  # Hq * tokens^2, formed at once in every layer: 256 MiB in float32
+MAX_SCORES = 1 << 26  # Hq * tokens^2, the scores of one layer: 256 MiB in float32
 MAX_WEIGHTS = 1 << 22  # heads * tokens^2 in the result: 16 MiB
 
 
@@ -42,8 +42,8 @@ class Recomputed(NamedTuple):
 
     token_ids: list[int]  # inputs from position 0
     layers: list[LayerCapture]  # float32; `rows` of each has one entry: the chosen heads, every query over every key
-    num_keys: int = 0  # that the last token's query heads read in `layer`, all heads together; 0 of all layers
-    residual: ResidualStream | None = None  # of the last token, if it was asked for
+    num_keys: int = 0  # keys that the last token's query heads read in `layer`, summed over heads; 0 for all layers
+    residual: ResidualStream | None = None  # that of the last token, if requested
 
 
 def recompute_sequence(
@@ -61,15 +61,14 @@ def recompute_sequence(
     """Run all tokens in one forward pass and return the arrays of `layer` (None: each layer), with attention rows of
     the query heads `heads` (None: all).
 
-    `kv_cache_dtype` and `policy` are the engine's: keys are rounded as they are stored there, and hidden keys are
-    hidden here too. `forgetting`: what the sequence has forgotten. `residual`: return the residual stream
-    of the last token as well, with the vectors of `layer`, and the logit lens after `layer` at the last `residual`
-    positions. `ablation`: what is off in the engine.
+    `kv_cache_dtype` and `policy` are the engine's, so keys are rounded and hidden as in the engine. `forgetting`: keys
+    that the sequence has dropped. `residual`: if > 0, also return the residual stream of the last token, with the
+    vectors of `layer` and the logit lens after `layer` at the last `residual` positions. `ablation`: the engine's.
 
     Raises:
-        RecomputeError: nothing to compute, a layer or head that the model lacks, no layer for `residual`, or too much
-            to compute or to return at once.
-        ModelError: more tokens than the model has positions.
+        RecomputeError: there is nothing to compute, the model lacks the layer or head, `residual` has no layer, or the
+            computation or its result would be too large.
+        ModelError: there are more tokens than the model has positions.
     """
     facts, count = model.facts, len(token_ids)
     chosen = list(range(facts.num_heads)) if heads is None else sorted(set(heads))
@@ -97,9 +96,9 @@ def recompute_sequence(
     recorder = _Layers(layers, chosen, seq_id)
     watch = ResidualWatch(model, layer, residual) if residual and layer is not None else None
     with torch.inference_mode():
-        whole = [SequenceSlice(seq_id, list(token_ids), 0, block_tables=[[0]], samples=True)]
-        batch = StepBatch(whole, SlotTable(count, count), model.device, policy)
-        off = ablation.rows(whole, model.device) if ablation else ()
+        slices = [SequenceSlice(seq_id, list(token_ids), 0, block_tables=[[0]], samples=True)]
+        batch = StepBatch(slices, SlotTable(count, count), model.device, policy)
+        off = ablation.rows(slices, model.device) if ablation else ()
         context = StepContext(batch, runner.kv_store, runner.backend, recorder, off=off)
         with watch.watching(context) if watch else nullcontext():
             logits = runner.forward(batch, context)
@@ -109,7 +108,7 @@ def recompute_sequence(
 
 
 def _num_keys(model: LoadedModel, batch: StepBatch, layer: int, forgetting: Forgetting | None) -> int:
-    """Return how many keys the query heads of a layer read for the last token of the batch's one sequence."""
+    """Return the number of keys that a layer's query heads read for the last token of the batch's only sequence."""
     facts, piece = model.facts, batch.slices[0]
     query, heads = len(piece.token_ids) - 1, model.layer_shapes[layer].num_kv_heads
     seen = torch.ones((heads, query + 1), dtype=torch.bool)
@@ -124,7 +123,7 @@ def _num_keys(model: LoadedModel, batch: StepBatch, layer: int, forgetting: Forg
 
 
 class _Layers:
-    """Recorder that keeps only the requested layers in memory."""
+    """Recorder of the requested layers."""
 
     keeps = True
 

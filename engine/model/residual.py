@@ -2,13 +2,13 @@
 
     before -> norm -> attention -> + -> between -> norm -> feed-forward -> + -> after          each decoder layer
 
-No family is named here. The hooks record each direct child of a layer, with the last token's input and output, in the
-order in which they run. What attention adds is the output of the child that has the attention, and of what reads just
-that (a norm after it, dropout); what the feed-forward block adds is the output of the last child. The sum is compared
-with what the layer returns: a layer that adds in another way has no parts. Some families multiply what is added by a
-constant: it is fitted to the layers whose plain sum is not what they return, else it would be fitted to rounding. The
-modules that run after the last layer are the final norm and the output head; applied to the last residual they must
-give the pass's own logits.
+The method works for any model family. Hooks record each direct child of a layer in execution order, with the last
+token's input and output. Attention's contribution is the output of the child that contains attention, or of children
+after it that read only that output (a norm, dropout). The feed-forward block's contribution is the output of the last
+child. If `before` plus both does not equal the layer's output, the layer is reported without parts. Some models
+multiply the contributions by a constant, which is fitted to the layers whose plain sum does not match. The modules that
+run after the last layer are the final norm and the output head; applied to the last residual, they must return the
+pass's logits.
 
 Logit lens: nostalgebraist, "interpreting GPT: the logit lens" (2020).
 """
@@ -32,7 +32,7 @@ from engine.trace.residual import MissingPart, ResidualStream
 
 LENS_TOKENS = 3
 LENS_ROWS = 64  # positions whose logits [LENS_ROWS, V] are in memory at once
-TOLERANCES = {torch.float32: 1e-4}  # of the largest number of a sum; in half precision every addition rounds
+TOLERANCES = {torch.float32: 1e-4}  # relative to the largest number of a sum; in half precision every addition rounds
 HALF_TOLERANCE = 0.03
 PARTS = ("before", "attention", "between", "ffn", "after")
 
@@ -40,64 +40,64 @@ Vector = Tensor  # [n] float32
 
 
 class Call(NamedTuple):
-    """A module that ran, with the last token's input and output."""
+    """Call of a module, with the last token's input and output."""
 
     module: nn.Module
-    given: Vector | None
-    returned: Vector | None
+    input: Vector | None
+    output: Vector | None
 
 
-class Added(NamedTuple):
-    """Vectors that the two blocks of a layer return, and the one that the feed-forward block reads."""
+class Contributions(NamedTuple):
+    """Outputs of the two blocks of a layer, and the input of the feed-forward block."""
 
     attention: Vector
     ffn: Vector
-    reads: Vector
+    ffn_input: Vector
 
 
 class ResidualWatch:
     """Hooks of one pass."""
 
     def __init__(self, model: LoadedModel, layer: int, count: int = 1) -> None:
-        """`layer`: the one whose vectors are kept, and its output of the last `count` tokens; every layer has keys."""
+        """`layer`: layer whose vectors are recorded, and its output for `count` last tokens. All layers have keys."""
         self._model = model
         self._layers = decoder_layers(model.module)
         self._chosen, self._count = layer, count
         self._residuals: Tensor | None = None  # [count, n] after the chosen layer
-        self._whole: list[Call] = []  # of the decoder layers
+        self._layer_calls: list[Call] = []
         self._children: list[list[Call]] = [[] for _ in self._layers]
         self._inner: list[Call] = []  # modules with weights in the chosen layer
-        self._tail: list[Call] = []  # what ran after the last layer
+        self._tail: list[Call] = []  # modules after the last layer
         self._tolerance = TOLERANCES.get(model.dtype, HALF_TOLERANCE)
 
     @contextmanager
     def watching(self, context: Context) -> Iterator[None]:
-        """Record what this thread runs as the step of `context`; other threads may run the same modules."""
+        """Record the calls of this thread for the step of `context`; other threads may run the same modules."""
         with ExitStack() as hooks:
 
             def watch(module: nn.Module, calls: list[Call], after: int = 0) -> None:
                 def note(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-                    if current() is context and len(self._whole) >= after:
+                    if current() is context and len(self._layer_calls) >= after:
                         calls.append(Call(module, _last(args) if args else _last(kwargs), _last(output)))
 
                 hooks.callback(module.register_forward_hook(note, with_kwargs=True).remove)
 
-            def begun(_module: nn.Module, args: Any, kwargs: Any) -> None:
+            def save_input(_module: nn.Module, args: Any, kwargs: Any) -> None:
                 if current() is context:
-                    self._begins.append(_last(args) if args else _last(kwargs))
+                    self._inputs.append(_last(args) if args else _last(kwargs))
 
-            def returned(_module: nn.Module, _args: Any, output: Any) -> None:
+            def save_output(_module: nn.Module, _args: Any, output: Any) -> None:
                 if current() is context:
                     self._residuals = _rows(output, self._count)
 
-            self._begins: list[Vector | None] = []  # before a layer may write into its input
+            self._inputs: list[Vector | None] = []  # saved before a layer may write into its input
             for layer, calls in zip(self._layers, self._children, strict=True):
-                hooks.callback(layer.register_forward_pre_hook(begun, with_kwargs=True).remove)
-                watch(layer, self._whole)
+                hooks.callback(layer.register_forward_pre_hook(save_input, with_kwargs=True).remove)
+                watch(layer, self._layer_calls)
                 for child in layer.children():
                     watch(child, calls)
             if self._layers:
-                hooks.callback(self._layers[self._chosen].register_forward_hook(returned).remove)
+                hooks.callback(self._layers[self._chosen].register_forward_hook(save_output).remove)
                 for module in self._layers[self._chosen].modules():
                     if _has_matrix(module):
                         watch(module, self._inner)
@@ -106,31 +106,31 @@ class ResidualWatch:
             yield
 
     def result(self, logits: Tensor, position: int) -> ResidualStream:
-        """Return what was recorded, as far as it agrees with the layers' outputs and the pass's logits [V]."""
+        """Return the recorded vectors that agree with the layers' outputs and the pass's logits [V]."""
         missing: list[MissingPart] = []
         vectors: dict[str, Vector] = {}
         norms = np.zeros((len(self._layers), len(PARTS)), np.float32)
-        is_parallel, is_apart = False, False
+        is_parallel, lacks_parts = False, False
         passed = [
-            (index, before, whole.returned, self._added(index, before, whole.returned))
-            for index, (whole, before) in enumerate(zip(self._whole, self._begins, strict=True))
-            if before is not None and whole.returned is not None
+            (index, before, call.output, self._contributions(index, before, call.output))
+            for index, (call, before) in enumerate(zip(self._layer_calls, self._inputs, strict=True))
+            if before is not None and call.output is not None
         ]
         factor = self._factor([(before, after, added) for _, before, after, added in passed if added])
         for index, before, after, added in passed:
             found = {"before": before, "after": after}
             parts = self._parts(before, after, added, factor) if added else None
             if parts is None:
-                is_apart = True
+                lacks_parts = True
             else:
                 found |= parts[0]
             norms[index] = [float(found[name].norm()) if name in found else 0 for name in PARTS]
             if index == self._chosen:
                 is_parallel = parts is not None and parts[1]
-                vectors |= found | self._inputs(missing)
+                vectors |= found | self._block_inputs(missing)
             if index == 0:
                 vectors["embedding"] = before
-        if is_apart:
+        if lacks_parts:
             missing.append("apart")
         lens, layer_lens = self._lens(logits, missing)
         return ResidualStream(
@@ -144,24 +144,24 @@ class ResidualWatch:
             missing=missing,
         )
 
-    def _added(self, index: int, before: Vector, after: Vector) -> Added | None:
-        """Return what the blocks of a layer return; None if it is off, or has no two blocks as wide as the residual."""
+    def _contributions(self, index: int, before: Vector, after: Vector) -> Contributions | None:
+        """Return the outputs of a layer's blocks; None if it is off, or lacks two blocks as wide as the residual."""
         if _same(before, after):
             return None
-        calls = [call for call in self._children[index] if call.returned is not None]
+        calls = [call for call in self._children[index] if call.output is not None]
         end = next((i for i, call in enumerate(calls) if attends(call.module)), None)
         if end is None or end + 1 >= len(calls):
             return None
-        while end + 1 < len(calls) and _same(calls[end + 1].given, calls[end].returned):
+        while end + 1 < len(calls) and _same(calls[end + 1].input, calls[end].output):
             end += 1
-        added, last = calls[end].returned, calls[-1].returned
-        reads = calls[end + 1].given if end + 1 < len(calls) else None
-        if added is None or last is None or reads is None or added.shape != before.shape or last.shape != before.shape:
+        added, last = calls[end].output, calls[-1].output
+        ffn_input = calls[end + 1].input if end + 1 < len(calls) else None
+        if added is None or last is None or ffn_input is None:
             return None
-        return Added(added, last, reads)
+        return Contributions(added, last, ffn_input) if added.shape == before.shape == last.shape else None
 
-    def _factor(self, layers: list[tuple[Vector, Vector, Added]]) -> float:
-        """Return what the model multiplies each block's output by, given each layer's `before`, `after` and blocks."""
+    def _factor(self, layers: list[tuple[Vector, Vector, Contributions]]) -> float:
+        """Return the constant by which the model multiplies each block's output. `layers`: before, after, blocks."""
         fitted = []
         for before, after, added in layers:
             both = added.attention + added.ffn
@@ -170,20 +170,20 @@ class ResidualWatch:
         return median(fitted) if fitted else 1
 
     def _parts(
-        self, before: Vector, after: Vector, added: Added, factor: float
+        self, before: Vector, after: Vector, added: Contributions, factor: float
     ) -> tuple[dict[str, Vector], bool] | None:
-        """Return what a layer adds, and whether both blocks read `before`; None if the sum is not what it returns."""
+        """Return a layer's parts, and whether both blocks read `before`; None if the sum is not the layer's output."""
         attention, ffn = added.attention * factor, added.ffn * factor
         between = before + attention
         if not self._close(between + ffn, after):
             return None
-        return {"attention": attention, "between": between, "ffn": ffn}, not self._close(added.reads, between)
+        return {"attention": attention, "between": between, "ffn": ffn}, not self._close(added.ffn_input, between)
 
-    def _inputs(self, missing: list[MissingPart]) -> dict[str, Vector]:
-        """Return what the blocks of the chosen layer read, and the hidden activation of the feed-forward block."""
+    def _block_inputs(self, missing: list[MissingPart]) -> dict[str, Vector]:
+        """Return the inputs of the chosen layer's blocks, and the hidden activation of its feed-forward block."""
         calls = self._children[self._chosen]
         attention = next((call for call in calls if attends(call.module)), None)
-        found = {"attention_in": attention.given if attention else None}
+        found = {"attention_in": attention.input if attention else None}
         inside = set(attention.module.modules()) if attention else set()
         matrices = [call for call in self._inner if call.module not in inside]
         if self._model.facts.num_experts:
@@ -191,12 +191,13 @@ class ResidualWatch:
         elif len(matrices) < 2:
             missing.append("matrices")
         else:
-            found |= {"ffn_in": matrices[0].given, "hidden": matrices[-1].given}
+            found |= {"ffn_in": matrices[0].input, "hidden": matrices[-1].input}
         return {name: vector for name, vector in found.items() if vector is not None}
 
     def _lens(self, logits: Tensor, missing: list[MissingPart]) -> tuple[list[list[Candidate]], list[list[Candidate]]]:
         """Return the lens of every layer at the last position, and of the chosen layer at the last `count` ones."""
-        residuals = [self._begins[0], *(call.returned for call in self._whole)] if self._whole else []
+        calls = self._layer_calls
+        residuals = [self._inputs[0], *(call.output for call in calls)] if calls else []
         chain = [call.module for call in self._tail]
         if not chain or not residuals or self._residuals is None or any(one is None for one in residuals):
             missing.append("head")
@@ -213,7 +214,7 @@ class ResidualWatch:
         found = read(torch.stack([one for one in residuals if one is not None]))
         last = found[-1]
         if not cap and last.shape == logits.shape and not self._close(last, logits):
-            scale = (last @ logits) / (last @ last)  # some families multiply logits by a constant
+            scale = (last @ logits) / (last @ last)  # some models multiply logits by a constant
             found = found * scale
         if not self._close(found[-1], logits):
             missing.append("logits")
@@ -241,25 +242,25 @@ def _has_matrix(module: nn.Module) -> bool:
 
 
 def _outside(module: nn.Module, layers: list[nn.Module]) -> list[nn.Module]:
-    """Return the topmost modules that hold no decoder layer and are in none."""
-    held = set(layers)
+    """Return the topmost modules that neither contain a decoder layer nor are part of one."""
+    decoders = set(layers)
     found: list[nn.Module] = []
     for child in module.children():
         parts = set(child.modules())
-        if child in held:
+        if child in decoders:
             continue
-        found += _outside(child, layers) if parts & held else [child]
+        found += _outside(child, layers) if parts & decoders else [child]
     return found
 
 
 def _last(value: Any) -> Vector | None:
-    """Return the last token's row of the first floating-point tensor, a copy."""
+    """Return a copy of the last token's row of the first floating-point tensor."""
     rows = _rows(value, 1)
     return None if rows is None else rows[-1]
 
 
 def _rows(value: Any, count: int) -> Tensor | None:
-    """Return the last `count` tokens' rows of the first floating-point tensor, a float32 copy."""
+    """Return a float32 copy of the last `count` tokens' rows of the first floating-point tensor."""
     if isinstance(value, Tensor):
         if not value.is_floating_point() or value.dim() < 2:
             return None

@@ -1,6 +1,6 @@
 """Rendering of a conversation that begins like an earlier one, by resuming the template's loop over messages.
 
-The template gets a list that records which messages are read. Until it observes the end of the list (its length, a
+The template receives a list that records which messages are read. Until it observes the end of the list (its length, a
 negative index or `loop.last`), its output depends only on the messages read so far. So the text up to an iteration is a
 prefix of the text for every list with the same beginning, and the loop can resume there with the namespaces restored.
 Other variables do not outlive an iteration of Jinja's loops.
@@ -23,24 +23,21 @@ from transformers.utils import chat_template_utils
 from engine.cache.prefix_memory import common_prefix
 
 Message = dict[str, Any]
-Plain = Callable[..., str]  # renders messages with settings, without any earlier text
+Plain = Callable[..., str]  # renders messages with settings, without reusing text
 AT, FROM = "kvtheater_at", "kvtheater_from"  # functions passed to the template
 STATEFUL = ("cycler", "joiner", "strftime_now")  # globals whose result changes between calls
-ASKS = "add_generation_prompt"
-DEFAULTS = {"tools": None, "documents": None, ASKS: False}  # passed to every template by transformers
+GENERATION_FLAG = "add_generation_prompt"
+DEFAULTS = {"tools": None, "documents": None, GENERATION_FLAG: False}  # passed to every template by transformers
 
 
 class Iteration(NamedTuple):
-    """Start of an iteration of a loop over messages.
-
-    `length`: of the text before it. `num_read`: messages read before it. `namespaces`: their attributes.
-    """
+    """Start of an iteration of a loop over messages."""
 
     loop: int
     position: int
-    length: int
-    num_read: int
-    namespaces: tuple[Mapping[str, Any] | None, ...]
+    length: int  # length of the text before it
+    num_read: int  # number of messages read before it
+    namespaces: tuple[Mapping[str, Any] | None, ...]  # attributes of the namespaces
 
 
 @dataclass(frozen=True)
@@ -50,24 +47,25 @@ class Rendering:
     text: str
     messages: Sequence[Message] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    iterations: Sequence[Iteration] = ()  # in their order
+    iterations: Sequence[Iteration] = ()  # in order
 
 
 def rendering_of(
     source: str, plain: Plain, messages: Sequence[Message], settings: Mapping[str, Any], earlier: Rendering | None
 ) -> Rendering:
-    """Render messages with settings, which include the special tokens; reuse the text of `earlier` where possible.
+    """Render messages with settings, which include the special tokens. The text of `earlier`, a rendering of the same
+    template, is reused where possible.
 
     Raises:
         ValueError: the template refuses them.
     """
     template = _resumable(source)
-    if template is None or (earlier is not None and not earlier.iterations):  # of the same template
+    if template is None or (earlier is not None and not earlier.iterations):
         return Rendering(plain(messages, settings))
     start = None if earlier is None else template.start(earlier, messages, settings)
     try:
         found = template.render(messages, settings, earlier, start)
-    except Exception:  # of what a list has and this one has not, or the template's own
+    except Exception:  # an unsupported access to the list, or an error that the template raises itself
         return Rendering(plain(messages, settings))
     if start is None and found.text != (text := plain(messages, settings)):
         return Rendering(text)
@@ -75,16 +73,16 @@ def rendering_of(
 
 
 class _Reads:
-    """Record of what a template reads: the number of messages, and whether it observed the end of the list."""
+    """Record of a template's reads: the number of messages, and whether it observed the end of the list."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.messages = messages
         self.count = 0
-        self.is_over = False
+        self.saw_end = False
 
 
 class _Messages:
-    """Messages from an index on, as passed to a template; unsupported accesses raise an error."""
+    """Messages from an index on, as passed to a template. Unsupported accesses raise an error."""
 
     __slots__ = ("_begin", "_reads")
     __hash__ = None  # type: ignore[assignment]
@@ -97,11 +95,11 @@ class _Messages:
             if key.stop is None and key.step in (None, 1) and (key.start is None or key.start >= 0):
                 return _Messages(self._reads, self._begin + (key.start or 0))
             return self._all()[key]
-        at = self._begin + key
-        if key < 0 or at >= len(self._reads.messages):
+        index = self._begin + key
+        if key < 0 or index >= len(self._reads.messages):
             return self._all()[key]
-        self._reads.count = max(self._reads.count, at + 1)
-        return self._reads.messages[at]
+        self._reads.count = max(self._reads.count, index + 1)
+        return self._reads.messages[index]
 
     def __iter__(self) -> Iterator[Message]:
         return self._from(0)
@@ -111,13 +109,13 @@ class _Messages:
         for at in range(self._begin + index, len(reads.messages)):
             reads.count = max(reads.count, at + 1)
             yield reads.messages[at]
-        reads.is_over = True
+        reads.saw_end = True
 
     def _before(self, index: int) -> Any:
         return self._reads.messages[self._begin + index - 1] if index else missing
 
     def _all(self) -> list[Message]:
-        self._reads.is_over = True
+        self._reads.saw_end = True
         return list(self._reads.messages[self._begin :])
 
     def __len__(self) -> int:
@@ -165,10 +163,10 @@ class _Resumable:
 
     def __init__(self, environment: jinja2.Environment, tree: nodes.Template, reads_flag_at_end: bool) -> None:
         self._template = jinja2.Template.from_code(environment, environment.compile(tree), environment.globals)
-        self._ignored = (ASKS,) if reads_flag_at_end else ()
+        self._ignored = (GENERATION_FLAG,) if reads_flag_at_end else ()
 
     def start(self, earlier: Rendering, messages: Sequence[Message], settings: Mapping[str, Any]) -> Iteration | None:
-        """Return the last iteration up to which messages are rendered as in `earlier`; None: there is none."""
+        """Return the last iteration up to which the text equals that of `earlier`, or None."""
         names = {*earlier.settings, *settings} - {*self._ignored}
         if any(earlier.settings.get(name) != settings.get(name) for name in names):
             return None
@@ -183,59 +181,60 @@ class _Resumable:
         earlier: Rendering | None,
         start: Iteration | None,
     ) -> Rendering:
-        """Render messages, from an iteration of an earlier rendering on."""
+        """Render messages; with `start`, from that iteration of `earlier` on."""
         aliased = getattr(chat_template_utils, "_alias_reasoning_fields", list)(messages)
-        reads, pieces, begun = _Reads(aliased), list[str](), list[Iteration]()
-        length, is_on, walked = 0, start is None, dict[int, _Messages]()  # `walked`: by loop, what it is over
+        reads, pieces, iterations = _Reads(aliased), list[str](), list[Iteration]()
+        length, is_active = 0, start is None
+        loop_messages: dict[int, _Messages] = {}  # by loop
         if earlier is not None and start is not None:
             num_reused = earlier.iterations.index(start)
-            begun.extend(earlier.iterations[:num_reused])
+            iterations.extend(earlier.iterations[:num_reused])
 
         def at(number: int, loop: LoopContext, *namespaces: Any) -> None:
-            nonlocal length, is_on
-            if number not in walked:
+            nonlocal length, is_active
+            if number not in loop_messages:
                 return
-            if not is_on and start is not None and number == start.loop:
+            if not is_active and start is not None and number == start.loop:
                 assert earlier is not None
                 loop.index0 = start.position
-                loop._before = walked[number]._before(start.position)
+                loop._before = loop_messages[number]._before(start.position)
                 for space, attributes in zip(namespaces, start.namespaces, strict=True):
                     if attributes is not None:
                         space._Namespace__attrs.clear()
                         space._Namespace__attrs.update(attributes)
                 pieces[:] = [earlier.text[: start.length]]
-                length, is_on = start.length, True
+                length, is_active = start.length, True
                 reads.count = max(reads.count, start.num_read)
-            if is_on and not reads.is_over:
+            if is_active and not reads.saw_end:
                 values = tuple(map(_attributes, namespaces))
-                begun.append(Iteration(number, loop.index0, length, reads.count, values))
+                iterations.append(Iteration(number, loop.index0, length, reads.count, values))
 
         def rest(number: int, iterable: Any) -> Any:
             if not isinstance(iterable, _Messages):
                 return iterable
-            walked[number] = iterable
+            loop_messages[number] = iterable
             return iterable if start is None or number != start.loop else _Rest(iterable, start.position)
 
-        given = {**DEFAULTS, **settings, "messages": _Messages(reads), AT: at, FROM: rest}
-        for piece in self._template.generate(given):
+        variables = {**DEFAULTS, **settings, "messages": _Messages(reads), AT: at, FROM: rest}
+        for piece in self._template.generate(variables):
             pieces.append(piece)
             length += len(piece)
-        return Rendering("".join(pieces), messages, settings, begun)
+        return Rendering("".join(pieces), messages, settings, iterations)
 
 
 def _attributes(space: Any) -> Mapping[str, Any] | None:
-    """Return the attributes of a namespace, None for another value."""
+    """Return the attributes of a namespace, or None for other values."""
     if not isinstance(space, Namespace):
         return None
     found: dict[str, Any] = dict(space._Namespace__attrs)  # type: ignore[attr-defined]
     if not all(value is None or isinstance(value, str | int | float) for value in found.values()):
-        raise TypeError("a namespace has more than texts and numbers")
+        raise TypeError("only namespaces of texts and numbers can be resumed")
     return found
 
 
 @lru_cache(maxsize=16)
 def _resumable(source: str) -> _Resumable | None:
-    """Return a resumable template; None if it has no top-level loop over messages, or has other state."""
+    """Return the resumable form of a template; None if it has no top-level loop over messages, or has other state."""
     environment = chat_template_utils._compile_jinja_template(source).environment
     tree = environment.parse(source)
     names = {one.name for one in tree.find_all(nodes.Name)}
@@ -245,8 +244,8 @@ def _resumable(source: str) -> _Resumable | None:
     loops = [one for one in _at_top(tree.body) if isinstance(one, nodes.For) and _is_over_messages(one)]
     if not loops:
         return None
-    after = {id(one) for node in _behind(tree.body, loops[-1]) for one in node.find_all(nodes.Name)}
-    reads = [one for one in tree.find_all(nodes.Name) if one.name == ASKS]
+    after = {id(one) for node in _following(tree.body, loops[-1]) for one in node.find_all(nodes.Name)}
+    reads = [one for one in tree.find_all(nodes.Name) if one.name == GENERATION_FLAG]
     spaces = dict.fromkeys(
         one.target.name
         for one in _at_top(tree.body)
@@ -270,14 +269,14 @@ def _call(name: str, arguments: list[nodes.Expr]) -> nodes.Call:
 
 
 def _at_top(body: Sequence[nodes.Node]) -> Iterator[nodes.Node]:
-    """Yield the statements of a template that are in no loop, macro or block."""
+    """Yield the statements of a template outside loops, macros and blocks."""
     for one in body:
         yield one
         if isinstance(one, nodes.If):
             yield from _at_top([*one.body, *one.elif_, *one.else_])
 
 
-def _behind(body: Sequence[nodes.Node], loop: nodes.Node) -> Sequence[nodes.Node]:
+def _following(body: Sequence[nodes.Node], loop: nodes.Node) -> Sequence[nodes.Node]:
     """Return the statements after the one that contains the loop."""
     at = next(i for i, one in enumerate(body) if one is loop or any(inner is loop for inner in one.find_all(nodes.For)))
     return body[at + 1 :]

@@ -1,4 +1,4 @@
-"""Forward pass: pack the step, run the model over the paged store, return the needed logits."""
+"""Forward pass: packs a step, runs the model over the paged store, and returns the needed logits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engine.model.attention_gather import GatherAttention
 from engine.model.attention_latent import LatentAttention
 from engine.model.attention_sequence import SequenceContext
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
-from engine.model.capture import CaptureRecorder, CaptureRequest, Capturing, Layers
+from engine.model.capture import CaptureRecorder, CaptureRequest, Layers, ResolvedCapture
 from engine.model.compiled_forward import CompiledForward
 from engine.model.cuda_graphs import DecodeGraphs, GraphInputs
 from engine.model.errors import ModelError
@@ -45,20 +45,20 @@ class ForwardResult(NamedTuple):
 
     logits: Tensor  # [S, V] float32 on the model's device: a row per sampling slice, or per token if all are needed
     captured: Layers  # see `layers`
-    omitted: str  # what the capture's byte budget left out, "" = nothing
-    prepare_seconds: float  # time of packing
+    omitted: str  # note on arrays that the capture's byte budget omitted, "" = none
+    prepare_seconds: float  # duration of packing
     forward_marks: tuple[Any, Any]  # begin and end of the forward pass on the device (`HostCopies.seconds`)
-    left_out: int = 0  # products of a weight and a token that the compiled pass did not need (`early_rows`)
+    left_out: int = 0  # products of a weight and a token that the compiled pass skipped (`early_rows`)
 
     @property
     def layers(self) -> Sequence[LayerCapture]:
-        """Captured layers, empty without a capture request; waits until the device has computed them."""
+        """Captured layers, empty without a capture request; reading them waits for the device."""
         return self.captured()
 
 
 def default_backend(device: torch.device) -> AttentionBackend:
-    """Return gather and matmul on the CPU. On a GPU, torch's attention by block table if it is installed, with a paged
-    decode kernel as its fallback where triton runs (it comes with torch's CUDA builds, and needs a C compiler).
+    """Return gather and matmul on the CPU, and on a GPU torch's attention by block table if it is installed. If Triton
+    runs (it comes with torch's CUDA builds and needs a C compiler), the fallback on a GPU is a paged decode kernel.
     """
     if device.type != "cuda":
         return GatherAttention()
@@ -91,15 +91,17 @@ class ModelRunner:
         max_graph_size: int = 0,
         new_graphs: Any = None,
     ) -> None:
-        """`num_blocks` blocks of `block_size` tokens; sequences of at most `max_model_len` tokens; `swap_space` blocks
-        in CPU memory; `policy` limits the keys that layers see. `groups`: layers with pools of their own, in place of
-        `num_blocks`, and `swap_space` blocks each. `by_sequence`: K and V are stored in a cache per sequence, and
-        blocks are only counted. `new_pool`: allocates the pool's tensors. `max_graph_size`: sequences of the largest
-        decode step that runs as a CUDA graph, if the backend can be captured; 0: none does. `new_graphs`: captures
-        them, `CudaGraphs` by default.
+        """Allocate the store.
+
+        `num_blocks`: blocks of `block_size` tokens. `max_model_len`: maximum tokens of a sequence. `swap_space`: blocks
+        in CPU memory. `policy`: limits the keys that layers see. `groups`: groups of layers with separate pools, which
+        replace `num_blocks`, and `swap_space` blocks each. `by_sequence`: store K and V in a cache per sequence and
+        only count blocks. `new_pool`: allocates the pool's tensors. `max_graph_size`: maximum number of sequences of
+        a decode step that runs as a CUDA graph, if the backend can be captured; 0 disables graphs. `new_graphs`:
+        captures them, `CudaGraphs` by default.
 
         Raises:
-            ModelError: the model has fewer positions, the dtype is unknown, or the pool does not fit memory.
+            ModelError: the model has fewer positions, the dtype is unknown, or the pool does not fit in memory.
         """
         if max_model_len > model.facts.max_position:
             raise ModelError(
@@ -119,10 +121,10 @@ class ModelRunner:
         self.max_model_len = max_model_len
         self.policy = policy
         self.copies = host_copies(model.device)
-        own = LatentAttention(model.latents) if model.latents and not by_sequence else None
-        self.backend: AttentionBackend = backend or own or default_backend(model.device)
+        latent_backend = LatentAttention(model.latents) if model.latents and not by_sequence else None
+        self.backend: AttentionBackend = backend or latent_backend or default_backend(model.device)
         plain = isinstance(kind, torch.dtype) and policy is None and by_sequence is None and model.states is None
-        of_states = next((group for group in groups if group.keeps_states), None)
+        state_group = next((group for group in groups if group.keeps_states), None)
         groups = [group for group in groups if not group.keeps_states]
         has_graphs = max_graph_size > 0 and plain and self.backend.reads_tables_only
         try:
@@ -134,11 +136,11 @@ class ModelRunner:
                 blocks = [1] * len(blocks)  # for the shapes; nothing is stored in it
             scratch = [group.num_blocks for group in groups] or [num_blocks]
             blocks = [count + has_graphs for count in blocks]  # padding of graphs writes to the last block
-            place = blocks, block_size, kind, model.device, model.dtype, new_pool
+            pool = blocks, block_size, kind, model.device, model.dtype, new_pool
             self.kv_store = (
-                KVStore(model.layer_shapes, *place)
+                KVStore(model.layer_shapes, *pool)
                 if model.latents is None
-                else ExpandedStore(LatentStore(model.latents.shapes, *place), model.layer_shapes, model.latents.expand)
+                else ExpandedStore(LatentStore(model.latents.shapes, *pool), model.layer_shapes, model.latents.expand)
             )
             plans = groups or [GroupPlan(list(range(len(model.layer_shapes))), frozenset(), None, num_blocks)]
             self.kv_caches = [
@@ -151,25 +153,25 @@ class ModelRunner:
                 )
                 for index, plan in enumerate(plans)
             ]
-            self._own_state_table, self._first_state_block = of_states is not None, 0
+            self._has_state_table, self._first_state_block = state_group is not None, 0
             self.state_store: StateStore | None = None
             if model.states is not None:
-                count = num_blocks if of_states is None else of_states.num_blocks
+                count = num_blocks if state_group is None else state_group.num_blocks
                 self.state_store = StateStore(model.states.shapes, count, model.device, new_pool)
-            if self.state_store is not None and of_states is not None:
-                first_cpu_block = of_states.first_cpu_block + len(plans) * swap_space
-                self._first_state_block = of_states.first_block
+            if self.state_store is not None and state_group is not None:
+                first_cpu_block = state_group.first_cpu_block + len(plans) * swap_space
+                self._first_state_block = state_group.first_block
                 self.kv_caches.append(
-                    BlockTiers(self.state_store, (), of_states.first_block, swap_space, first_cpu_block)
+                    BlockTiers(self.state_store, (), state_group.first_block, swap_space, first_cpu_block)
                 )
         except (RuntimeError, MemoryError) as error:
             raise ModelError(
                 sentence("pool.memory", number=num_blocks, size=block_size, device=model.device)
             ) from error
         self._slot_table = SlotTable(block_size, max_model_len, groups=groups)
-        self.compiled: CompiledForward | None = None  # None: eager. Changes while a sequence runs only for an ablation
-        self.ablation: Ablation | None = None  # eager passes alone have something off
-        self.uses_graphs = has_graphs  # may change while no sequence runs
+        self.compiled: CompiledForward | None = None  # None: eager. While sequences run, only an ablation may change it
+        self.ablation: Ablation | None = None  # applies to eager passes only
+        self.uses_graphs = has_graphs  # must not change while sequences run
         self.graphs: DecodeGraphs | None = None
         if has_graphs:
             reaches = list(dict.fromkeys(reaches_of(model.facts.sliding_windows, None)))
@@ -181,13 +183,13 @@ class ModelRunner:
             )
         self._native = NativeStep(self.kv_store, model.facts.num_heads, model.facts.sliding_windows, policy)
         self._keeps_logits = model.keeps_logits
-        self._capturing: Capturing | None = None  # the request of the step before
+        self._resolved_capture: ResolvedCapture | None = None  # that of the previous step
         self.sequence_caches = (
             SequenceCaches(by_sequence, len(model.layer_shapes), max_model_len) if by_sequence else None
         )
 
     def cache_tensors(self) -> Mapping[Any, Tensor]:
-        """Return every tensor of K and V on the device, each under a stable name."""
+        """Return all tensors of K and V on the device, by stable names."""
         if self.sequence_caches is not None:
             return self.sequence_caches.tensors()
         return dict(enumerate(self.kv_store.pools(range(self.kv_store.num_layers))))
@@ -201,11 +203,11 @@ class ModelRunner:
 
     @property
     def reduced_threads(self) -> int:
-        """Threads of the last forward pass, if fewer than all (`ThreadCount`); else 0."""
+        """Number of threads of the last forward pass if it was reduced (`ThreadCount`), else 0."""
         return self._native.reduced_threads if self.compiled is not None else 0
 
     def move_blocks(self, moves_of_groups: Sequence[BlockMoves]) -> None:
-        """Copy whole blocks in every layer of a group, for each group."""
+        """Copy blocks in all layers of each group."""
         if not any(map(any, moves_of_groups)):
             return
         with torch.inference_mode():
@@ -213,9 +215,9 @@ class ModelRunner:
                 cache.move(moves)
 
     def execute(self, slices: Sequence[SequenceSlice], capture: CaptureRequest | None = None) -> ForwardResult:
-        """Compute the tokens of all slices, write their keys and values, return logits where a slice samples.
+        """Compute the tokens of all slices, write their keys and values, and return the logits of slices that sample.
 
-        A sequence may occur at most once. Capturing changes no result.
+        A sequence may occur at most once. A capture does not change the results.
         """
         if not slices:
             empty = torch.empty((0, self.model.facts.vocab_size), device=self.model.device)
@@ -225,7 +227,7 @@ class ModelRunner:
         with torch.inference_mode():
             states, slices = self._states(slices)
             batch = StepBatch(slices, self._slot_table, self.model.device, self.policy)
-            recorder = CaptureRecorder(self._meant(capture), batch) if capture else None
+            recorder = CaptureRecorder(self._resolve_capture(capture), batch) if capture else None
             backend = self.compiled.backend if self.compiled else None
             context: StepContext | SequenceContext
             if self.sequence_caches is None:
@@ -248,13 +250,12 @@ class ModelRunner:
         return ForwardResult(logits, captured, omitted, prepared - begin, (began, ended), left_out)
 
     def _states(self, slices: Sequence[SequenceSlice]) -> tuple[StateStep | None, Sequence[SequenceSlice]]:
-        """Return the states of a step, and its slices with the block tables of keys only. Without a group of their own,
-        states use the block ids of the first group.
-        """
+        """Return the states of a step, and its slices with the block tables of keys only."""
         if self.state_store is None or self.model.states is None:
             return None, slices
-        tables = [piece.block_tables[-1 if self._own_state_table else 0] for piece in slices]
-        if self._own_state_table:
+        # states without a group of their own use the block ids of the first group
+        tables = [piece.block_tables[-1 if self._has_state_table else 0] for piece in slices]
+        if self._has_state_table:
             slices = [piece._replace(block_tables=piece.block_tables[:-1]) for piece in slices]
         segments = segments_of(
             slices,
@@ -282,14 +283,14 @@ class ModelRunner:
             )
         return logits
 
-    def _meant(self, request: CaptureRequest) -> Capturing:
-        if self._capturing is None or self._capturing.request is not request:
+    def _resolve_capture(self, request: CaptureRequest) -> ResolvedCapture:
+        if self._resolved_capture is None or self._resolved_capture.request is not request:
             shapes = self.kv_store.shapes if self.sequence_caches is None else None
-            self._capturing = Capturing(request, self.model.facts, shapes, self.policy)
-        return self._capturing
+            self._resolved_capture = ResolvedCapture(request, self.model.facts, shapes, self.policy)
+        return self._resolved_capture
 
     def forward(self, batch: StepBatch, context: StepContext | SequenceContext) -> Tensor:
-        """Return logits [S, V] float32 of a packed step, where a slice samples. Runs under `torch.inference_mode`."""
+        """Return logits [S, V] float32 of a packed step's slices that sample. Must run under `torch.inference_mode`."""
         keep = batch.logit_indices
         with attending(context):
             if self.compiled is not None:

@@ -1,12 +1,11 @@
-"""Caches of one sequence each, which store K and V as transformers does; alternatives to the block store.
+"""Caches per sequence, which store K and V as transformers does; alternatives to the block store.
 
-    concat    a pair of tensors a layer, concatenated along the tokens in every step: by hand, as models of transformers
-              did with `layer_past` (GPT-2 in v2 to v4.35: `key = torch.cat((past_key, key), dim=-2)`)
+    concat    two tensors per layer, to which each step concatenates its tokens, as in models of transformers with
+              `layer_past` (GPT-2 in v2 to v4.35: `key = torch.cat((past_key, key), dim=-2)`)
     dynamic   transformers' DynamicCache, whose `DynamicLayer.update` does the same
-    static    the layers of transformers' StaticCache: room for `max_cache_len` tokens from the first on, written in
-              place
+    static    the layers of transformers' StaticCache, allocated for `max_cache_len` tokens and written in place
 
-They are handed the keys and values that the model hands a cache, and give back all so far: [1, Hkv, S, D].
+They receive the new keys and values, as a cache of transformers does, and return all of the sequence: [1, Hkv, S, D].
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from engine.model.light_transformers import Cache, DynamicCache, StaticLayer, bring_compiler
+from engine.model.light_transformers import Cache, DynamicCache, StaticLayer, import_compiler
 
 CacheKind = Literal["concat", "dynamic", "static"]
 
-Place = tuple[int, int, str]  # of a tensor: sequence, layer, "k" or "v"
+Place = tuple[int, int, str]  # name of a tensor: sequence, layer, "k" or "v"
 
 
 class SequenceCache(ABC):
@@ -30,22 +29,22 @@ class SequenceCache(ABC):
 
     @abstractmethod
     def update(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Append k [1, Hkv, T, D] and v [1, Hkv, T, Dv]; return the whole storage, filled positions first."""
+        """Append k [1, Hkv, T, D] and v [1, Hkv, T, Dv]; return the complete storage, filled positions first."""
 
     @abstractmethod
     def pairs(self) -> list[tuple[Tensor, Tensor]]:
-        """Tensors of each layer."""
+        """Return the tensors of each layer."""
 
 
 class ConcatenatedCache(SequenceCache):
-    """A pair of tensors per layer, replaced in each step."""
+    """Cache of two tensors per layer, which are replaced in each step."""
 
     def __init__(self, num_layers: int) -> None:
         self._past: list[tuple[Tensor, Tensor] | None] = [None] * num_layers
 
     def update(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         past = self._past[layer]
-        # copy the first pair too: the model's tensors are views of its whole projection
+        # the first pair is copied too, because the model's tensors are views of the complete projection
         pair = (k.contiguous(), v.contiguous()) if past is None else _joined(past, (k, v))
         self._past[layer] = pair
         return pair
@@ -59,7 +58,7 @@ def _joined(past: tuple[Tensor, Tensor], new: tuple[Tensor, Tensor]) -> tuple[Te
 
 
 class TransformersCache(SequenceCache):
-    """A transformers cache, filled by the method that its models call."""
+    """Wrapper of a transformers cache."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -82,14 +81,14 @@ class SequenceCaches:
         self._max_cache_len = max_cache_len
         self._caches: dict[int, SequenceCache] = {}
         if kind == "static":
-            bring_compiler()  # otherwise StaticLayer imports it during the first step, which takes seconds
+            import_compiler()  # else StaticLayer would import it in the first step, which takes seconds
 
     def begin(self, seq_id: int) -> None:
         """Create an empty cache for a sequence."""
         self._caches[seq_id] = self._new()
 
     def of(self, seq_id: int) -> SequenceCache:
-        """Return the cache of a sequence. Raises KeyError: it has none."""
+        """Return the cache of a sequence. Raises KeyError if it has none."""
         return self._caches[seq_id]
 
     def keep_only(self, seq_ids: Collection[int]) -> None:
@@ -98,7 +97,7 @@ class SequenceCaches:
             del self._caches[seq_id]
 
     def tensors(self) -> dict[Place, Tensor]:
-        """Every tensor of K and V, by sequence, layer and kind."""
+        """Return all tensors of K and V, by sequence, layer and kind."""
         return {
             (seq_id, layer, name): tensor
             for seq_id, cache in self._caches.items()
@@ -110,7 +109,7 @@ class SequenceCaches:
         if self.kind == "concat":
             return ConcatenatedCache(self._num_layers)
         if self.kind == "dynamic":
-            # without the model's configuration: every layer keeps everything, windows are the attention's
+            # without the model's configuration every layer caches all tokens; attention applies the windows
             return TransformersCache(DynamicCache())
         layers = [StaticLayer(max_cache_len=self._max_cache_len) for _ in range(self._num_layers)]
         return TransformersCache(Cache(layers=layers))

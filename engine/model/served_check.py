@@ -1,4 +1,4 @@
-"""Checks of all served paths of a model before it serves, by the comparison of `plain_check`."""
+"""Checks of all served paths of a model before it serves, with the comparison of `plain_check`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from engine.options.refusal import sentence
 
 log = logging.getLogger(__name__)
 
-# Kinds of caches other than the model's own dtype, and the step between two numbers that they can hold, relative to the
-# number or (int8, int4) to the largest. A number near the middle of a step may round either way when its last bit
-# differs.
+# Kinds of KV caches, and their distance between adjacent numbers, relative to the number or (int8, int4) to the largest
+# one. A number near the middle may round either way if its last bit differs.
 KINDS = {"float32": 2**-24, "float16": 2**-11, "bfloat16": 2**-8, "fp8": 2**-4, "int8": 1 / 127, "int4": 1 / 15}
 
 
-# Of models with states in half precision, on the worst row: rounding and a router's near tie leave most of a row as it
-# is, while a row computed without its state has nothing to do with the one compared with (its share is about 1.4).
+# Bound on the worst row of models with states in half precision. Rounding and a router's near tie change a row little,
+# while a row computed without its state is uncorrelated with the expected one (its share is about 1.4).
 HALF_WORST = 0.7
 
 
@@ -34,7 +33,7 @@ def check_served(model: LoadedModel, compiled: CompiledForward | None = None) ->
     """Check that the model, eager or compiled, computes the same over a paged cache as its plain forward pass.
 
     Raises:
-        ModelError: it does not.
+        ModelError: the results differ.
     """
     served = _served(model, "auto", compiled)
     found = compare_logits(served, model.plain.logits, model.dtype)
@@ -51,10 +50,10 @@ def check_served(model: LoadedModel, compiled: CompiledForward | None = None) ->
 def check_kv_cache_dtype(model: LoadedModel, kv_cache_dtype: str, compiled: CompiledForward | None = None) -> None:
     """Check that attention over a cache of this dtype equals the formula on its rounded keys and values.
 
-    Each kind is checked once for a model, which takes some passes over a few tokens.
+    Each kind is checked once per model, with several passes over a few tokens.
 
     Raises:
-        ModelError: it is not.
+        ModelError: the results differ.
     """
     if kv_cache_dtype in model.differences and compiled is None:
         return
@@ -67,11 +66,11 @@ def check_kv_cache_dtype(model: LoadedModel, kv_cache_dtype: str, compiled: Comp
 
 
 def check_compiled(model: LoadedModel, compiled: CompiledForward) -> None:
-    """Check a compiled model over every kind of cache. A kind over which it differs is recorded in
-    `compiled.refused`: the eager path serves that.
+    """Check a compiled model over every kind of cache. Kinds over which it differs are recorded in `compiled.refused`;
+    the eager path serves them.
 
     Raises:
-        ModelError: it differs over a cache of the model's own dtype.
+        ModelError: the results differ over a cache of the model's dtype.
     """
     check_served(model, compiled)
     for kind in KINDS:
@@ -88,7 +87,7 @@ def _served(
     compiled: CompiledForward | None,
     backend: AttentionBackend | None = None,
 ) -> list[Tensor]:
-    """Return the logits [T, V] of each sequence, computed in the steps of `STEPS`; float32 on the CPU."""
+    """Return the logits [T, V] of each sequence, computed in the steps of `STEPS`, as float32 on the CPU."""
     num_blocks = sum(map(len, TABLES))
     runner = ModelRunner(model, num_blocks, BLOCK_SIZE, max(LENGTHS), kv_cache_dtype, backend)
     runner.compiled = compiled

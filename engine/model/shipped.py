@@ -1,6 +1,6 @@
 """Models shipped with the program: the bundled one, and its siblings.
 
-Three siblings differ only in their KV heads; two of the hybrid's three layers keep a state instead of keys and values.
+Three siblings differ only in KV heads. In the hybrid, two of three layers have a state instead of keys and values.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def shipped_model(name: str) -> ShippedModel | None:
 
 
 def measured_heads(folder: Path) -> list[HeadPattern]:
-    """Return the measured patterns of the model's attention heads, the page's opening one first; [] without any."""
+    """Return the measured patterns of the model's attention heads, if any, first the one that the page opens with."""
     file = folder / HEADS
     if not file.is_file():
         return []
@@ -61,5 +61,5 @@ def measured_heads(folder: Path) -> list[HeadPattern]:
 
 
 def as_seen(name_or_path: str, text: str) -> str:
-    """Return a text as the model sees it: for shipped models Chinese punctuation becomes full width."""
+    """Return a prompt as the model receives it: shipped models need full-width Chinese punctuation."""
     return normalize_prompt(text) if name_or_path in SHIPPED else text

@@ -1,17 +1,17 @@
-"""State-bearing layers, which store a state instead of keys and values, within a packed step.
+"""Layers with a recurrent state instead of keys and values, within a packed step.
 
-    packed row    a0 a1 a2 a3 | b7 | c2          one row of all sequences: attention reads it as it is
-    state module  [a0 a1 a2 a3]  [b7]            each slice of several tokens by itself, from its sequence's state on,
-                                 [c2]            and all sequences with one token together, their states stacked
+    packed row    a0 a1 a2 a3 | b7 | c2          one row of all sequences, which attention reads directly
+    state module  [a0 a1 a2 a3]  [b7]            runs each slice of several tokens separately, from its sequence's state
+                                 [c2]            on, and all sequences with one token together, with stacked states
 
-A linear attention, a Mamba mixer or a short convolution computes along the row, so it must not see the tokens of two
-sequences beside each other. transformers hands such a module a cache that has its state: `update_conv_state`,
-`update_recurrent_state` and their companions. A trial run (`find_states`) notes which module of each layer calls these,
-which of its arguments have a row of tokens, and what the state looks like. From then on the module's `forward` is
-replaced: within a step it runs once for each part of the row, with a cache layer that holds the state of that part's
-sequences, and what it leaves there goes back to the pool (`cache.state_store`). Outside a step it runs as it is.
+A linear attention, a Mamba mixer or a short convolution computes along the row, so the row must not contain tokens of
+two sequences. transformers passes such a module a cache with its state, which it accesses with `update_conv_state`,
+`update_recurrent_state` and related methods. A trial run (`find_states`) records which module of each layer calls them,
+which of its arguments have a row of tokens, and the shapes of the state. Then the module's `forward` is replaced:
+within a step it runs once per segment of the row, with a cache layer that has the states of the segment's sequences,
+and the new states are written to the pool (`cache.state_store`). Outside a step the module runs unchanged.
 
-All that is used of transformers' interface to states is here.
+transformers' interface to states is used only in this module.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from engine.model.light_transformers import Cache, DynamicCache, LinearAttention
 from engine.model.state_segments import RowSegment
 from engine.options.refusal import joined, sentence
 
-Key = int | str  # of an argument: its position, or its name
-Rows = Any  # where a value has its tokens: a dimension, None, or a tuple of these for a tuple
-CACHE_ARGUMENTS = ("cache", "past_key_values", "cache_params")  # the first since transformers 5.24
+Key = int | str  # position or name of an argument
+Rows = Any  # dimension of a value's tokens; None: it has none; a tuple of these for a tuple
+CACHE_ARGUMENTS = ("cache", "past_key_values", "cache_params")  # names in several versions; the first since 5.24
 TENSORS = ("conv_states", "recurrent_states")  # attributes of transformers' cache layer, by state index
 
 
 class StateTensor(NamedTuple):
     """Tensor of a layer's state."""
 
-    kind: str  # of `TENSORS`
+    kind: str  # one of `TENSORS`
     number: int  # transformers' `state_idx`
     shape: StateShape
 
@@ -50,11 +50,11 @@ class StateModule:
 
     path: str
     layer: int  # transformers' number of its layer
-    cache_key: Key  # the argument that takes the cache
-    arguments: dict[Key, Rows]  # those with a row of tokens
+    cache_key: Key  # key of the cache argument
+    arguments: dict[Key, Rows]  # arguments with a row of tokens
     result: Rows
     tensors: list[StateTensor]
-    num_states: int  # of its layer
+    num_states: int  # number of states of its layer
     kernel_sizes: dict[int, int | None] = field(default_factory=dict)
     has_previous: dict[int, bool] = field(default_factory=dict)  # transformers' flag after a run
     first: int = 0  # index of its first tensor in the store
@@ -62,10 +62,10 @@ class StateModule:
 
 @dataclass
 class StateLayers:
-    """State-bearing modules of a model, in order of execution."""
+    """Modules with a state, in order of execution."""
 
     modules: list[StateModule]
-    one_by_one: bool = False  # modules take one token at a time if they continue from a state
+    one_by_one: bool = False  # whether modules that continue from a state process one token at a time
 
     @property
     def shapes(self) -> list[StateShape]:
@@ -74,54 +74,54 @@ class StateLayers:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of a sequence's state in all layers."""
+        """Size in bytes of a sequence's state in all layers."""
         return sum(shape.num_bytes for shape in self.shapes)
 
     @property
     def layers(self) -> list[int]:
-        """transformers' numbers of the layers with a state, in order."""
+        """Layers with a state by transformers' numbers, in order."""
         return sorted({module.layer for module in self.modules})
 
 
 class StateRefused(ModelError):
-    """The states of a model family are not supported in a packed step. The message is the end of a sentence."""
+    """The states of a model are not supported in a packed step. The message is the end of a sentence."""
 
 
 def cache_layers(config: Any) -> list[Any]:
-    """Return the layers of transformers' own cache for a configuration."""
+    """Return the layers of transformers' cache for a configuration."""
     layers: list[Any] = DynamicCache(config=config.get_text_config()).layers
     return layers
 
 
-def keeps_state(layer: Any) -> bool:
-    """Return whether a layer of transformers' cache holds a state."""
+def has_state(layer: Any) -> bool:
+    """Return whether a layer of transformers' cache has a state."""
     return hasattr(layer, TENSORS[0])
 
 
-def keeps_keys(layer: Any) -> bool:
-    """Return whether a layer of transformers' cache holds keys and values."""
+def has_keys(layer: Any) -> bool:
+    """Return whether a layer of transformers' cache has keys and values."""
     return hasattr(layer, "get_mask_sizes")
 
 
-class _Noting:
-    """Observer of the running modules, which notes the modules that use the cache."""
+class _CacheObserver:
+    """Observer of the running modules that records which of them use the cache."""
 
     def __init__(self, module: nn.Module, cache: Any, num_tokens: int) -> None:
         self._cache, self._num_tokens = cache, num_tokens
         self._stack: list[tuple[str, dict[Key, Any]]] = []
         self._module = module
-        self.attending: set[str] = set()  # modules that contain an attention layer
+        self.attending: set[str] = set()  # paths of modules that contain an attention layer
         self.calls: dict[tuple[int, int], dict[str, None]] = {}  # (layer, state index) -> paths
         self.arguments: dict[str, dict[Key, Any]] = {}
         self.results: dict[str, Rows] = {}
 
-    def called(self, layer: int, state_idx: int) -> None:
+    def record_call(self, layer: int, state_idx: int) -> None:
         path, arguments = self._stack[-1]
         self.calls.setdefault((layer, state_idx), {})[path] = None
         self.arguments[path] = arguments
 
     def attend(self) -> None:
-        """Note that a layer attends within the running modules."""
+        """Record that a layer attends within the running modules."""
         self.attending.update(path for path, _ in self._stack)
 
     @contextmanager
@@ -167,62 +167,62 @@ def cache_argument(parameters: Sequence[str]) -> str | None:
 
 
 def find_states(module: Any, num_tokens: int, run: Callable[[Any, Callable[[], None]], None]) -> StateLayers | None:
-    """Return the state-bearing modules of a model; None: it has none.
+    """Return the modules of a model that have a state, or None if there are none.
 
     `run(cache, attend)` runs the model on `num_tokens` tokens with the cache, and calls `attend` in each attention
     layer.
 
     Raises:
-        StateRefused: they cannot be run apart from the rest of their layer.
+        StateRefused: these modules cannot be run separately from the rest of their layer.
     """
     layers = cache_layers(module.config)
-    with_state = [index for index, layer in enumerate(layers) if keeps_state(layer)]
+    with_state = [index for index, layer in enumerate(layers) if has_state(layer)]
     if not with_state:
         return None
     cache: Any = DynamicCache(config=module.config.get_text_config())
-    noting = _Noting(module, cache, num_tokens)
+    observer = _CacheObserver(module, cache, num_tokens)
     for name in ("update_conv_state", "update_recurrent_state", "get_conv_state", "get_recurrent_state"):
         if hasattr(cache, name):  # before transformers 5.21 modules read a state from its layer
-            setattr(cache, name, _noted(getattr(cache, name), noting, name))
-    with noting.watching():
-        run(cache, noting.attend)
+            setattr(cache, name, _recorded(getattr(cache, name), observer, name))
+    with observer.watching():
+        run(cache, observer.attend)
     owners: dict[str, list[tuple[int, int]]] = {}
-    for (layer, index), paths in noting.calls.items():
+    for (layer, index), paths in observer.calls.items():
         if len(paths) > 1:
             raise StateRefused(sentence("state.shared", layer=layer, names=joined(paths)))
         owners.setdefault(next(iter(paths)), []).append((layer, index))
-    silent = [index for index in with_state if not any(layer == index for layer, _ in noting.calls)]
-    if silent:
-        raise StateRefused(sentence("state.elsewhere", layer=silent[0]))
+    unused = [index for index in with_state if not any(layer == index for layer, _ in observer.calls)]
+    if unused:
+        raise StateRefused(sentence("state.elsewhere", layer=unused[0]))
     found, first = [], 0
     for path, states in owners.items():
-        state_module = _state_module(path, states, cache, noting)
+        state_module = _state_module(path, states, cache, observer)
         state_module.first, first = first, first + len(state_module.tensors)
         found.append(state_module)
     return StateLayers(found)
 
 
-def _noted(method: Callable[..., Any], noting: _Noting, name: str) -> Callable[..., Any]:
+def _recorded(method: Callable[..., Any], observer: _CacheObserver, name: str) -> Callable[..., Any]:
     place = 1 if name.startswith("update") else 0
 
     def call(*args: Any, **kwargs: Any) -> Any:
         layer = kwargs["layer_idx"] if "layer_idx" in kwargs else args[place]
         index = kwargs.get("state_idx", args[place + 1] if len(args) > place + 1 else 0)
-        noting.called(layer, index)
+        observer.record_call(layer, index)
         return method(*args, **kwargs)
 
     return call
 
 
-def _state_module(path: str, states: list[tuple[int, int]], cache: Any, noting: _Noting) -> StateModule:
+def _state_module(path: str, states: list[tuple[int, int]], cache: Any, observer: _CacheObserver) -> StateModule:
     layer = states[0][0]
     if any(other != layer for other, _ in states):
         raise StateRefused(sentence("state.several", path=path))
-    if path in noting.attending:
+    if path in observer.attending:
         raise StateRefused(sentence("state.within", layer=layer))
-    arguments = noting.arguments[path]
+    arguments = observer.arguments[path]
     keys = [key for key, value in arguments.items() if value is cache]
-    result = noting.results.get(path)
+    result = observer.results.get(path)
     if len(keys) != 1 or result is None:
         raise StateRefused(sentence("state.no_cache", path=path))
     cached, tensors = cache.layers[layer], list[StateTensor]()
@@ -233,7 +233,7 @@ def _state_module(path: str, states: list[tuple[int, int]], cache: Any, noting: 
                 if tensor.shape[0] != 1:
                     raise StateRefused(sentence("state.shape", shape=list(tensor.shape), layer=layer))
                 tensors.append(StateTensor(kind, index, StateShape(tuple(tensor.shape[1:]), tensor.dtype)))
-    rows = {key: found for key, value in arguments.items() if (found := _rows(value, noting._num_tokens)) is not None}
+    rows = {key: found for key, value in arguments.items() if (found := _rows(value, observer._num_tokens)) is not None}
     return StateModule(
         path,
         layer,
@@ -257,20 +257,20 @@ class StateStep:
     def run(
         self, module: StateModule, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Run a module on all segments. Returns its result for the whole row."""
-        given = _named(args, kwargs)
-        results = [self._run_segment(module, forward, given, segment) for segment in self.segments]
+        """Run a module on all segments; return its result for the complete row."""
+        arguments = _named(args, kwargs)
+        results = [self._run_segment(module, forward, arguments, segment) for segment in self.segments]
         return _joined(module.result, results, self.segments)
 
     def _run_segment(
-        self, module: StateModule, forward: Callable[..., Any], given: dict[Key, Any], segment: RowSegment
+        self, module: StateModule, forward: Callable[..., Any], arguments: dict[Key, Any], segment: RowSegment
     ) -> Any:
-        own = {key: _taken(value, module.arguments.get(key), segment) for key, value in given.items()}
+        args = {key: _segment_of(value, module.arguments.get(key), segment) for key, value in arguments.items()}
         layer = self._layer(module, segment)
-        # the module looks its layer up by its number
-        own[module.cache_key] = Cache(layers=[*[None] * module.layer, layer])
+        # the module accesses its layer by number
+        args[module.cache_key] = Cache(layers=[*[None] * module.layer, layer])
         out = forward(
-            *[own[i] for i in range(len(own)) if i in own], **{k: v for k, v in own.items() if isinstance(k, str)}
+            *[args[i] for i in range(len(args)) if i in args], **{k: v for k, v in args.items() if isinstance(k, str)}
         )
         for place, tensor in enumerate(module.tensors, module.first):
             self.store.tensors[place].index_copy_(0, segment.write, getattr(layer, tensor.kind)[tensor.number])
@@ -291,19 +291,19 @@ class StateStep:
         return layer
 
 
-def _taken(value: Any, rows: Rows, segment: RowSegment) -> Any:
+def _segment_of(value: Any, rows: Rows, segment: RowSegment) -> Any:
     """Return the rows of an argument that belong to a segment."""
     if rows is None:
         return value
     if isinstance(rows, tuple):
-        return type(value)(_taken(item, own, segment) for item, own in zip(value, rows, strict=True))
+        return type(value)(_segment_of(item, own, segment) for item, own in zip(value, rows, strict=True))
     if segment.rows is None:
         return value.narrow(rows, segment.begin, segment.length)
     return value.index_select(rows, segment.rows).transpose(rows - 1, rows)  # [1, n, ...] -> [n, 1, ...]
 
 
 def _joined(rows: Rows, results: list[Any], segments: list[RowSegment]) -> Any:
-    """Join the results of all segments to one row."""
+    """Join the results of all segments into one row."""
     if rows is None:
         return results[-1]
     if isinstance(rows, tuple):
@@ -325,10 +325,10 @@ def _joined(rows: Rows, results: list[Any], segments: list[RowSegment]) -> Any:
 
 
 def install(module: nn.Module, states: StateLayers) -> None:
-    """Patch the state-bearing modules to run segment by segment within a step."""
+    """Patch the modules with a state to run segment by segment within a step."""
     for state_module in states.modules:
-        own: Any = module.get_submodule(state_module.path)
-        own.forward = _by_segments(state_module, own.forward)
+        target: Any = module.get_submodule(state_module.path)
+        target.forward = _by_segments(state_module, target.forward)
 
 
 def _by_segments(module: StateModule, forward: Callable[..., Any]) -> Callable[..., Any]:

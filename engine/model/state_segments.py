@@ -1,8 +1,8 @@
-"""Segments of a packed row that a state-bearing module runs one after the other.
+"""Segments of a packed row, which a module with a state runs sequentially.
 
 A slice of several tokens ends a segment at each block of states in its table, where its state is stored. Sequences with
 one token share a segment. A segment that continues from a state of the same step (a prefix hit on a promised block)
-runs after the segment that stores it.
+runs after the segment that stores the state.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from engine.trace.operations import RELEASED
 
 
 class RowSegment(NamedTuple):
-    """Tokens of the row that run together: adjacent tokens of one sequence, or one token each of several."""
+    """Tokens of the row that run together: adjacent tokens of a sequence, or one token each of several sequences."""
 
     begin: int
     length: int
-    rows: Tensor | None  # [n] the packed tokens of n sequences; None: [begin, begin + length) of one
-    read: Tensor | None  # [n] or [1] places of the states before them; None: no state
-    write: Tensor  # [n] or [1] places of the states after them
+    rows: Tensor | None  # [n] packed tokens of n sequences; None: [begin, begin + length) of one sequence
+    read: Tensor | None  # [n] or [1] places of the previous states; None: there is no state yet
+    write: Tensor  # [n] or [1] places of the new states
 
 
 class _Run(NamedTuple):
@@ -45,30 +45,30 @@ def segments_of(
 ) -> list[RowSegment]:
     """Return the segments of a step, in order of execution.
 
-    `tables`: tables of states of each slice. `one_by_one`: modules take one token at a time if they continue from a
-    state.
+    `tables`: the table of states of each slice. `one_by_one`: whether modules that continue from a state process one
+    token at a time.
     """
     runs: list[_Run] = []
-    written: dict[int, int] = {}  # block -> wave that writes it
+    written: dict[int, int] = {}  # wave that writes a block, by block
     begin = 0
     for piece, table in zip(slices, tables, strict=True):
         position, end = piece.start, piece.start + len(piece.token_ids)
         read = table[(position - 1) // block_size] if position else None
         while position < end:
-            until = _until(table, position, end, block_size)
-            write = table[(until - 1) // block_size]  # it may hold the states before its own meanwhile
+            stop = _segment_end(table, position, end, block_size)
+            write = table[(stop - 1) // block_size]  # with `one_by_one` it temporarily has earlier states
             if one_by_one and position:
-                until = position + 1
+                stop = position + 1
             wave = 0 if read is None else written.get(read, -1) + 1
-            runs.append(_Run(wave, begin + position - piece.start, until - position, read, write))
+            runs.append(_Run(wave, begin + position - piece.start, stop - position, read, write))
             written[write] = wave
-            position, read = until, write
+            position, read = stop, write
         begin += len(piece.token_ids)
     return _grouped(sorted(runs, key=lambda run: run.wave), first_block, device)
 
 
-def _until(table: Sequence[int], position: int, end: int, block_size: int) -> int:
-    """Return the end of the segment from `position`: the end of the next block that stores a state."""
+def _segment_end(table: Sequence[int], position: int, end: int, block_size: int) -> int:
+    """Return the end of the segment that begins at `position`: the end of the next block that stores a state."""
     logical = position // block_size
     while (logical + 1) * block_size < end and table[logical] == RELEASED:
         logical += 1

@@ -1,8 +1,8 @@
-"""Loading a model whose linear layers keep the dtype of its checkpoint until they are packed (`packed_linears`).
+"""Loads a model's linear layers in the dtype of its checkpoint, until they are packed (`packed_linears`).
 
-transformers reads a checkpoint into one dtype: in float32, in which the model computes, bfloat16 weights would take
-twice their file's size. It keeps the dtype of a parameter that the model's class made with another one, and reads a
-tensor of that dtype as a view of the mapped file.
+transformers reads a checkpoint into one dtype. In float32, the compute dtype, bfloat16 weights would take twice their
+file's size. However, if the model's class creates a parameter with another dtype, transformers reads it in that dtype,
+as a view of the mapped file if the dtypes are equal.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch import nn
 
 from engine.model.model_files import ModelFiles, auto_class
 
-HALVES = {"BF16": torch.bfloat16, "F16": torch.float16}  # as in safetensors
+HALVES = {"BF16": torch.bfloat16, "F16": torch.float16}  # by the names in safetensors
 
 
-def as_stored(files: ModelFiles, config: Any) -> Any:
-    """Return the class to read a model of safetensors with, which computes in float32: its own, or one that keeps
-    linear layers and embeddings in the half precision of the files. They are to be packed or widened.
+def stored_class(files: ModelFiles, config: Any) -> Any:
+    """Return the class to read a model with, which computes in float32. If the files have half precision, it is a
+    subclass that reads linear layers and embeddings in their dtype; the caller must pack or widen them.
     """
     model_class: Any = auto_class(config)._model_mapping[type(config)]
     kinds = _kinds(files)
@@ -39,10 +39,10 @@ def as_stored(files: ModelFiles, config: Any) -> Any:
 
 
 def _kinds(files: ModelFiles) -> set[str]:
-    """Return the dtypes of a model's matrices; empty if it has no file of weights."""
+    """Return the dtypes of a model's matrices; empty if it has no weight file."""
     found: set[str] = set()
     for path in filter(None, map(files.beside, files.weight_names())):
         with safe_open(path, framework="pt") as file:
-            slices = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118 (it is no mapping)
+            slices = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118 (it is not a mapping)
             found |= {part.get_dtype() for part in slices if len(part.get_shape()) > 1}
     return found

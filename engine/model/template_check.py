@@ -1,12 +1,12 @@
 """Check that a chat template only appends to earlier renderings, as a prefix cache requires.
 
-    prompt k      the conversation up to where the model answers for the k-th time
-    cached k      prompt k and what the model then generates: what a prefix cache holds after it
-    append-only   cached k begins prompt k + 1, for every k
+    prompt k      the conversation up to the model's k-th answer
+    cached k      prompt k and the model's answer: the text in a prefix cache after it
+    append-only   cached k is a prefix of prompt k + 1, for every k
 
-What is generated is the answer's text. With reasoning or tool calls it is what the template itself writes for an answer
-that is the last message. A conversation parts where the two texts first differ; what was cached from there on is
-computed again.
+The generated text is the answer's content. With reasoning or tool calls it is the text that the template renders for
+the answer as the last message. A conversation breaks where the two texts first differ; the cached tokens from there on
+are recomputed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from engine.model.text_cuts import TextCuts, Tokens, cuts_of, tokens_of
 from engine.model.weight_files import check_weight_file
 
 Message = dict[str, Any]
-AROUND = 24  # characters shown on either side of a break
+CONTEXT = 24  # characters shown on either side of a break
 SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}  # for a template file without a tokenizer
-ANOTHER_DAY = "{%- macro strftime_now(form) -%}2 January 2001{%- endmacro -%}"  # instead of the clock's
+ANOTHER_DAY = "{%- macro strftime_now(form) -%}2 January 2001{%- endmacro -%}"  # replaces the current date
 TOOLS = [
     {
         "type": "function",
@@ -44,8 +44,10 @@ TOOLS = [
     for name, description in (("read_file", "Read a file."), ("list_files", "List a folder's files."))
 ]
 # variables that transformers and servers pass to every template
-GIVEN = {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "pad_token", "unk_token"}
-GENERATION_TAG = re.compile(r"{%-?\s*(end)?generation\s*-?%}")  # transformers' markers of answers, without output
+STANDARD_VARIABLES = {
+    "messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "pad_token", "unk_token"
+}  # fmt: skip
+GENERATION_TAG = re.compile(r"{%-?\s*(end)?generation\s*-?%}")  # transformers' markers of answers, which render nothing
 
 
 class NoChatTemplateError(ValueError):
@@ -54,11 +56,11 @@ class NoChatTemplateError(ValueError):
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """Jinja chat template as a server renders it."""
+    """Jinja chat template, rendered as a server does."""
 
     source: str
-    encode: Callable[[str], Sequence[int]]  # without special tokens
-    tokenize: Callable[[str], Tokens]  # with the beginning of each token
+    encode: Callable[[str], Sequence[int]]  # adds no special tokens
+    tokenize: Callable[[str], Tokens]  # also returns the start of each token
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     cuts: TextCuts = field(default_factory=TextCuts)
 
@@ -66,15 +68,15 @@ class ChatTemplate:
         """Return the text of a conversation.
 
         Raises:
-            ValueError: the template refuses it; one sentence.
+            ValueError: the template refuses it; the message is one sentence.
         """
         return self._rendered(messages, {**self.special_tokens, **settings})
 
     def rendering(self, messages: list[Message], settings: Mapping[str, Any], earlier: Rendering | None) -> Rendering:
-        """Return the rendering of a conversation, which reuses that of an earlier one up to their difference.
+        """Return the rendering of a conversation; text is reused from `earlier` up to the first difference.
 
         Raises:
-            ValueError: the template refuses it; one sentence.
+            ValueError: the template refuses it; the message is one sentence.
         """
         return rendering_of(self.source, self._rendered, messages, {**self.special_tokens, **settings}, earlier)
 
@@ -89,18 +91,19 @@ class ChatTemplate:
     def generated(
         self, messages: list[Message], answer: Message, prompt: Rendering, settings: Mapping[str, Any]
     ) -> str:
-        """Return what the model generates after the prompt of messages, to give an answer."""
+        """Return the text that the model generates after `prompt` for an answer."""
         if answer.get("reasoning_content") or answer.get("tool_calls"):
-            whole = self.rendering([*messages, answer], {**settings, "add_generation_prompt": False}, prompt).text
-            if whole.startswith(prompt.text):
-                return whole[len(prompt.text) :]
+            text = self.rendering([*messages, answer], {**settings, "add_generation_prompt": False}, prompt).text
+            if text.startswith(prompt.text):
+                return text[len(prompt.text) :]
         return str(answer["content"])
 
     def switches(self) -> list[str]:
-        """Return the variables that the template reads, other than those of every template."""
+        """Return the variables that the template reads besides the standard ones."""
         environment = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"])
         tree = environment.parse(GENERATION_TAG.sub("", self.source))
-        return sorted(jinja2.meta.find_undeclared_variables(tree) - GIVEN - {"strftime_now", "raise_exception"})
+        known = STANDARD_VARIABLES | {"strftime_now", "raise_exception"}
+        return sorted(jinja2.meta.find_undeclared_variables(tree) - known)
 
 
 @dataclass(frozen=True)
@@ -113,10 +116,10 @@ class Case:
     has_system: bool = True
     has_tools: bool = False
     has_parts: bool = False
-    num_questions: int = 1  # in a row
+    num_questions: int = 1  # number of consecutive user messages
     has_reasoning: bool = False
     drops_reasoning: bool = False  # the client omits it from earlier answers
-    spaces: str = ""  # around each answer
+    spaces: str = ""  # whitespace around each answer
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class Break:
     """First difference between the cached text and the next prompt."""
 
     turn: int  # number of the cached answer, from 1
-    turns_back: int  # turns between the difference and that answer; 0: in that turn
+    turns_back: int  # turns between the difference and that answer; 0: the same turn
     character: int
     token: int
     cached: str  # text around the difference, which is marked by "|"
@@ -137,27 +140,27 @@ class Outcome:
 
     case: str
     verdict: Literal["append-only", "breaks", "refused"]
-    reason: str = ""  # the template's message of a refusal
+    reason: str = ""  # the template's error message if it refused
     first: Break | None = None
     num_breaks: int = 0
-    tokens_again: int = 0  # cached tokens that are computed again, in the whole conversation
-    tokens: int = 0  # of all prompts of the conversation
+    tokens_again: int = 0  # cached tokens of the conversation that are recomputed
+    tokens: int = 0  # tokens of all prompts of the conversation
     avoided_by: str = ""  # variable of the template, and the value that makes the case append-only
     by_client: bool = False  # the client changes earlier messages
 
 
 def open_template(name: str) -> ChatTemplate:
-    """Open a Jinja file, counted in the bundled model's tokens, or the template and tokenizer of a model's name.
+    """Open the template and tokenizer of a model, or a Jinja file with the bundled model's tokenizer.
 
     Raises:
-        NoChatTemplateError: the tokenizer has none.
-        OSError, ValueError: it cannot be read; one sentence.
+        NoChatTemplateError: the tokenizer has no chat template.
+        OSError, ValueError: the template cannot be read; the message is one sentence.
     """
     path = Path(name)
-    of_gguf = is_gguf(name)
-    is_file = path.is_file() and not of_gguf
+    is_gguf_file = is_gguf(name)
+    is_file = path.is_file() and not is_gguf_file
     source = path.read_text(encoding="utf-8") if is_file else ""
-    if of_gguf:
+    if is_gguf_file:
         check_weight_file(path, name)
         tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
     else:
@@ -165,7 +168,7 @@ def open_template(name: str) -> ChatTemplate:
         tokenizer = AutoTokenizer.from_pretrained(name if shipped is None else str(shipped.tokenizer_folder))
     if not is_file:
         if not tokenizer.chat_template:
-            raise NoChatTemplateError("it has no chat template")
+            raise NoChatTemplateError("the tokenizer has no chat template")
         source = tokenizer.get_chat_template()
     special = SPECIAL_TOKENS if is_file else {k: str(v) for k, v in tokenizer.special_tokens_map.items()}
     template = ChatTemplate(
@@ -183,18 +186,18 @@ def open_template(name: str) -> ChatTemplate:
 
 
 def _tokenize_of(tokenizer: Any) -> Callable[[str], Tokens]:
-    """Return a tokenizer without special tokens that also returns the beginning of each token."""
+    """Return a function that tokenizes a text without adding special tokens and returns the start of each token."""
     if not tokenizer.is_fast:
-        return _no_places
+        return _no_offsets
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
-    backend.post_processor = None  # it adds special tokens, and may shift the beginnings of tokens
+    backend.post_processor = None  # it adds special tokens, and may shift the starts of tokens
     return lambda text: tokens_of(backend.encode(text, add_special_tokens=False))
 
 
-def _no_places(text: str) -> Tokens:
-    raise NotImplementedError("the tokenizer has no fast form, which says where tokens begin")
+def _no_offsets(text: str) -> Tokens:
+    raise NotImplementedError("the tokenizer is not a fast one, which would report the starts of tokens")
 
 
 def check_template(template: ChatTemplate, num_turns: int = 4) -> list[Outcome]:
@@ -208,7 +211,7 @@ def common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
 
 
 def conversation(case: Case, num_turns: int) -> Iterator[tuple[list[Message], Message]]:
-    """Yield the chat before each answer of the model, and the answer."""
+    """Yield the messages before each answer of the model, and the answer."""
     chat: list[Message] = [{"role": "system", "content": "You answer in one sentence."}] if case.has_system else []
     for turn in range(1, num_turns + 1):
         for part in range(case.num_questions):
@@ -254,24 +257,24 @@ def cases_of(template: ChatTemplate) -> Iterator[Case]:
 
 
 def _outcome(template: ChatTemplate, case: Case, num_turns: int) -> Outcome:
-    found = _played(template, case, num_turns)
+    found = _check_case(template, case, num_turns)
     if found.verdict != "breaks" or case.drops_reasoning:
         return found
     for name in template.switches():
         for value in (True, False):
             if name in case.settings:
                 continue
-            other = _played(template, replace(case, settings={**case.settings, name: value}), num_turns)
+            other = _check_case(template, replace(case, settings={**case.settings, name: value}), num_turns)
             if other.verdict == "append-only":
                 return replace(found, avoided_by=f"{name}={str(value).lower()}")
     return found
 
 
 def turns(template: ChatTemplate, case: Case, num_turns: int) -> Iterator[tuple[str, str]]:
-    """Yield the cached text and the prompt of each answer; the cached text is "" at first.
+    """Yield the cached text and the prompt of each answer; the first cached text is "".
 
     Raises:
-        ValueError: the template refuses it.
+        ValueError: the template refuses the conversation.
     """
     cached = ""
     for messages, answer in conversation(case, num_turns):
@@ -282,18 +285,18 @@ def turns(template: ChatTemplate, case: Case, num_turns: int) -> Iterator[tuple[
             template = replace(template, source=ANOTHER_DAY + template.source.removeprefix(ANOTHER_DAY))
 
 
-def _played(template: ChatTemplate, case: Case, num_turns: int) -> Outcome:
+def _check_case(template: ChatTemplate, case: Case, num_turns: int) -> Outcome:
     breaks: list[Break] = []
-    ends, again, total = list[int](), 0, 0  # where each turn ended
+    ends, again, total = list[int](), 0, 0  # end of each turn; recomputed tokens; prompt tokens
     try:
         for cached, prompt in turns(template, case, num_turns):
             ends.append(len(cached))
             tokens = template.encode(prompt)
             total += len(tokens)
-            if not prompt.startswith(cached.rstrip()):  # whitespace after the last token was not generated
-                held = template.encode(cached)
-                token = common_length(held, tokens)
-                again += len(held) - token
+            if not prompt.startswith(cached.rstrip()):  # trailing whitespace is not generated
+                cached_tokens = template.encode(cached)
+                token = common_length(cached_tokens, tokens)
+                again += len(cached_tokens) - token
                 breaks.append(_break_of(cached, prompt, ends, token))
     except ValueError as error:
         return Outcome(case.name, "refused", str(error))
@@ -304,6 +307,6 @@ def _played(template: ChatTemplate, case: Case, num_turns: int) -> Outcome:
 
 def _break_of(cached: str, prompt: str, ends: list[int], token: int) -> Break:
     at = common_length(cached, prompt)
-    around = [f"{text[max(0, at - AROUND) : at]}|{text[at : at + AROUND]}" for text in (cached, prompt)]
+    excerpts = [f"{text[max(0, at - CONTEXT) : at]}|{text[at : at + CONTEXT]}" for text in (cached, prompt)]
     turn = len(ends) - 1
-    return Break(turn, turn - next(i for i, end in enumerate(ends) if at < end), at, token, *around)
+    return Break(turn, turn - next(i for i, end in enumerate(ends) if at < end), at, token, *excerpts)

@@ -1,13 +1,13 @@
-"""Tokens of a text that begins like an earlier text: only the part after a cut is encoded again.
+"""Tokenization of a text that begins like an earlier text: only the part after a cut is encoded again.
 
-A cut is a place where a tokenizer encodes both sides apart from each other. There are two kinds:
+A cut is a position where a tokenizer encodes both sides independently. There are two kinds:
 
     special token   an added token that is matched before the text is normalized
     word            a pre-token of one regular expression, with normalizer NFC or none
 
-Where a word ends depends on the text that follows. So a word is a cut only if both texts are equal after it for a run
-of white space, of other characters, of white space and of other characters, and for the length of the longest added
-token. `crosses_few_runs` returns whether an expression reads no further than that.
+The end of a word depends on the text that follows. Therefore a word is a cut only if both texts are equal after it for
+four runs (white space, other characters, white space, other characters) and for the length of the longest added token.
+`crosses_few_runs` returns whether an expression reads no further than that.
 """
 
 from __future__ import annotations
@@ -22,39 +22,27 @@ from typing import Any, NamedTuple
 
 from tokenizers import Encoding, Tokenizer
 
-WINDOW = 4096  # characters before the first difference in which a word is looked for
-NORMALIZED_FROM = 4  # characters, at most, that NFC makes one
-SPACES = re.compile(r"[^\S\x1c-\x1f]+")  # what `\s` finds in a tokenizer's expressions
-ATOM = re.compile(  # of an expression: what is matched, how often, and whether it is lazy or possessive
-    r"(?P<what>\[\^?(?:\\.|[^\\\]])*\]|\\[pP]\{\^?\w+\}|\\.|\(\?(?:[imsx-]*:|=|!)|.)(?P<times>[*+?]|\{[\d,]+\})?[+?]?",
+WINDOW = 4096  # number of characters before the first difference in which a word is searched
+MAX_COMPOSED = 4  # maximum number of characters that NFC composes to one
+SPACES = re.compile(r"[^\S\x1c-\x1f]+")  # the characters that `\s` matches in a tokenizer's expressions
+ATOM = re.compile(  # atom of an expression: its pattern, its quantifier, and the suffix of a lazy or possessive one
+    r"(?P<pattern>\[\^?(?:\\.|[^\\\]])*\]|\\[pP]\{\^?\w+\}|\\.|\(\?(?:[imsx-]*:|=|!)|.)(?P<times>[*+?]|\{[\d,]+\})?[+?]?",
     re.DOTALL,
 )
 SPACE_ATOMS = ("\\s", "\\r", "\\n", "\\t", " ")
-UNREAD = (
-    "\\b",
-    "\\B",
-    "\\A",
-    "\\G",
-    "\\z",
-    "\\Z",
-    "\\K",
-    "\\R",
-    "\\X",
-    "\\h",
-    "^",
-    "$",
-)  # they look back, or match more
+# atoms that are not supported, since they look back or match more than one character
+UNSUPPORTED = ("\\b", "\\B", "\\A", "\\G", "\\z", "\\Z", "\\K", "\\R", "\\X", "\\h", "^", "$")
 
 
 class Tokens(NamedTuple):
-    """Token ids of a text, the character at which each begins, and 1 for each that begins a word, else 0."""
+    """Token ids of a text, their first characters, and a flag per token that is 1 if it begins a word."""
 
     ids: Sequence[int]
     starts: Sequence[int]
     firsts: bytes
 
     def then(self, other: Tokens, begin: int, count: int | None = None) -> Tokens:
-        """Return the first `count` tokens, all if it is None, and those of a text that begins at character `begin`."""
+        """Return the first `count` tokens (None: all), followed by those of a text that begins at character `begin`."""
         ids, starts = array("I", self.ids[:count]), array("I", self.starts[:count])
         ids.extend(other.ids)
         starts.extend(begin + start for start in other.starts)
@@ -63,21 +51,21 @@ class Tokens(NamedTuple):
 
 @dataclass(frozen=True)
 class TextCuts:
-    """Places where texts of a tokenizer can be cut. `longest_added`: in characters."""
+    """Cuts that a tokenizer supports."""
 
     special_ids: Set[int] = frozenset()
     by_words: bool = False
-    longest_added: int = 0
+    longest_added: int = 0  # length in characters of the longest added token
 
-    def num_alike(self, text: str, tokens: Tokens, shared: int) -> int:
-        """Return how many tokens of a text begin every text that shares its first `shared` characters."""
+    def num_reusable(self, text: str, tokens: Tokens, shared: int) -> int:
+        """Return the number of leading tokens that every text with the same first `shared` characters has."""
         return self._word(text, tokens, shared) or self._special(tokens, shared)
 
     def _special(self, tokens: Tokens, shared: int) -> int:
         if not self.special_ids:
             return 0
-        whole = bisect_right(tokens.starts, shared) - 1  # tokens that end before the texts differ
-        return next((at for at in range(whole - 1, -1, -1) if tokens.ids[at] in self.special_ids), 0)
+        num_shared = bisect_right(tokens.starts, shared) - 1  # number of tokens that end before the texts differ
+        return next((at for at in range(num_shared - 1, -1, -1) if tokens.ids[at] in self.special_ids), 0)
 
     def _word(self, text: str, tokens: Tokens, shared: int) -> int:
         if not self.by_words:
@@ -87,9 +75,9 @@ class TextCuts:
             del spaces[-1]
         if len(spaces) < 2:
             return 0
-        at = bisect_right(tokens.starts, min(spaces[-2], shared - self.longest_added * NORMALIZED_FROM))
+        at = bisect_right(tokens.starts, min(spaces[-2], shared - self.longest_added * MAX_COMPOSED))
         while (at := tokens.firsts.rfind(1, 0, at)) > 0:
-            if text[tokens.starts[at]].isascii():  # it composes with nothing before it
+            if text[tokens.starts[at]].isascii():  # ASCII characters never compose with the previous one
                 return at
         return 0
 
@@ -102,7 +90,7 @@ def tokens_of(encoded: Encoding) -> Tokens:
 
 
 def cuts_of(tokenizer: Tokenizer) -> TextCuts:
-    """Return where texts of a tokenizer can be cut. Without a `post_processor`, which may move offsets."""
+    """Return the cuts that a tokenizer supports. It must have no `post_processor`, which could shift offsets."""
     added = tokenizer.get_added_tokens_decoder()
     special = {number for number, token in added.items() if not token.normalized}
     normalizer = tokenizer.normalizer
@@ -112,36 +100,36 @@ def cuts_of(tokenizer: Tokenizer) -> TextCuts:
 
 
 def crosses_few_runs(expression: str) -> bool:
-    """Return whether a match depends on no text before it, and on few runs of white space or others after it.
+    """Return whether a match depends on no text before it, and on few runs of white space or other characters after it.
 
-    What may be repeated without end is then only white space, has none, or ends its alternative. Expressions that are
-    not understood are refused.
+    In such an expression an unbounded repetition matches only white space, matches no white space, or is the end of its
+    alternative. False for expressions that are not understood.
     """
     if any(part in expression for part in ("(?<", "(?>", "(?#", "&&", "[[", "\\Q")):
         return False
     atoms = list(ATOM.finditer(expression))
     for atom, after in zip(atoms, [*atoms, None][1:], strict=True):
-        what, times = atom["what"], atom["times"] or ""
-        if what in UNREAD or (what == ")" and times not in ("", "?")):
+        pattern, times = atom["pattern"], atom["times"] or ""
+        if pattern in UNSUPPORTED or (pattern == ")" and times not in ("", "?")):
             return False
-        is_last = after is None or after["what"] in ("|", ")")
-        if (times in ("*", "+") or times.endswith(",}")) and not is_last and not _is_of_one_kind(what):
+        is_last = after is None or after["pattern"] in ("|", ")")
+        if (times in ("*", "+") or times.endswith(",}")) and not is_last and not _is_of_one_kind(pattern):
             return False
     return True
 
 
-def _is_of_one_kind(what: str) -> bool:
-    """Return whether an expression matches only white space, or none."""
-    if not what.startswith("["):
-        return what != "." and not what.startswith(("\\P", "\\p{^", "\\D", "\\W"))
-    if what.startswith("[^"):
-        return "\\s" in what
-    spaces = sum(what.count(one) for one in SPACE_ATOMS)
-    return not spaces or not re.sub(r"\\[srnt]| ", "", what[1:-1])
+def _is_of_one_kind(pattern: str) -> bool:
+    """Return whether an atom matches only white space, or no white space."""
+    if not pattern.startswith("["):
+        return pattern != "." and not pattern.startswith(("\\P", "\\p{^", "\\D", "\\W"))
+    if pattern.startswith("[^"):
+        return "\\s" in pattern
+    spaces = sum(pattern.count(one) for one in SPACE_ATOMS)
+    return not spaces or not re.sub(r"\\[srnt]| ", "", pattern[1:-1])
 
 
 def _is_one_expression(tokenizer: Tokenizer) -> bool:
-    """Return whether words are the matches of one expression, and the text between them."""
+    """Return whether words are the matches of a single expression and the text between them."""
     if tokenizer.pre_tokenizer is None:
         return True
     described = _described(tokenizer.pre_tokenizer)

@@ -1,4 +1,4 @@
-"""Text part of models that also read pictures or sounds; no other part is served."""
+"""Text part of multimodal models; no other part is served."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import nn
 
 
 @contextmanager
-def idle_parts_dropped(module: Any) -> Iterator[list[str]]:
-    """Drop the parts of a model of several kinds of input that tokens inside the `with` do not run, with their weights.
+def drop_unused_parts(module: Any) -> Iterator[list[str]]:
+    """Drop the parts of a multimodal model that do not run inside the `with`, with their weights.
 
-    A part is a child of the model or of its base: the encoder of pictures, what projects its output. Models of text
-    alone keep all they have. Yields the names of the parts, which are known at the end.
+    A part is a child of the model or of its base, for example the image encoder or its projector. Text models are not
+    changed. Yields the list of the parts' names, which is filled at the end.
     """
     dropped: list[str] = []
     if module.config.get_text_config() is module.config:
@@ -22,12 +22,12 @@ def idle_parts_dropped(module: Any) -> Iterator[list[str]]:
         return
     ran: set[nn.Module] = set()
 
-    def note(of: nn.Module) -> Callable[..., None]:
-        return lambda *_: ran.add(of)
+    def record(part: nn.Module) -> Callable[..., None]:
+        return lambda *_: ran.add(part)
 
     owners = dict.fromkeys((module, module.base_model))
     parts = [(owner, name, part) for owner in owners for name, part in owner.named_children() if part not in owners]
-    handles = [one.register_forward_hook(note(part)) for *_, part in parts for one in part.modules()]
+    handles = [one.register_forward_hook(record(part)) for *_, part in parts for one in part.modules()]
     try:
         yield dropped
     finally:

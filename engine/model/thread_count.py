@@ -1,9 +1,9 @@
-"""Number of threads of compiled forward passes on the CPU: fewer while other programs use its cores.
+"""Number of threads of compiled forward passes on the CPU, which is reduced while other programs use the cores.
 
-A parallel loop ends when its last thread does, and a pass has several loops a layer. Where another program has a
-thread's core, each loop waits for a time slice of the operating system, a hundred times the work itself. The thread
-that runs the pass spins for a moment (about 1 ms in GCC's OpenMP), then sleeps: its processor time falls behind the
-clock. Results do not depend on the number of threads.
+A parallel loop ends when its last thread does, and a pass has several loops per layer. If another program occupies a
+thread's core, each loop waits for a time slice of the operating system, which takes a hundred times as long as the
+loop. The thread that runs the pass waits in a spin loop (about 1 ms in GCC's OpenMP) and then sleeps, so its CPU time
+falls behind wall time. Results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 import torch
 
-WINDOW = 0.1  # seconds of forward passes for a decision
-CROWDED = 0.6  # processor time over time of the thread that runs the passes; below it, they have too many threads
-RETRIES = 2.0, 32.0  # seconds until more threads are tried again: at first, and at most; doubled after each failure
-SLEEPS = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"  # threads sleep at once: nothing can be told
+WINDOW = 0.1  # seconds of forward passes per decision
+CROWDED = 0.6  # if CPU time over wall time of the thread that runs the passes is lower, there are too many threads
+RETRIES = 2.0, 32.0  # initial and maximum seconds until more threads are tried; doubled after each failure
+SLEEPS = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"  # without a spin loop, CPU time is no measure
 
 
 class ThreadCount:
@@ -25,8 +25,8 @@ class ThreadCount:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._all = 0  # threads outside of forward passes
-        self.count = self.reduced = 0  # of the next pass; of the last one, 0 if it had all
+        self._all = 0  # number of threads outside of forward passes
+        self.count = self.reduced = 0  # threads of the next pass; those of the last pass if reduced, else 0
         self._wall = self._cpu = 0.0  # seconds of the passes since the last decision
         self._retry_after, self._retry_at, self._is_trial = RETRIES[0], 0.0, False
 
@@ -39,7 +39,7 @@ class ThreadCount:
         return self.count
 
     def note(self, wall: float, cpu: float) -> None:
-        """Note the seconds of a pass, and the processor seconds of the thread that ran it."""
+        """Record the wall time of a pass in seconds, and the CPU time of the thread that ran it."""
         self._wall += wall
         self._cpu += cpu
         if self._wall >= WINDOW and not SLEEPS:

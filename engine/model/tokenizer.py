@@ -1,7 +1,7 @@
-"""Conversion of text to token ids, and of token ids to the exact bytes they stand for.
+"""Conversion of text to token ids, and of token ids to their exact bytes.
 
-A token need not be a character: in byte-level vocabularies one Chinese character can be split over two or three tokens.
-So a token maps to bytes here; `detokenizer` joins them to text.
+A token need not be a complete character: in byte-level vocabularies a Chinese character can be split over two or three
+tokens. So tokens are mapped to bytes; `detokenizer` decodes the bytes to text.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def normalize_prompt(text: str) -> str:
 
 
 def _byte_level_table() -> dict[str, int]:
-    """Return the map character -> byte of GPT-2's byte-level BPE (Radford et al. 2019, `bytes_to_unicode`).
+    """Return the map from characters to bytes of GPT-2's byte-level BPE (Radford et al. 2019, `bytes_to_unicode`).
 
-    Printable bytes keep their character; the other 68 take the characters from U+0100 on, in order.
+    Printable bytes map to their own character; the other 68 map to the characters from U+0100 on, in order.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     table = {chr(byte): byte for byte in printable}
@@ -41,10 +41,10 @@ def _byte_level_table() -> dict[str, int]:
 
 
 class Tokenizer:
-    """Wrapper of a transformers tokenizer with the few methods that the engine needs."""
+    """Wrapper of a transformers tokenizer with the methods that the engine needs."""
 
     def __init__(self, wrapped: Any, eos_token_id: int | list[int] | None = None) -> None:
-        """`eos_token_id`: from the model's generation configuration, in addition to the tokenizer's own."""
+        """`eos_token_id`: ids from the model's generation configuration, in addition to the tokenizer's."""
         self._wrapped = wrapped
         ids = [eos_token_id] if isinstance(eos_token_id, int) else list(eos_token_id or [])
         if wrapped.eos_token_id is not None and wrapped.eos_token_id not in ids:
@@ -62,12 +62,12 @@ class Tokenizer:
         self.text_bytes = cache(self._text_bytes)
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a text, with the special tokens that the tokenizer itself adds."""
+        """Return the token ids of a text, with the special tokens that the tokenizer adds."""
         return list(self._wrapped(text)["input_ids"])
 
     @property
     def chat_template(self) -> str:
-        """The model's own template, the one for tools if there are several; "" if there is none."""
+        """Chat template of the model; that for tools if there are several, "" if there is none."""
         found = self._wrapped.chat_template or ""
         return found.get("tool_use") or found.get("default", "") if isinstance(found, dict) else found
 
@@ -77,7 +77,7 @@ class Tokenizer:
 
     @property
     def special_tokens(self) -> dict[str, int]:
-        """Ids of the special tokens, which occur in no text, by name."""
+        """Ids of the special tokens, by name."""
         return {self._literal[index]: index for index in self._special if index in self._literal}
 
     def chat(
@@ -86,32 +86,32 @@ class Tokenizer:
         settings: Mapping[str, Any] = EMPTY,
         tools: Sequence[dict[str, Any]] = (),
     ) -> list[int]:
-        """Return the token ids of a conversation by the model's own template, with its generation prompt.
+        """Return the token ids of a conversation by the model's template, with its generation prompt.
 
         `settings`: variables of the template, such as enable_thinking. `tools`: functions that the model may call.
 
         Raises:
-            TemplateSettingError: a setting is an argument of transformers, not of the template.
-            ValueError: the template rejects these messages, one sentence.
+            TemplateSettingError: a setting is an argument of transformers, not a variable of the template.
+            ValueError: the template rejects these messages; the message is one sentence.
         """
         apply = self._wrapped.apply_chat_template
-        if taken := sorted(set(settings) & {*inspect.signature(apply).parameters, "messages"}):
-            raise TemplateSettingError(f"{taken[0]} is none of the template's own variables; leave it out")
+        if reserved := sorted(set(settings) & {*inspect.signature(apply).parameters, "messages"}):
+            raise TemplateSettingError(f"{reserved[0]} is not a variable of the chat template; leave it out")
         try:
             found = apply(messages, tools=list(tools) or None, add_generation_prompt=True, return_dict=True, **settings)
         except Exception as error:  # a template may raise anything
-            raise ValueError(f"the model's chat template says: {' '.join(str(error).split())[:300]}") from error
+            raise ValueError(f"the model's chat template fails: {' '.join(str(error).split())[:300]}") from error
         return list(found["input_ids"])
 
     def _text_bytes(self, token_id: int) -> bytes:
-        """Return the bytes that the token adds to a text; none for a control token, whose bytes are its name."""
+        """Return the bytes that the token adds to a text; b"" for a control token."""
         return b"" if token_id in self._special else self._token_bytes(token_id)
 
     def _token_bytes(self, token_id: int) -> bytes:
-        """Return the bytes of the token; a special token's name; b"" for an id without a token."""
+        """Return the bytes of the token: a special token's name, b"" for an id without a token."""
         if token_id in self._literal:
             return self._literal[token_id].encode()
-        # A model's vocabulary is often padded beyond its tokenizer's.
+        # A model's vocabulary is often padded and larger than its tokenizer's.
         token = self._wrapped.convert_ids_to_tokens(token_id) if 0 <= token_id < self.vocab_size else None
         if token is None:
             return b""
@@ -127,7 +127,7 @@ class Tokenizer:
 
 
 def _decoder_of(wrapped: Any) -> tuple[set[str], bool]:
-    """Return the decoder types of a tokenizer, and whether ▁ stands for a space in it."""
+    """Return the decoder types of a tokenizer, and whether ▁ represents a space in it."""
     backend = getattr(wrapped, "backend_tokenizer", None)
     if backend is None:
         return {"ByteFallback"}, True  # a tokenizer without a fast form is a sentencepiece one

@@ -1,4 +1,4 @@
-"""Checks of downloaded files before they are read: incomplete ones, web pages and Git LFS pointers."""
+"""Detects incomplete downloads, web pages and Git LFS pointers before files are read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_pointer(path: Path, name: str) -> None:
 
 
 def _safetensors_bytes(file: BinaryIO) -> int:
-    """Return the length that the header of a safetensors file states.
+    """Return the file length that the header of a safetensors file states.
 
     Raises:
         struct.error: the file ends within its header.
@@ -59,10 +59,10 @@ def _safetensors_bytes(file: BinaryIO) -> int:
     """
     length: int = struct.unpack("<Q", file.read(8))[0]
     if length > MAX_HEADER:
-        raise ValueError("its header is too long")
+        raise ValueError("the header is too long")
     header = file.read(length)
     if len(header) < length and header.startswith(b"{"):
-        raise struct.error("it ends within its header")
+        raise struct.error("the file ends within its header")
     tensors = json.loads(header)
     tensors.pop("__metadata__", None)
     data: int = max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0)

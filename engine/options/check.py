@@ -1,4 +1,4 @@
-"""Checks of settings against the table: types and choices, ranges."""
+"""Checks of settings against the table: types, choices and ranges."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msgspec import Struct
 from engine.options.refusal import Sentence, sentence
 from engine.options.table import Kind, OptionRow, table_of
 
-LONGEST = 80  # characters of a quoted value
-MAX_WHOLE = (1 << 53) - 1  # of any integer: settings are in logs, whose readers may only have doubles
+MAX_QUOTED = 80  # maximum number of characters of a quoted value
+MAX_WHOLE = (1 << 53) - 1  # maximum of any integer: settings are in logs, whose readers may only have doubles
 
 
 def _is_whole(value: Any) -> bool:
@@ -23,54 +23,54 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float) or _is_whole(value)
 
 
-_HELD_BY: dict[type, Callable[[Any], bool]] = {
+_IS_ITEM: dict[type, Callable[[Any], bool]] = {
     int: _is_whole, float: _is_number, str: lambda value: isinstance(value, str),
 }  # fmt: skip
-_OF_KIND: dict[Kind, Callable[[Any, OptionRow], bool]] = {
+_IS_KIND: dict[Kind, Callable[[Any, OptionRow], bool]] = {
     "choice": lambda value, row: value in row.choices,
     "switch": lambda value, row: isinstance(value, bool),
     "integer": lambda value, row: _is_whole(value),
     "number": lambda value, row: _is_number(value),
     "text": lambda value, row: isinstance(value, str),
-    "list": lambda value, row: isinstance(value, list | tuple) and all(map(_HELD_BY[row.items[0]], value)),
+    "list": lambda value, row: isinstance(value, list | tuple) and all(map(_IS_ITEM[row.items[0]], value)),
     "map": lambda value, row: (
         isinstance(value, dict)
-        and all(map(_HELD_BY[row.items[0]], value))
-        and all(map(_HELD_BY[row.items[1]], value.values()))
+        and all(map(_IS_ITEM[row.items[0]], value))
+        and all(map(_IS_ITEM[row.items[1]], value.values()))
     ),
 }
 
 
 def of_wrong_kind(settings: Struct) -> Sentence | None:
-    """Return the error of the first value of a wrong type or not among its option's choices, one sentence.
+    """Return an error for the first value that has a wrong type or is not among its option's choices, or None.
 
-    Return None if all are valid. An optional field may be None.
+    An optional field may be None.
     """
     for name, row in table_of(type(settings)).items():
         value = getattr(settings, name)
-        if (value is None and row.optional) or _OF_KIND[row.kind](value, row):
+        if (value is None and row.optional) or _IS_KIND[row.kind](value, row):
             continue
         items = " to ".join(kind.__name__ for kind in row.items)
         allowed = sentence(f"kind.{row.kind}", choices=", ".join(row.choices), items=items)
         if row.optional:
             allowed = sentence("kind.or_none", allowed=allowed)
-        meant = did_you_mean(meant_by(value, row.choices)) if isinstance(value, str) else ""
+        meant = did_you_mean(similar_words(value, row.choices)) if isinstance(value, str) else ""
         return sentence("kind", name=name, allowed=allowed, value=_shown(value), meant=meant)
     return None
 
 
-def meant_by(word: str, known: Iterable[str]) -> list[str]:
+def similar_words(word: str, known: Iterable[str]) -> list[str]:
     """Return known words that are similar to `word`, most similar first."""
     return difflib.get_close_matches(word, list(known), n=3, cutoff=0.7)
 
 
-def did_you_mean(meant: list[str]) -> str:
-    """Return a suffix that suggests the most similar word, or ""."""
-    return sentence("meant", word=meant[0]) if meant else ""
+def did_you_mean(words: list[str]) -> str:
+    """Return a suffix that suggests the first of `words`, or ""."""
+    return sentence("meant", word=words[0]) if words else ""
 
 
 def out_of_range(settings: Struct) -> Sentence | None:
-    """Return the error of the first value outside its option's range, one sentence, or None."""
+    """Return an error for the first value outside its option's range, or None."""
     for name, row in table_of(type(settings)).items():
         value = getattr(settings, name)
         if value is None:
@@ -80,30 +80,30 @@ def out_of_range(settings: Struct) -> Sentence | None:
             return sentence("beside", name=name, beside=beside)
         if not row.option.admits(value):
             return sentence("range", name=name, range=row.option.range_text(), value=_shown(value))
-        if (whole := _too_large(value)) is not None:
-            return sentence("too_large", name=name, least=-MAX_WHOLE, most=MAX_WHOLE, value=_shown(whole))
+        if (number := _too_large(value)) is not None:
+            return sentence("too_large", name=name, least=-MAX_WHOLE, most=MAX_WHOLE, value=_shown(number))
     return None
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, (list, dict)) and len(value) > LONGEST:
+    if isinstance(value, (list, dict)) and len(value) > MAX_QUOTED:
         return sentence("several", n=len(value))
     if isinstance(value, list):
-        value = [one[:LONGEST] if isinstance(one, str) else one for one in value]  # keep repr short
+        value = [one[:MAX_QUOTED] if isinstance(one, str) else one for one in value]  # bounds the time of repr
     text = repr(value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…"
 
 
 def _too_large(value: Any) -> int | None:
-    """Return the first integer in a value that is over the limit of logs, or None."""
-    inner = value if isinstance(value, (list, dict)) else [value]
-    return next((one for one in inner if isinstance(one, int) and abs(one) > MAX_WHOLE), None)
+    """Return the first integer in a value whose magnitude exceeds MAX_WHOLE, or None."""
+    items = value if isinstance(value, (list, dict)) else [value]
+    return next((one for one in items if isinstance(one, int) and abs(one) > MAX_WHOLE), None)
 
 
 def over_served_max(settings: Struct) -> Sentence | None:
-    """Return the error of the first value over a server's limit, one sentence, or None."""
+    """Return an error for the first value that exceeds a server's limit, or None."""
     for name, row in table_of(type(settings)).items():
-        value, most = getattr(settings, name), row.option.served_max
-        if most is not None and value is not None and value > most:
-            return sentence("served_max", name=name, value=value, most=most)
+        value, limit = getattr(settings, name), row.option.served_max
+        if limit is not None and value is not None and value > limit:
+            return sentence("served_max", name=name, value=value, most=limit)
     return None

@@ -16,35 +16,35 @@ class Control(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Control of an option on the page. Its kind follows from the type: select, number field, switch or text field."""
 
     group: Group
-    usual: tuple[int, ...] = ()  # numbers of a select, instead of a number field
-    step: float = 1  # of a number field
-    offered: tuple[str, ...] = ()  # of a choice: values in the control, if not all; of a text: suggestions
+    usual: tuple[int, ...] = ()  # numbers of a select that replaces the number field
+    step: float = 1  # step of a number field
+    offered: tuple[str, ...] = ()  # a choice's values in the control, if not all of them; a text's suggestions
     initial: Any = None  # the page's initial value in a new run; None: the server's default
-    none_as: int | str | None = None  # represents None in the control and in links
+    none_as: int | str | None = None  # value that represents None in the control and in links
     term: str | None = None  # glossary entry of the label
-    only_with: str | None = None  # a switch that must be on for the control to appear
+    only_with: str | None = None  # the control is only shown if this switch is on
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """Range and use of an option. Bounds are of values that are not None."""
+    """Range and use of an option. Bounds apply to values other than None."""
 
     ge: float | None = None
     gt: float | None = None
     le: float | None = None
-    most: int | None = None  # maximum entries of a list or a map
-    longest: int | None = None  # maximum characters of a text in a list
+    most: int | None = None  # maximum number of entries of a list or a map
+    longest: int | None = None  # maximum number of characters of a text in a list
     holds: Callable[[Any], bool] | None = None  # further condition
-    allowed: str = ""  # description of `holds`, to follow "must be"
+    allowed: str = ""  # description of `holds` that follows "must be"
     served_max: int | None = None  # limit of servers and commands, not of the engine
     strategies: tuple[str, ...] | None = None  # strategies with this option; None: all
     derived_under: tuple[str, ...] = ()  # strategies whose resolved configuration has a derived value
-    beside: str | None = None  # has an effect only if that other option is not None
+    beside: str | None = None  # another option that must not be None for this one to have an effect
     may_change: bool = False  # whether it may change during a run (engine) or a request (sampling)
     flag: bool = True  # whether commands have a flag for it
     control: Control | None = None  # None: not on the page
 
     def range_text(self) -> str:
-        """Return the range as text to follow "must be"; empty without bounds."""
+        """Return the range as a text that follows "must be"; empty without bounds."""
         if self.allowed:
             return self.allowed
         ge, gt, le = (None if bound is None else f"{bound:.17g}" for bound in (self.ge, self.gt, self.le))
@@ -54,7 +54,7 @@ class Option(Struct, frozen=True, kw_only=True):
         return joined(over if le is None else [*over, sentence("range.at_most", most=le)])
 
     def admits(self, value: Any) -> bool:
-        """Return whether a value that is not None is in range. NaN is not."""
+        """Return whether a value, which is not None, is in range. NaN is not."""
         if self.most is not None and len(value) > self.most:
             return False
         if self.longest is not None and any(len(one) > self.longest for one in value):

@@ -30,14 +30,14 @@ class OptionFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class OptionsPayload(Struct, frozen=True, kw_only=True):
-    """`tables`: rows of each settings struct in order. `words`: by language, then by option."""
+    """Tables of options and their words."""
 
-    tables: dict[str, list[OptionFacts]]
-    words: dict[str, dict[str, OptionWords]]
+    tables: dict[str, list[OptionFacts]]  # rows of each settings struct, in order
+    words: dict[str, dict[str, OptionWords]]  # by language, then by option
 
 
 def tables_of(**settings: type[Struct]) -> dict[str, list[OptionFacts]]:
-    """Return the rows of some settings structs, each under its keyword."""
+    """Return the rows of each given settings struct, by keyword."""
     return {name: [_facts(row) for row in table_of(kind).values()] for name, kind in settings.items()}
 
 

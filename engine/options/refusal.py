@@ -1,4 +1,4 @@
-"""Refusals of settings, requests, reruns and models, with a sentence per language in `refusals.json`."""
+"""Errors about settings, requests, reruns and models, with a sentence per language in `refusals.json`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Sentence(str):
 
     @classmethod
     def of(cls, texts: dict[str, str]) -> Self:
-        """Return the sentence of texts by language code, including English."""
-        made = cls(texts["en"])
-        made.translations = {language: text for language, text in texts.items() if language != "en"}
-        return made
+        """Return the sentence with these texts, by language code including "en"."""
+        found = cls(texts["en"])
+        found.translations = {language: text for language, text in texts.items() if language != "en"}
+        return found
 
 
 class Refused(ValueError):
-    """Refused input; the message is one sentence. `translations` are by language code."""
+    """The input is refused; the message is one sentence. `translations` are by language code."""
 
     translations: dict[str, str]
 
@@ -44,7 +44,7 @@ class Sentences:
         return found
 
     def __call__(self, key: str, **values: object) -> Sentence:
-        """Return the sentence `key` with `values` for its placeholders, which may be sentences."""
+        """Return the sentence `key` with `values`, which may be sentences, for its placeholders."""
         return Sentence.of(
             {
                 lang: text.format(**{name: _text(value, lang) for name, value in values.items()})
@@ -57,7 +57,7 @@ sentence = Sentences(Path(__file__).with_name("refusals.json"))
 
 
 def joined(parts: Iterable[str]) -> Sentence:
-    """Join parts of a sentence to a list in words."""
+    """Join parts of a sentence with "and"."""
     listed = list(parts)
     return Sentence.of(
         {lang: word.join(str(_text(part, lang)) for part in listed) for lang, word in sentence.texts["and"].items()}

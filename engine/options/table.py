@@ -16,15 +16,15 @@ _KINDS: dict[Any, Kind] = {bool: "switch", int: "integer", float: "number", str:
 
 
 class OptionRow(Struct, frozen=True, kw_only=True):
-    """Row of an option. `items`: the types of a list's entries, or of a map's keys and values."""
+    """Row of an option."""
 
     name: str
     kind: Kind
-    optional: bool  # None is allowed
+    optional: bool  # whether None is allowed
     default: Any
     option: Option
-    choices: tuple[str, ...] = ()  # of a choice
-    items: tuple[type, ...] = ()
+    choices: tuple[str, ...] = ()  # values of a choice
+    items: tuple[type, ...] = ()  # type of a list's entries, or of a map's keys and values
 
 
 Table = dict[str, OptionRow]
@@ -35,7 +35,7 @@ def table_of(settings: type[Struct]) -> Table:
     """Return the rows of a settings struct by name, in order. Every field must have a default and an Option.
 
     Raises:
-        TypeError: a field lacks one, or has an unsupported type.
+        TypeError: a field lacks its default or Option, or has an unsupported type.
     """
     hints = get_type_hints(settings, include_extras=True)
     return {field.name: _row(field.name, hints[field.name], _default(field)) for field in fields(settings)}
@@ -52,7 +52,7 @@ def _row(name: str, hint: Any, default: Any) -> OptionRow:
     is_choice = get_origin(plain) is Literal
     kind = "choice" if is_choice else _KINDS.get(get_origin(plain) or plain)
     if kind is None:
-        raise TypeError(f"{name} has a type without a control and a flag: {plain}")
+        raise TypeError(f"{name} has an unsupported type: {plain}")
     return OptionRow(
         name=name,
         kind=kind,

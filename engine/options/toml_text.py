@@ -1,4 +1,4 @@
-"""Reader of untrusted TOML, which reports too deep nesting as an error."""
+"""Reader of untrusted TOML that reports excessive nesting as an error."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 import msgspec
 
 T = TypeVar("T")
-TOO_DEEP = "it is nested too deeply; tables and lists have a few levels"
+TOO_DEEP = "it is nested too deeply"
 
 
 def toml_tables(text: str) -> dict[str, Any]:
     """Parse a TOML text.
 
     Raises:
-        tomllib.TOMLDecodeError: not TOML, or nested too deeply.
+        tomllib.TOMLDecodeError: the text is not TOML, or nested too deeply.
     """
     try:
         return tomllib.loads(text)
@@ -27,7 +27,7 @@ def decode_toml(content: bytes, type: type[T]) -> T:
     """Decode the content of a TOML file to a type.
 
     Raises:
-        msgspec.DecodeError: not TOML, nested too deeply, or not of that type.
+        msgspec.DecodeError: the content is not TOML, nested too deeply, or not of that type.
     """
     try:
         return msgspec.toml.decode(content, type=type)

@@ -34,7 +34,7 @@ def languages() -> tuple[str, ...]:
 
 @functools.cache
 def words_in(language: str) -> Words:
-    """Return the words of every option by name, with English for missing ones."""
+    """Return the words of every option by name; missing ones are in English."""
     file = _folder().joinpath(f"{language}.json")
     own = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     english = json.loads(_folder().joinpath("en.json").read_text(encoding="utf-8"))
@@ -42,8 +42,8 @@ def words_in(language: str) -> Words:
 
 
 def option_texts(language: str) -> dict[str, str]:
-    """Return the words of every option under flat keys: `option.<name>` for the label, with the suffixes `.help`,
-    `.none`, `.number`, `.<value>` and `.<value>.help` for the others.
+    """Return the words of every option with flat keys: `option.<name>` is the label, and the suffixes `.help`, `.none`,
+    `.number`, `.<value>` and `.<value>.help` denote the other words.
     """
     texts: dict[str, str] = {}
     for name, words in words_in(language).items():

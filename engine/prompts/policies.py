@@ -50,7 +50,6 @@ class Policy(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return next((count for word, count in self.minimums.items() if word in name), self.minimum)
 
     def is_for(self, model: str) -> bool:
-        """Return whether the policy applies to a model."""
         return not any(word in _plain(model) for word in self.not_for)
 
 
@@ -96,19 +95,19 @@ class PolicyCache:
             return self._at_breakpoint(request, match, now)
         limit = min(match.num_tokens, sum(map(len, tokens)) - policy.last_token)
         if policy.slots:
-            num_held = max((_shared(slot, (request.segments, tokens)) for slot in self._slots), default=0)
+            num_held = max((_num_shared(slot, (request.segments, tokens)) for slot in self._slots), default=0)
             return Hit(min(num_held, limit), "other_slot" if num_held < match.num_tokens else None)
         seconds = DAY if policy.seconds and request.retention == "24h" else policy.seconds
         alive = limit
         if seconds:
-            alive = min(limit, _end_of(match, lambda node: now - node.touched <= seconds))
+            alive = min(limit, _num_alive(match, lambda node: now - node.touched <= seconds))
         found = alive - alive % policy.unit
         if alive < limit:
             return Hit(found if found >= policy.minimum else 0, "expired")
         if found < policy.minimum:
             return Hit(0, "too_short" if limit else None, str(policy.minimum))
         maybe = bool(found and policy.maybe_seconds and seconds != DAY)
-        maybe &= _end_of(match, lambda node: now - node.touched <= policy.maybe_seconds) < found
+        maybe &= _num_alive(match, lambda node: now - node.touched <= policy.maybe_seconds) < found
         return Hit(found, "rounded" if found < match.num_tokens else None, "", maybe)
 
     def insert(self, request: PromptRequest, prompt: Prompt, path: Sequence[Node], now: float) -> None:
@@ -116,7 +115,7 @@ class PolicyCache:
         policy = self.policy
         if policy.slots:
             if len(self._slots) == policy.slots:
-                self._slots.remove(max(self._slots, key=lambda slot: _shared(slot, prompt)))
+                self._slots.remove(max(self._slots, key=lambda slot: _num_shared(slot, prompt)))
             self._slots.append(prompt)
         if not policy.breakpoints:
             return
@@ -158,14 +157,14 @@ class PolicyCache:
         return Hit(found, "rounded")
 
 
-def _shared(one: Prompt, other: Prompt) -> int:
+def _num_shared(one: Prompt, other: Prompt) -> int:
     """Return the number of leading tokens that two prompts share. Their segments may differ."""
     pairs = enumerate(zip(one[0], other[0], strict=False))
     at = next((i for i, (left, right) in pairs if left.content != right.content), min(len(one[0]), len(other[0])))
     return sum(map(len, one[1][:at])) + common_prefix_of_parts(one[1][at:], other[1][at:])
 
 
-def _end_of(match: Match, is_alive: Callable[[Node], bool]) -> int:
+def _num_alive(match: Match, is_alive: Callable[[Node], bool]) -> int:
     """Return the number of leading tokens of the shared prefix that have not expired."""
     end = 0
     for node in match.path[1:]:

@@ -128,7 +128,7 @@ def _read(line: int, entry: Any, found: PromptFile, same: dict[Any, Any], keep_b
             adapter = next((_key(sent.body[name]) for name in ADAPTERS if sent.body.get(name)), "")
             geo = sent.usage.get("inference_geo")  # Anthropic's
             instance = sent.instance or (str(geo) if geo and geo not in NO_PLACE else "")
-            body = _shared(sent.body, same) if keep_body else {}
+            body = _interned(sent.body, same) if keep_body else {}
         except FAULTS as error:
             found.unread[f"{name}: {' '.join(str(error).split())[:100] or type(error).__name__}"] += 1
             return
@@ -165,7 +165,7 @@ def _key(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _shared(body: Mapping[str, Any], same: dict[Any, Any]) -> dict[str, Any]:
+def _interned(body: Mapping[str, Any], same: dict[Any, Any]) -> dict[str, Any]:
     """Return a body with interned messages and tools."""
     return {
         name: [same.setdefault(msgspec.json.encode(part), part) for part in value] if isinstance(value, list) else value
@@ -296,7 +296,7 @@ def _span(entry: dict[str, Any]) -> Sent | None:
         attributes = {one["key"]: next(iter(one["value"].values()), None) for one in attributes}
     if not isinstance(attributes, dict) or "gen_ai.input.messages" not in attributes:
         return None
-    parts = {name: _json(attributes[f"gen_ai.{name}"]) for name in SPAN_PARTS if f"gen_ai.{name}" in attributes}
+    parts = {name: _decoded_json(attributes[f"gen_ai.{name}"]) for name in SPAN_PARTS if f"gen_ai.{name}" in attributes}
     body: dict[str, Any] = {
         "model": attributes.get("gen_ai.request.model"),
         "tools": parts.get("tool.definitions", []),
@@ -354,8 +354,8 @@ def _usage_in(answer: Any) -> dict[str, Any]:
     if isinstance(answer, str):
         if not answer.lstrip().startswith("{"):
             data = [line[5:].strip() for line in answer.splitlines() if line.startswith("data:")]
-            return _usage_in([_json(one) for one in data if one.startswith("{")])
-        answer = _json(answer)
+            return _usage_in([_decoded_json(one) for one in data if one.startswith("{")])
+        answer = _decoded_json(answer)
     if isinstance(answer, list):
         found: dict[str, Any] = {}
         for event in answer:
@@ -381,7 +381,7 @@ def _decoded(body: Any) -> dict[str, Any]:
     return body
 
 
-def _json(text: Any) -> Any:
+def _decoded_json(text: Any) -> Any:
     if not isinstance(text, str):
         return text
     try:

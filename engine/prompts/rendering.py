@@ -47,11 +47,7 @@ class CannotRender(ValueError):
 
 
 def template_of(name: str) -> ChatTemplate | None:
-    """Return the chat template of a folder's tokenizer or of a hub name, or None.
-
-    Raises:
-        ValueError: the template cannot be read.
-    """
+    """Return the chat template of a folder's tokenizer or a hub name, or None. Raises ValueError: unreadable."""
     from engine.model.template_check import NoChatTemplateError, open_template
 
     try:
@@ -152,7 +148,7 @@ def _tokenized(text: str, template: ChatTemplate, earlier: _Cut | None) -> Token
     """Tokenize a text, reusing the tokens of `earlier` up to a safe cut."""
     if earlier is None:
         return template.tokenize(text)
-    count = template.cuts.num_alike(earlier.text, earlier.tokens, common_prefix(earlier.text, text))
+    count = template.cuts.num_reusable(earlier.text, earlier.tokens, common_prefix(earlier.text, text))
     begin = earlier.tokens.starts[count] if count else 0
     return earlier.tokens.then(template.tokenize(text[begin:]), begin, count)
 
@@ -184,7 +180,6 @@ def _with_answer(
 
 
 def _first(parts: Rendered, count: int) -> Rendered:
-    """Return the first `count` tokens."""
     segments, tokens = cut_to(parts.segments, parts.tokens, count)
     return Rendered(segments, tokens, parts.of[: len(segments)])
 

@@ -128,7 +128,6 @@ class CacheReplay:
         return found
 
     def run(self, request: PromptRequest) -> Verdict:
-        """Run the next request."""
         index, raw = len(self._requests), request
         if request.rendered is not None:
             request = replace(request, segments=request.rendered.segments)
@@ -138,7 +137,7 @@ class CacheReplay:
         now = self._now
         space = self._keyspace(request)
         cache = self._caches[space] = self._caches.pop(space) if space in self._caches else _Cache()
-        held = self._held(request, tokens)
+        held = self._with_answer(request, tokens)
         matches = {name: tree.match(segments, tokens) for name, tree in cache.trees.items()}
         hits = {
             name: one.lookup(request, tokens, matches[one.policy.answers], now) for name, one in cache.policies.items()
@@ -190,7 +189,7 @@ class CacheReplay:
             return request.rendered.segments, request.rendered.tokens
         return request.segments, [self.tokens_of(segment) for segment in request.segments]
 
-    def _held(self, request: PromptRequest, tokens: Tokens) -> Prompt:
+    def _with_answer(self, request: PromptRequest, tokens: Tokens) -> Prompt:
         """Return the prompt with the cached part of its answer."""
         if request.held is not None:
             return request.held.segments, request.held.tokens

@@ -49,11 +49,7 @@ class Segment(Struct, frozen=True):
 
 
 def segments_of(body: Mapping[str, Any]) -> list[Segment]:
-    """Divide a request body into segments.
-
-    Raises:
-        ValueError: a part has an unknown shape.
-    """
+    """Divide a request body into segments. Raises ValueError: a part has an unknown shape."""
     found = [*_tools(body), *_system(body), *_messages(body)]
     if found and (ttl := _ttl(body)) is not None:  # a cache_control on the body applies to the last cacheable block
         found[-1] = msgspec.structs.replace(found[-1], ttl=ttl)

@@ -61,7 +61,7 @@ def with_marks(body: Mapping[str, Any], segments: Sequence[Segment]) -> tuple[di
     for index, segment in enumerate(segments):
         if segment.kind in AS_JSON or segment.kind == "image":
             continue
-        *path, last = _steps(segment.path)
+        *path, last = _split_path(segment.path)
         part: Any = marked
         for step in path:
             inner = part[step]
@@ -87,12 +87,12 @@ def skeleton_of(rendered: str, leaves: Sequence[Leaf]) -> Skeleton:
 
 def places_of(text: str, skeleton: Skeleton, segments: Sequence[Segment]) -> list[Place]:
     """Return the positions of the segments found in a rendered text, in text order."""
-    found = _texts(text, skeleton)
-    return sorted([*found, *_json(text, segments, found)], key=lambda place: place.begin)
+    found = _text_places(text, skeleton)
+    return sorted([*found, *_json_places(text, segments, found)], key=lambda place: place.begin)
 
 
 @lru_cache(maxsize=1 << 16)
-def _steps(path: str) -> tuple[str | int, ...]:
+def _split_path(path: str) -> tuple[str | int, ...]:
     return tuple(int(number) if number else name for number, name in STEP.findall(path))
 
 
@@ -109,16 +109,16 @@ def _marked(value: Any, segment: int, leaves: list[Leaf]) -> Any:
     return value
 
 
-def _spaces(text: str) -> tuple[str, str]:
+def _outer_whitespace(text: str) -> tuple[str, str]:
     """Return the whitespace at the beginning and at the end of a text."""
     return text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
 
 
-def _texts(text: str, skeleton: Skeleton) -> list[Place]:
+def _text_places(text: str, skeleton: Skeleton) -> list[Place]:
     found, found_leaves = list[Place](), set[int]()
     at, is_exact = 0, True  # whether the previous text ends at `at`
     for number, leaf in enumerate(skeleton.leaves):
-        place = _next(text, at, is_exact, skeleton.gaps[number], leaf.text, skeleton.gaps[number + 1])
+        place = _find_leaf(text, at, is_exact, skeleton.gaps[number], leaf.text, skeleton.gaps[number + 1])
         is_exact = place is not None
         if place is None:
             continue
@@ -133,7 +133,7 @@ def _texts(text: str, skeleton: Skeleton) -> list[Place]:
     return found
 
 
-def _next(text: str, at: int, is_exact: bool, gap: str, leaf: str, after: str) -> tuple[int, int] | None:
+def _find_leaf(text: str, at: int, is_exact: bool, gap: str, leaf: str, after: str) -> tuple[int, int] | None:
     """Return begin and end of `leaf` in the rendered text from `at` on, or None.
 
     `gap`, `after`: template texts before and after it in the rendering with marks. If `gap` differs without marks, the
@@ -143,7 +143,7 @@ def _next(text: str, at: int, is_exact: bool, gap: str, leaf: str, after: str) -
     starts_here = is_exact and text.startswith(gap, at)
     if starts_here and text.startswith(leaf, begin) and text.startswith(after, begin + len(leaf)):
         return begin, begin + len(leaf)  # fast path for most texts
-    core, (lead, trail) = leaf.strip(), _spaces(leaf)
+    core, (lead, trail) = leaf.strip(), _outer_whitespace(leaf)
     if starts_here:
         for cut in range(len(lead) + 1):
             if text.startswith(lead[cut:] + core, begin):
@@ -168,7 +168,7 @@ def _num_rendered(text: str, end: int, trail: str, after: str) -> int:
     return common_prefix(trail, text[end : end + len(trail)])
 
 
-def _json(text: str, segments: Sequence[Segment], texts: Sequence[Place]) -> Iterator[Place]:
+def _json_places(text: str, segments: Sequence[Segment], texts: Sequence[Place]) -> Iterator[Place]:
     """Yield the positions of tools and calls, which are between the positions of texts."""
     begins, numbers = [place.begin for place in texts], [place.segment for place in texts]
     ends = [0, *(place.end for place in texts)]
@@ -186,7 +186,7 @@ def _json(text: str, segments: Sequence[Segment], texts: Sequence[Place]) -> Ite
             while last < len(texts) and segments[numbers[last]].message == segment.message:
                 last += 1
             start, limit = max(at, ends[first]), texts[last].begin if last < len(texts) else len(text)
-        for form in _forms(segment.text):
+        for form in _json_forms(segment.text):
             if segment.kind == "tool" and form not in between:  # calls are searched only in their message
                 continue
             begin = _find_between(text, form, start, limit, texts, begins)
@@ -210,7 +210,7 @@ def _find_between(text: str, form: str, start: int, limit: int, texts: Sequence[
 
 
 @lru_cache(maxsize=1 << 12)
-def _forms(text: str) -> tuple[str, ...]:
+def _json_forms(text: str) -> tuple[str, ...]:
     """Return the JSON forms in which a template may render a tool or a call."""
     try:
         value = msgspec.json.decode(text)

@@ -1,1 +1,1 @@
-"""Requests: from the submitted prompt to the texts of their sequences."""
+"""Requests, from the submitted prompt to the output texts."""

@@ -1,7 +1,8 @@
-"""Beam search over sequences that advance together: which continue, which end, which are dropped. Knows no cache.
+"""Beam search over sequences in lockstep: selects those that continue, end or are dropped. Independent of the cache.
 
-At each step every beam offers its most probable next tokens. Of all (beam, token) pairs the best `width` that do not
-end continue. A pair that ends counts only if it is among the best `width` of all. Then it is a finished sequence with
+At each step every beam has candidates, its most probable next tokens. Of all (beam, token) pairs, the best `width` that
+do not end continue. A pair that ends is accepted only if it is among the best `width` of all pairs. It is a finished
+sequence with
 
     score = cumulative log probability / output tokens ** length_penalty
 
@@ -17,12 +18,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Offer(NamedTuple):
+class BeamCandidate(NamedTuple):
     """Candidate for the next token of a beam."""
 
     token_id: int
-    logprob: float  # summed by the search
-    raw_logprob: float  # under the raw distribution, for outputs
+    logprob: float  # log probability that the search sums
+    raw_logprob: float  # log probability under the raw distribution, for outputs
 
 
 @dataclass(slots=True)
@@ -30,16 +31,16 @@ class Beam:
     """Running sequence of a beam search."""
 
     cumulative: float = 0.0  # sum of the log probabilities of its output tokens
-    offers: Sequence[Offer] = ()  # its most probable next tokens, best first; empty until they are computed
+    candidates: Sequence[BeamCandidate] = ()  # its most probable next tokens, best first; empty until computed
 
 
 class BeamStep(NamedTuple):
     """Continuation of a beam by a token."""
 
-    place: int  # index of the beam among those with offers
-    offer: Offer
-    cumulative: float  # including the token
-    score: float | None  # of a sequence that ends with it; None: it continues
+    place: int  # index of the beam
+    candidate: BeamCandidate
+    cumulative: float  # cumulative log probability including the token
+    score: float | None  # score if the sequence ends with the token; None: it continues
 
 
 class BeamSearch:
@@ -48,7 +49,7 @@ class BeamSearch:
     def __init__(self, width: int, length_penalty: float, max_tokens: int, ends: frozenset[int]) -> None:
         self.width = width
         # enough for `width` beams to continue even if all end tokens are among the best
-        self.num_offers = max(2, 1 + len(ends)) * width
+        self.num_candidates = max(2, 1 + len(ends)) * width
         self.done = False
         self._length_penalty = length_penalty
         self._max_tokens = max_tokens
@@ -57,32 +58,34 @@ class BeamSearch:
         self._best_finished: list[float] = []  # scores, best first, at most `width`
 
     def choose(self, beams: Sequence[Beam]) -> list[BeamStep]:
-        """Return the chosen continuations of the beams, best first. All beams have offers; others are dropped.
+        """Return the chosen continuations of the beams, best first; other beams are dropped. All beams have candidates.
 
-        Afterwards either the search is `done`, or each continuing choice is a beam that needs new offers.
+        Afterwards either the search is `done`, or each continuing choice is a beam that needs new candidates.
         """
         self._num_tokens += 1
         pairs = [
-            (beam.cumulative + offer.logprob, place, offer) for place, beam in enumerate(beams) for offer in beam.offers
+            (beam.cumulative + candidate.logprob, place, candidate)
+            for place, beam in enumerate(beams)
+            for candidate in beam.candidates
         ]
         pairs.sort(key=lambda pair: -pair[0])
-        last = self._num_tokens >= self._max_tokens
-        ending, going_on = list[BeamStep](), list[BeamStep]()
-        for rank, (cumulative, place, offer) in enumerate(pairs[: self.num_offers]):
-            if last or offer.token_id in self._ends:
-                if rank < self.width and self._counts(self._score(cumulative)):
-                    ending.append(BeamStep(place, offer, cumulative, self._score(cumulative)))
-            elif len(going_on) < self.width:
-                going_on.append(BeamStep(place, offer, cumulative, None))
-        best_running = self._score(going_on[0].cumulative) if going_on else None
-        full = len(self._best_finished) == self.width
-        self.done = best_running is None or (full and best_running <= self._best_finished[-1])
-        return ending if self.done else ending + going_on
+        is_last = self._num_tokens >= self._max_tokens
+        ending, continuing = list[BeamStep](), list[BeamStep]()
+        for rank, (cumulative, place, candidate) in enumerate(pairs[: self.num_candidates]):
+            if is_last or candidate.token_id in self._ends:
+                if rank < self.width and self._add_finished(self._score(cumulative)):
+                    ending.append(BeamStep(place, candidate, cumulative, self._score(cumulative)))
+            elif len(continuing) < self.width:
+                continuing.append(BeamStep(place, candidate, cumulative, None))
+        best_running = self._score(continuing[0].cumulative) if continuing else None
+        is_full = len(self._best_finished) == self.width
+        self.done = best_running is None or (is_full and best_running <= self._best_finished[-1])
+        return ending if self.done else ending + continuing
 
     def _score(self, cumulative: float) -> float:
         return float(cumulative / self._num_tokens**self._length_penalty)
 
-    def _counts(self, score: float) -> bool:
-        """Add a finished score to the best `width`. Returns whether it is one of them."""
+    def _add_finished(self, score: float) -> bool:
+        """Add the score of a finished sequence; return whether it is among the best `width`."""
         self._best_finished = sorted([*self._best_finished, score], reverse=True)[: self.width]
         return score in self._best_finished

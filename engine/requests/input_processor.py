@@ -1,4 +1,4 @@
-"""Validation of requests: one that can never be served does not reach the scheduler."""
+"""Validation of requests, so that requests that can never be served do not reach the scheduler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class InputProcessor:
         self._config = resolved.config
         self._num_blocks = resolved.num_blocks
         self._groups = resolved.groups
-        self.tokenize_seconds = 0.0  # of the texts in the last `accept`
+        self.tokenize_seconds = 0.0  # time for tokenizing the texts of the last `accept`
 
     def accept(
         self,
@@ -39,18 +39,18 @@ class InputProcessor:
     ) -> list[Request]:
         """Return a request for each spec, with sequence ids that ascend by `stride`. One invalid spec refuses all.
 
-        `num_before`: requests accepted before. Default seeds depend on it, but not on forks of those requests.
+        `num_before`: number of previously accepted requests, on which default seeds depend.
 
         Raises:
             RequestError: a request is empty, too long for the model or the pool, or its id is in use.
-            ConfigError: sampling parameters out of range.
+            ConfigError: a sampling parameter is out of range.
         """
-        taken = set(ids_in_use)
+        ids = set(ids_in_use)
         self.tokenize_seconds = 0.0
         requests = []
         for index, spec in enumerate(specs):
-            request = self._request(spec, first_seq_id + index * stride, num_before + index, taken)
-            taken.add(request.request_id)
+            request = self._request(spec, first_seq_id + index * stride, num_before + index, ids)
+            ids.add(request.request_id)
             requests.append(request)
         return requests
 
@@ -58,8 +58,8 @@ class InputProcessor:
         """Return the new max_tokens of an unfinished request under other parameters.
 
         Raises:
-            RequestError: the parameters need another kind of request, or it has as many tokens already.
-            ConfigError: parameters out of range.
+            RequestError: the parameters cannot be changed, or the request already has that many tokens.
+            ConfigError: a parameter is out of range.
         """
         sampling.checked()
         for name, row in table_of(SamplingParams).items():
@@ -77,11 +77,11 @@ class InputProcessor:
             raise RequestError(sentence("adjust.reserved", reserved=reserved))
         return max_tokens
 
-    def _request(self, spec: RequestSpec, seq_id: int, number: int, taken: set[str]) -> Request:
+    def _request(self, spec: RequestSpec, seq_id: int, number: int, ids_in_use: set[str]) -> Request:
         sampling = spec.sampling.checked()
         self._check_sampling(sampling)
         request_id = spec.request_id or f"request-{number}"
-        if request_id in taken:
+        if request_id in ids_in_use:
             raise RequestError(sentence("request.id", request_id=request_id), "request_id")
         if abs(spec.priority) > MAX_WHOLE:
             wrong = sentence("request.priority", least=-MAX_WHOLE, most=MAX_WHOLE, value=spec.priority)
@@ -102,7 +102,7 @@ class InputProcessor:
             kv_role=spec.kv_role,
             arrival=seq_id,
             num_forks=sampling.num_sequences - 1,
-            together=sampling.use_beam_search,
+            in_lockstep=sampling.use_beam_search,
             skip_reading_prefix_cache=sampling.prompt_logprobs is not None and len(token_ids) > 1,
         )
         seed = derived_seed(self._config.seed, number) if sampling.seed is None else sampling.seed
@@ -141,7 +141,7 @@ class InputProcessor:
         return list(prompt)
 
     def _max_tokens(self, num_prompt_tokens: int, sampling: SamplingParams) -> int:
-        """Return how many tokens may be generated, so that the sequence fits the model and the pool."""
+        """Return the maximum number of tokens to generate so that the sequence fits the model and the pool."""
         length, blocks, size, limit = (
             self.max_model_len, self._num_blocks, self._config.block_size, sampling.max_tokens,
         )  # fmt: skip
@@ -176,11 +176,11 @@ class InputProcessor:
             )
         return room if limit is None else limit
 
-    def _max_tokens_in_pool(self, num_prompt_tokens: int, places: int) -> int:
-        """Return the largest max_tokens of `places` simultaneous sequences that fits every group of layers."""
+    def _max_tokens_in_pool(self, num_prompt_tokens: int, num_sequences: int) -> int:
+        """Return the largest max_tokens with which `num_sequences` simultaneous sequences fit every group of layers."""
         step, size, fit = self._config.tokens_a_step, self._config.block_size, self.max_model_len
         for group in self._groups:
-            blocks = group.num_blocks // places
+            blocks = group.num_blocks // num_sequences
             if step is None or group.retention is None or group.retention.most_blocks(step, size) > blocks:
                 fit = min(fit, max_tokens_that_fit(num_prompt_tokens, blocks, size))
         return fit

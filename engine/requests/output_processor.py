@@ -3,17 +3,17 @@
 There are four kinds of sequences that have computed their last token:
 
     ordinary       one row of logits, one token
-    first of n     forked now, right after the prompt; every sample takes a token from the same row of logits
-    beam           makes an offer; when all beams of its request have done so, the best continue and others are dropped
-    with drafts    a row of logits for each draft and one more: tokens are sampled one after the other while they equal
-                   the drafts, whose keys are computed already
+    first of n     forked right after the prompt; every sample draws a token from the same row of logits
+    beam           computes candidates; when all beams of its request have them, the best beams continue
+    with drafts    a row of logits for each draft and one more: tokens are sampled sequentially while they equal the
+                   drafts, whose keys are already computed
 
 Sampling each position from the model's own distribution and stopping at the first token that is not the draft is
 rejection sampling (Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 2023, arXiv 2302.01318) for a proposal q that
-gives all of its probability to one token d. They accept d with probability min(1, p(d) / q(d)) = p(d), as a sample of p
-equals d; else they draw from max(0, p - q) normalized, which is p without d, as a sample of p that is not d. A sequence
-takes one draw a token as without drafts, so with equal logits a seed gives the same tokens, and penalties, biases, stop
-strings and log probabilities apply position by position.
+gives all of its probability to one token d. They accept d with probability min(1, p(d) / q(d)) = p(d), the probability
+that a sample of p equals d. Otherwise they draw from max(0, p - q) normalized, which is p without d, the distribution
+of a sample of p that is not d. A sequence uses one draw per token, as without drafts. So with equal logits a seed gives
+the same tokens, and penalties, biases, stop strings and log probabilities apply position by position.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine.config import EngineConfig
 from engine.model.batch import SequenceSlice
 from engine.model.loaded import LoadedModel
 from engine.model.sampling import Sampled, Sampler
-from engine.requests.beam_search import Beam, BeamStep, Offer
+from engine.requests.beam_search import Beam, BeamCandidate, BeamStep
 from engine.requests.request import Request
 from engine.requests.sequence_output import SequenceOutput
 from engine.scheduling.scheduler import Scheduler
@@ -38,7 +38,7 @@ from engine.trace.records import Candidate, Output, PromptLogprob
 
 
 class OutputProcessor:
-    """Unfinished requests and their sequences. `emit` receives the operations of rankings."""
+    """Unfinished requests and their sequences. `emit` receives the ranking operations."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class OutputProcessor:
         self._stride = place.seq_id_stride
         tokenizer = model.tokenizer
         self.token_bytes: Callable[[int], bytes] = tokenizer.token_bytes if tokenizer else lambda token_id: b""
-        self.detokenize_seconds = 0.0  # in the last `take`
+        self.detokenize_seconds = 0.0  # time for detokenizing in the last `process`
         self._num_logprobs = config.num_logprobs
         self._scheduler = scheduler
         self._emit = emit
@@ -62,7 +62,7 @@ class OutputProcessor:
         self._searches: dict[str, Request] = {}  # requests with beams
 
     def add(self, request: Request) -> None:
-        """Add an accepted request, whose sequence waits."""
+        """Add an accepted request with a waiting sequence."""
         self.requests[request.request_id] = request
         self.live[request.seq_id] = request.completions[0]
         self.next_seq_id = request.seq_id + self._stride
@@ -70,56 +70,57 @@ class OutputProcessor:
             self._searches[request.request_id] = request
 
     def wants_all_logits(self, seq_id: int, start: int) -> bool:
-        """Return whether log probabilities of the prompt are missing, so that all logits from `start` on are needed."""
+        """Return whether all logits from position `start` on are needed for log probabilities of the prompt."""
         request = self.request_of(self.live[seq_id])
         return request.num_prompt_logprobs > 0 and start < request.num_prompt_tokens - 1
 
-    def _up(self, rows: list[int]) -> Tensor:
-        return self.sampler.copies.up(np.array(rows, np.int64))
+    def _row_indices(self, rows: list[int]) -> Tensor:
+        return self.sampler.copies.to_device(np.array(rows, np.int64))
 
     def request_of(self, completion: SequenceOutput) -> Request:
         """Return the unfinished request that a sequence belongs to."""
         return self.requests[completion.sequence.request_id]
 
-    def take(self, slices: Sequence[SequenceSlice], logits: Tensor) -> tuple[list[Output], list[PromptLogprob]]:
-        """Process a step's logits, as the runner returns them for these slices."""
+    def process(self, slices: Sequence[SequenceSlice], logits: Tensor) -> tuple[list[Output], list[PromptLogprob]]:
+        """Process a step's logits, which the runner returned for these slices."""
         self.detokenize_seconds = 0.0
         prompts: list[PromptLogprob] = []
         if any([piece.all_logits for piece in slices]):
             logits, prompts = self._score_prompts(slices, logits)
-        chosen: list[SequenceOutput] = []
-        rows: list[int] = []  # rows of their logits
+        sampling: list[SequenceOutput] = []
+        rows: list[int] = []  # the row of logits of each
         end = 0
         for piece in [s for s in slices if s.samples]:
             completion, row, end = self.live[piece.seq_id], end, end + 1 + piece.num_drafts
             if completion.beam is not None:
-                self._offer(completion, completion.beam, logits[row : row + 1])
+                self._set_candidates(completion, completion.beam, logits[row : row + 1])
                 continue
-            chosen.append(completion)
+            sampling.append(completion)
             rows.append(row)
             if completion.sequence.num_forks:
                 request = self.request_of(completion)
                 samples = [self._fork(request, completion, "sample") for _ in range(completion.sequence.num_forks)]
-                chosen += samples
+                sampling += samples
                 rows += [row] * len(samples)
         outputs: list[Output] = []
-        while chosen:
-            outputs += self._choose(chosen, rows, logits)
-            # accepted drafts are computed already; the next row of logits is for the token after the draft
-            left = [(c, row + 1) for c, row in zip(chosen, rows, strict=True) if c.sequence.draft_token_ids]
-            chosen, rows = [c for c, _ in left], [row for _, row in left]
+        while sampling:
+            outputs += self._sample(sampling, rows, logits)
+            # accepted drafts are already computed; the next row of logits is for the token after the draft
+            remaining = [(c, row + 1) for c, row in zip(sampling, rows, strict=True) if c.sequence.draft_token_ids]
+            sampling, rows = [c for c, _ in remaining], [row for _, row in remaining]
         for request in list(self._searches.values()):
             outputs += self._search(request)
         return outputs, prompts
 
-    def _choose(self, chosen: list[SequenceOutput], rows: list[int], logits: Tensor) -> list[Output]:
-        """Sample a token for each sequence, from its row of logits."""
+    def _sample(self, completions: list[SequenceOutput], rows: list[int], logits: Tensor) -> list[Output]:
+        """Sample a token for each sequence from its row of logits."""
         if rows != list(range(logits.shape[0])):
-            logits = logits[self._up(rows)]
-        settled = {i: c.chosen.pop(at) for i, c in enumerate(chosen) if (at := len(c.sequence.token_ids)) in c.chosen}
-        most = max([self._num_alternatives(c) for c in chosen], default=0)
-        sampled = self.sampler.sample(logits, [c.row() for c in chosen], most, settled)
-        return [self._append(c, s) for c, s in zip(chosen, sampled, strict=True)]
+            logits = logits[self._row_indices(rows)]
+        next_positions = enumerate((c, len(c.sequence.token_ids)) for c in completions)
+        settled = {i: c.chosen.pop(position) for i, (c, position) in next_positions if position in c.chosen}
+        num_alternatives = max([self._num_alternatives(c) for c in completions], default=0)
+        sampled = self.sampler.sample(logits, [c.row() for c in completions], num_alternatives, settled)
+        return [self._append(c, s) for c, s in zip(completions, sampled, strict=True)]
 
     def end(self, request: Request, reason: FinishReason, detail: str) -> None:
         """Finish all waiting and running sequences of a request."""
@@ -174,64 +175,66 @@ class OutputProcessor:
         self.live[sequence.seq_id] = child
         return child
 
-    def _offer(self, completion: SequenceOutput, beam: Beam, logits: Tensor) -> None:
+    def _set_candidates(self, completion: SequenceOutput, beam: Beam, logits: Tensor) -> None:
         """Store a beam's most probable next tokens, from its row of logits [1, V]."""
         search = self.request_of(completion).beams
         assert search is not None
-        offers = self.sampler.offers(logits[0], completion.row(), search.num_offers)
-        beam.offers = [Offer(*offer) for offer in offers]
-        [completion.alternatives] = self.sampler.score(logits, [offers[0][0]], self._num_alternatives(completion))
+        candidates = self.sampler.beam_candidates(logits[0], completion.row(), search.num_candidates)
+        beam.candidates = [BeamCandidate(*candidate) for candidate in candidates]
+        first_id = candidates[0][0]
+        [completion.alternatives] = self.sampler.score(logits, [first_id], self._num_alternatives(completion))
 
     def _search(self, request: Request) -> list[Output]:
-        """Advance a beam search, once every beam has its offers and its blocks."""
+        """Advance a beam search once every beam has its candidates and its blocks."""
         search, running = request.beams, request.unfinished
         assert search is not None
-        if not all(c.beam and c.beam.offers and c.sequence.is_computed for c in running):
+        if not all(c.beam and c.beam.candidates and c.sequence.is_computed for c in running):
             return []
         choices = search.choose([c.beam for c in running if c.beam])
         tops = [c.alternatives for c in running]
-        # 1) forks, while every sequence still matches its offers; continuing choices reuse the sequence itself first
-        claims: dict[int, BeamStep] = {}
+        # 1) forks, before tokens are appended; one choice of each beam, a continuing one if possible, needs no fork
+        in_place: dict[int, BeamStep] = {}
         for choice in sorted(choices, key=lambda c: c.score is not None):
-            claims.setdefault(choice.place, choice)
-        taken = []
+            in_place.setdefault(choice.place, choice)
+        targets = []
         for choice in choices:
             completion = running[choice.place]
-            first = claims[choice.place] is choice
-            taken.append(completion if first else self._fork(request, completion, "beam"))
-        # 2) tokens and endings, then the beams that were not chosen
+            needs_fork = in_place[choice.place] is not choice
+            targets.append(self._fork(request, completion, "beam") if needs_fork else completion)
+        # 2) tokens and ends of sequences, then the beams that were not chosen
         outputs = []
-        for choice, completion in zip(choices, taken, strict=True):
+        for choice, completion in zip(choices, targets, strict=True):
             completion.score, completion.beam, completion.alternatives = choice.score, Beam(choice.cumulative), None
             top = tops[choice.place]
             assert top is not None
-            sampled = Sampled(choice.offer.token_id, choice.offer.raw_logprob, top.top_ids, top.top_logprobs)
+            candidate = choice.candidate
+            sampled = Sampled(candidate.token_id, candidate.raw_logprob, top.top_ids, top.top_logprobs)
             outputs.append(self._append(completion, sampled))
         for place, completion in enumerate(running):
-            if place not in claims:
+            if place not in in_place:
                 self._finish(request, completion, "dropped", "")
         return outputs
 
     # prompts
 
     def _score_prompts(self, slices: Sequence[SequenceSlice], logits: Tensor) -> tuple[Tensor, list[PromptLogprob]]:
-        """Return the rows of logits needed for sampling, and the log probabilities of prompt tokens."""
-        left, found, at = list[int](), list[PromptLogprob](), 0
+        """Return the rows of logits for sampling, and the log probabilities of prompt tokens."""
+        rows, found, at = list[int](), list[PromptLogprob](), 0
         for piece in slices:
-            wanted = 1 + piece.num_drafts if piece.samples else 0
-            count = len(piece.token_ids) if piece.all_logits else wanted
-            left += range(at + count - wanted, at + count)
+            needed = 1 + piece.num_drafts if piece.samples else 0
+            count = len(piece.token_ids) if piece.all_logits else needed
+            rows += range(at + count - needed, at + count)
             if piece.all_logits:
                 found += self._score_prompt(piece, logits[at : at + count])
             at += count
-        return logits[self._up(left)], found
+        return logits[self._row_indices(rows)], found
 
     def _score_prompt(self, piece: SequenceSlice, logits: Tensor) -> list[PromptLogprob]:
-        """Score prompt tokens. logits [T, V]: row i, of position piece.start + i, scores the token after it."""
+        """Score prompt tokens. Row i of logits [T, V], at position piece.start + i, scores the next token."""
         sequence = self.live[piece.seq_id].sequence
         request = self.requests[sequence.request_id]
-        # after a preemption the first positions are recomputed
-        first = sequence.num_prompt_tokens - request.num_prompt_logprobs  # the next token to be scored
+        # tokens before `first` were scored before a preemption
+        first = sequence.num_prompt_tokens - request.num_prompt_logprobs
         last = min(piece.start + logits.shape[0], sequence.num_prompt_tokens - 1)
         if last < first:
             return []
@@ -256,6 +259,6 @@ class OutputProcessor:
         return max(self._num_logprobs, completion.sampling.logprobs or 0)
 
     def _candidates(self, sampled: Sampled, count: int) -> list[Candidate]:
-        """Return the first `count` candidates; another sequence of the batch may need more."""
+        """Return the first `count` candidates; more may have been sampled for other sequences of the batch."""
         top_ids = sampled.top_ids[:count]
         return list(map(Candidate, top_ids, map(self.token_bytes, top_ids), sampled.top_logprobs))

@@ -1,4 +1,4 @@
-"""Request in the engine: its parameters, and the sequences that answer it."""
+"""Request in the engine: its parameters and its sequences."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from engine.trace.operations import FinishReason
 class Request:
     """Prompt and its outputs. Most requests have one sequence; samples and beams are forked from the first.
 
-    `completions` has all sequences so far, in order of creation. `outputs` are the requested ones.
+    `completions` has all sequences so far, in order of creation. `outputs` has those to return.
     """
 
     def __init__(self, sequence: Sequence, sampling: SamplingParams, tokenizer: Tokenizer | None, seed: int) -> None:
-        """`seed`: of the first sample; the others' are derived from it."""
+        """`seed`: seed of the first sample, from which those of the others are derived."""
         self.sampling = sampling
         self.seed = seed
         self.completions = [SequenceOutput(sequence, sampling, tokenizer, seed)]
-        self.outputs = self.completions[:1]  # best first; final once the request is done
+        self.outputs = self.completions[:1]  # best first; final when the request is done
         self.num_unfinished = 1
-        self.num_prompt_logprobs = 0 if sampling.prompt_logprobs is None else sequence.num_prompt_tokens - 1  # pending
+        # number of prompt tokens that are not scored yet
+        self.num_prompt_logprobs = 0 if sampling.prompt_logprobs is None else sequence.num_prompt_tokens - 1
         self.beams: BeamSearch | None = None
         if sampling.use_beam_search:
             ends = self.completions[0].end_ids
@@ -50,12 +51,12 @@ class Request:
 
     @property
     def output_token_ids(self) -> list[int]:
-        """Tokens of the first output so far, or of the best one once the request is done."""
+        """Tokens of the first output while the request runs, of the best one when it is done."""
         return self.outputs[0].output_token_ids
 
     @property
     def text(self) -> str:
-        """Text of the first output so far, or of the best one once the request is done."""
+        """Text of the first output while the request runs, of the best one when it is done."""
         return self.outputs[0].text
 
     @property
@@ -65,7 +66,7 @@ class Request:
 
     @property
     def unfinished(self) -> list[SequenceOutput]:
-        """Completions whose sequences wait or run."""
+        """Completions with a waiting or running sequence."""
         return [c for c in self.completions if c.finish_reason is None]
 
     def fork(self, parent: SequenceOutput, sequence: Sequence, seed: int) -> SequenceOutput:
@@ -76,11 +77,11 @@ class Request:
         return child
 
     def next_seed(self) -> int:
-        """Return the seed of the sample that will be forked next."""
+        """Return the seed of the next forked sample."""
         return sample_seed(self.seed, len(self.completions))
 
     def adjust(self, sampling: SamplingParams, max_tokens: int) -> None:
-        """Sample the remaining tokens with these parameters. Another seed restarts the random draws."""
+        """Sample the remaining tokens with these parameters. A new seed restarts the random draws."""
         reseeded = sampling.seed is not None and sampling.seed != self.sampling.seed
         self.sampling = sampling
         if reseeded:
@@ -91,7 +92,7 @@ class Request:
                 completion.adjust(sampling, max_tokens, sample_seed(self.seed, index) if reseeded else None)
 
     def finish(self, completion: SequenceOutput, reason: FinishReason) -> bool:
-        """Finish a sequence. Returns whether all are done; then `outputs` is settled."""
+        """Finish a sequence. Returns whether all sequences are done, in which case `outputs` is final."""
         completion.finish_reason = reason
         self.num_unfinished -= 1
         if self.num_unfinished:
@@ -101,7 +102,7 @@ class Request:
         return True
 
     def ranked(self) -> list[SequenceOutput]:
-        """Return the sequences that ended on their own, best score first, ties by age."""
+        """Return the sequences that ended by stop or length, best score first, ties in order of creation."""
         ended = [c for c in self.completions if c.finish_reason in ("stop", "length")]
         for completion in ended:
             if completion.score is None:

@@ -1,4 +1,4 @@
-"""Request to an engine, before validation."""
+"""Request to an engine before validation."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from engine.config import SamplingParams
 from engine.options.refusal import Refused, sentence
 from engine.trace.operations import KVRole
 
-MAX_TOKEN_CHARACTERS = 128  # of the longest token in current vocabularies: a run of spaces
+MAX_TOKEN_CHARACTERS = 128  # length of the longest token in current vocabularies, a run of spaces
 RequestField = Literal["max_tokens", "n", "priority", "logit_bias", "request_id"]
 
 
 class RequestError(Refused):
-    """Invalid request; the message is one sentence with the numbers. Nothing has changed.
+    """Invalid request; the message is one sentence with the numbers. The engine's state is unchanged.
 
-    `field`: the invalid field of the request; None: its prompt, or a later change.
+    `field`: the invalid field of the request; None: its prompt, or an adjustment.
     """
 
     def __init__(self, message: str, field: RequestField | None = None) -> None:
@@ -24,10 +24,10 @@ class RequestError(Refused):
 
 
 def check_characters(num_characters: int, max_model_len: int) -> None:
-    """Refuse a text that cannot fit, before time is spent on its tokens.
+    """Refuse a text that cannot fit, before it is tokenized.
 
     Raises:
-        RequestError: it has more characters than `max_model_len` of the longest tokens.
+        RequestError: the text has more characters than `max_model_len` of the longest tokens.
     """
     if num_characters > max_model_len * MAX_TOKEN_CHARACTERS:
         raise RequestError(
@@ -48,7 +48,7 @@ class RequestSpec(NamedTuple):
     request_id: str | None = None
     priority: int = 0  # lower first; only under scheduling_policy "priority"
     cache_salt: str | None = None  # requests with different salts share no cached blocks
-    client: str | None = None  # sender, if several share an engine
-    waited: float = 0.0  # seconds of waiting for its turn among them
+    client: str | None = None  # sender, if several clients share an engine
+    waited: float = 0.0  # seconds in the queue before it was submitted
     transfer: str | None = None  # name of the transfer of its keys and values between instances
-    kv_role: KVRole | None = None  # whether they are sent or received here
+    kv_role: KVRole | None = None  # whether this instance sends or receives them

@@ -6,33 +6,33 @@ from collections.abc import Sequence
 
 
 class StopStrings:
-    """Search for several strings at once, by Knuth, Morris and Pratt (SIAM J. Comput. 6, 1977).
+    """Simultaneous search for several strings by Knuth, Morris and Pratt (SIAM J. Comput. 6, 1977).
 
-    Each character of the text takes constant time per string on average, regardless of their lengths.
+    The amortized time per character and string is constant, regardless of the strings' lengths.
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
-        """`strings`: none of them empty."""
+        """`strings`: non-empty strings."""
         self._strings = [(string, _borders(string)) for string in strings]
-        self._matched = [0] * len(strings)  # for each string: length of its beginning at the end of the text
+        self._matched = [0] * len(strings)  # length of each string's longest prefix at the end of the text
 
     def copy(self) -> StopStrings:
-        """Return the same state, for a fork of the text."""
+        """Return a copy of the state, for a fork of the text."""
         found = StopStrings(())
         found._strings, found._matched = self._strings, list(self._matched)
         return found
 
     @property
     def pending(self) -> int:
-        """Length of the longest beginning of a stop string at the end of the text."""
+        """Length of the longest prefix of a stop string at the end of the text."""
         return max(self._matched, default=0)
 
     def feed(self, text: str) -> tuple[int, str] | None:
         """Search the next piece of the text.
 
         Returns:
-            The position and the text of the stop string that ends in this piece and begins first (if several: the least
-            one). The position is relative to the piece, so it may be negative.
+            The position and the text of the stop string that ends in this piece and begins first (on ties the smallest
+            string), or None. The position is relative to the piece, so it may be negative.
         """
         first: dict[str, int] = {}
         for number, (string, borders) in enumerate(self._strings):

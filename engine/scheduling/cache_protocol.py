@@ -1,4 +1,4 @@
-"""Interface of a KV cache manager for the scheduler; `engine.cache.kv_cache_manager` is one."""
+"""Interface of a KV cache manager for the scheduler, implemented by `engine.cache.kv_cache_manager`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Match(Protocol):
     """Cached leading blocks of a sequence."""
 
     @property
-    def hits(self) -> Any: ...  # for the same cache's `demand` and `allocate`, and for them only
+    def hits(self) -> Any: ...  # argument for the same cache's `demand` and `allocate`, opaque to others
 
     @property
     def block_ids(self) -> list[int]: ...
@@ -33,7 +33,7 @@ class Why(Protocol):
 
 
 class Demand(Protocol):
-    """Blocks that an allocation needs, and blocks that it may take."""
+    """Blocks that an allocation needs, and blocks that are available to it."""
 
     @property
     def needed(self) -> int: ...
@@ -42,11 +42,11 @@ class Demand(Protocol):
     def available(self) -> int: ...
 
     @property
-    def num_free(self) -> int | None: ...  # `first_fit`: free blocks in all holes; otherwise None
+    def num_free(self) -> int | None: ...  # free blocks in all holes under `first_fit`, else None
 
 
 class Cache(Protocol):
-    """Block tables by seq_id. Every change emits its operation; a lookup changes nothing."""
+    """Block tables by seq_id. Every modification emits an operation; a lookup modifies nothing."""
 
     def lookup(
         self, seq_id: int, token_ids: Items[int], cache_salt: str | None = None, skip: bool = False

@@ -1,4 +1,4 @@
-"""Maximum demand of a sequence, by which a request that can never fit is refused."""
+"""Maximum demand of a sequence, used to refuse requests that can never fit."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from engine.scheduling.sequence import Sequence
 
 
 def slots_required(num_prompt_tokens: int, max_tokens: int) -> int:
-    """Return the slots of a sequence at its longest: the K and V of its last token are never written."""
+    """Return the maximum number of slots of a sequence; the K and V of its last token are never written."""
     return num_prompt_tokens + max_tokens - 1
 
 
 def max_tokens_that_fit(num_prompt_tokens: int, num_blocks: int, block_size: int) -> int:
-    """Return the largest max_tokens with which the sequence alone fits the pool; below 1 if none does."""
+    """Return the largest max_tokens with which a single sequence fits into the pool; below 1 if none does."""
     return num_blocks * block_size - num_prompt_tokens + 1
 
 
 def check_feasible(
-    sequence: Sequence, cache: Cache, max_num_seqs: int, splits_at: int | None, whole_step: int | None
+    sequence: Sequence, cache: Cache, max_num_seqs: int, chunk_tokens: int | None, step_tokens: int | None
 ) -> None:
-    """Refuse a new sequence that could never finish, even alone.
+    """Refuse a new sequence that could never finish, even as the only one.
 
-    `splits_at`: maximum tokens of a sequence in one step; None: prompts are not split. Then `whole_step` limits the
-    tokens of a step; None: no limit.
+    `chunk_tokens`: maximum tokens of a sequence in one step; None: prompts are not split. In that case `step_tokens`
+    limits the tokens of a step; None: there is no limit.
 
     Raises:
-        ValueError: the message has the numbers.
+        ValueError: the sequence can never finish; the message states the numbers.
     """
-    name, places = f"sequence {sequence.seq_id}", 1 + sequence.num_forks
+    name, num_sequences = f"sequence {sequence.seq_id}", 1 + sequence.num_forks
     if not sequence.token_ids or sequence.max_tokens < 1:
-        raise ValueError(f"{name} needs at least one token, and one to generate")
+        raise ValueError(f"{name} needs at least one token, and max_tokens of at least 1")
     longest = slots_required(sequence.num_tokens, sequence.max_tokens)
-    demand = cache.demand_at_most(longest, splits_at or longest)
-    # after a preemption each beam may have to hold all of its blocks itself
-    required = demand.needed * (places if sequence.together else 1)
+    demand = cache.demand_at_most(longest, chunk_tokens or longest)
+    # after a preemption, beams may share no blocks
+    required = demand.needed * (num_sequences if sequence.in_lockstep else 1)
     if required > demand.available:
         raise ValueError(f"{name} may need {required} blocks; the pool has {demand.available}")
-    if places > max_num_seqs:
-        raise ValueError(f"{name} becomes {places} sequences; max_num_seqs is {max_num_seqs}")
-    if whole_step is not None and longest > whole_step:
+    if num_sequences > max_num_seqs:
+        raise ValueError(f"{name} becomes {num_sequences} sequences; max_num_seqs is {max_num_seqs}")
+    if step_tokens is not None and longest > step_tokens:
         raise ValueError(
-            f"{name} may have to compute {longest} tokens in one step without chunked prefill; a step takes at most "
-            f"{whole_step}"
+            f"{name} may have to compute {longest} tokens in one step without chunked prefill; a step computes at most "
+            f"{step_tokens}"
         )

@@ -8,7 +8,7 @@ from engine.trace.operations import Lookup
 
 
 def look_up(cache: Cache, sequence: Sequence) -> Match:
-    """Return the sequence's cached leading blocks. Changes nothing."""
+    """Return the sequence's cached leading blocks. Nothing is modified."""
     return cache.lookup(sequence.seq_id, sequence.token_ids, sequence.cache_salt, sequence.skip_reading_prefix_cache)
 
 

@@ -1,7 +1,7 @@
 """Preemption of a running sequence: choice of the victim, mode, and cost.
 
-recompute   the blocks are freed; after readmission, tokens that no longer hit the prefix cache are computed again
-swap        computed blocks are copied to the CPU store and back at readmission; recompute if the store is full
+recompute   frees the blocks; after readmission, tokens that no longer hit the prefix cache are recomputed
+swap        copies computed blocks to the CPU store, and back at readmission; recompute if the store is full
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.trace.operations import Op, Preempt, PreemptionMode, PreemptReason
 
 
 class Preemption:
-    """Preemption of sequences from `running`, the scheduler's own list, to `waiting`."""
+    """Moves preempted sequences from `running`, which is the scheduler's list, to `waiting`."""
 
     def __init__(
         self,
@@ -35,15 +35,13 @@ class Preemption:
         self._emit = emit
 
     def victim(self) -> Sequence:
-        """Return the next victim: the worst rank under the priority policy, else the most recently admitted
-        sequence.
-        """
+        """Return the next victim: the sequence of worst rank under the priority policy, else the last admitted one."""
         if self._reason == "worst_priority":
             return max(self._running, key=lambda s: s.rank)
         return self._running[-1]
 
     def preempt(self, victim: Sequence, needy: Sequence, reason: PreemptReason | None = None) -> None:
-        """Preempt the victim, so that `needy` gets blocks. `reason` None: the policy chose the victim."""
+        """Preempt the victim to get blocks for `needy`. `reason` None: the policy chose the victim."""
         self._running.remove(victim)
         seq_id, num_computed = victim.seq_id, victim.num_computed_tokens
         num_blocks = self._cache.num_held(seq_id)

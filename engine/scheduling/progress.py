@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from engine.scheduling.cache_protocol import Cache
 from engine.scheduling.sequence import Sequence
 
-GRACE = 64  # steps
-ROUNDS = 4  # further steps: enough to compute all tokens so many times
+GRACE = 64  # steps without progress that are always allowed
+ROUNDS = 4  # further steps are allowed that suffice to compute all tokens this many times
 
 
 class NoProgressError(RuntimeError):
@@ -24,18 +24,18 @@ class Progress:
     def __init__(self, cache: Cache, tokens_a_step: int) -> None:
         """`tokens_a_step`: the token budget."""
         self._cache, self._tokens_a_step = cache, tokens_a_step
-        self.num_idle = 0  # steps; the caller resets it when a sequence reaches a new maximum
-        self._seen: tuple[int, ...] = ()
+        self.num_idle = 0  # steps without progress; the caller resets it when a sequence reaches a new maximum
+        self._last_events: tuple[int, ...] = ()
 
     def step(self, events: tuple[int, ...], live: Iterable[Sequence]) -> None:
-        """Count a step. `events`: counts that change with other kinds of progress; `live`: the unfinished sequences.
+        """Count a step. `events`: counters of other kinds of progress; `live`: the unfinished sequences.
 
         Raises:
-            NoProgressError: more steps without progress than any order of preemptions needs.
+            NoProgressError: there were more steps without progress than any order of preemptions needs.
         """
         self.num_idle += 1
-        if events != self._seen:
-            self._seen, self.num_idle = events, 0
+        if events != self._last_events:
+            self._last_events, self.num_idle = events, 0
         if self.num_idle < GRACE:
             return
         unfinished = list(live)
@@ -43,7 +43,7 @@ class Progress:
         if self.num_idle >= GRACE + ROUNDS * (num_tokens // self._tokens_a_step):
             idle, self.num_idle = self.num_idle, 0
             holders = "; ".join(map(self._holds, unfinished))
-            raise NoProgressError(f"no sequence came further in {idle} steps; {holders}")
+            raise NoProgressError(f"no sequence made progress in {idle} steps; {holders}")
 
     def _holds(self, sequence: Sequence) -> str:
         count = self._cache.num_held(sequence.seq_id)

@@ -1,4 +1,4 @@
-"""Continuous batching: choose the sequences of the next step, their tokens and their blocks.
+"""Continuous batching: chooses the sequences of the next step, their tokens and their blocks.
 
 The engine drives a step as follows:
 
@@ -18,7 +18,7 @@ from itertools import chain
 
 from engine.scheduling.cache_protocol import Cache, Demand
 from engine.scheduling.capacity import check_feasible, slots_required
-from engine.scheduling.connector_protocol import Connector, External, ask_outside
+from engine.scheduling.connector_protocol import Connector, External, look_up_external
 from engine.scheduling.lookup import look_up, verdict
 from engine.scheduling.preemption import Preemption
 from engine.scheduling.progress import Progress
@@ -53,14 +53,14 @@ class Scheduler:
         cache: the block tables. Only the scheduler allocates and frees in it.
         max_num_seqs: limit of running sequences, pending forks included.
         max_num_batched_tokens: token budget of a step.
-        enable_chunked_prefill: a prompt may be computed in several steps; otherwise it is computed in one.
+        enable_chunked_prefill: whether a prompt may be computed in several steps.
         reserve_full_isl: admit a sequence only if all of its tokens fit, not just the first chunk.
-        policy: the order of admission; preemption takes the opposite order.
+        policy: the order of admission; preemption uses the opposite order.
         recompute_all: strategy `none`. Every step computes all tokens of a sequence, and the budget splits none: the
-            first sequence is always scheduled, further ones while the budget lasts. Nothing is held between steps, so
+            first sequence is always scheduled, further ones within the budget. No blocks are held between steps, so
             preemption would free nothing; a sequence that does not fit skips the step.
         reserve_all: strategy `first_fit`. Admission allocates all blocks that a sequence can ever need.
-        preemption_mode: what happens to the computed tokens of a preempted sequence.
+        preemption_mode: whether a preempted sequence is recomputed or swapped.
         emit: receives every operation, in order.
         connector: finds keys and values outside the pool.
     """
@@ -93,20 +93,20 @@ class Scheduler:
         self._running: list[Sequence] = []  # in order of admission
         self.transfers = Transfers(cache, self._waiting, emit)
         self._num_finished = 0
-        self._stuck_at: tuple[int, ...] | None = None  # the `_changes` at which no sequence could continue
+        self._stuck_at: tuple[int, ...] | None = None  # `_changes` when no sequence could continue
         self._progress = Progress(cache, max_num_batched_tokens)
         self.speculation: Speculation | None = None  # set before the first step
-        self._step = Step(0)  # the last one scheduled
+        self._step = Step(0)  # the last scheduled step
         self._preemption = Preemption(cache, self._running, self._waiting, policy, preemption_mode, emit)
 
     @property
     def waiting(self) -> list[Sequence]:
-        """Waiting sequences, preempted ones included; the head is admitted next. A copy."""
+        """Copy of the waiting sequences, including preempted ones; the first is admitted next."""
         return list(self._waiting)
 
     @property
     def running(self) -> list[Sequence]:
-        """Running sequences, in order of admission. A copy."""
+        """Copy of the running sequences, in order of admission."""
         return list(self._running)
 
     @property
@@ -116,14 +116,14 @@ class Scheduler:
 
     @property
     def can_step(self) -> bool:
-        """Whether a step would do anything. False while every unfinished sequence waits for another instance, or for
+        """Whether a step could make progress. False while every unfinished sequence waits for another instance, or for
         blocks that only another instance can free.
         """
         return bool(self._running or len(self._waiting)) and self._stuck_at != self._changes
 
     @property
     def _changes(self) -> tuple[int, ...]:
-        """Counts that change with every event that may allow an admission."""
+        """Counters of all events that may allow an admission."""
         return (self.transfers.num_changes, len(self._waiting), self._num_finished)
 
     def add(self, sequence: Sequence, prompt_token_bytes: list[bytes], sampling: dict[str, Setting]) -> None:
@@ -133,9 +133,9 @@ class Scheduler:
             ValueError: the sequence has no token, or could never finish: it needs more blocks than the pool has, more
                 sequences than max_num_seqs, or (without chunked prefill) more tokens in a step than the budget.
         """
-        whole_step = None if self._splits or self._recompute_all else self._max_num_batched_tokens
-        splits_at = self._max_num_batched_tokens if self._splits else None
-        check_feasible(sequence, self._cache, self._max_num_seqs, splits_at, whole_step)
+        step_tokens = None if self._splits or self._recompute_all else self._max_num_batched_tokens
+        chunk_tokens = self._max_num_batched_tokens if self._splits else None
+        check_feasible(sequence, self._cache, self._max_num_seqs, chunk_tokens, step_tokens)
         position = self._waiting.push(sequence)
         self._emit(
             Submit(
@@ -156,30 +156,31 @@ class Scheduler:
         )
 
     def schedule(self) -> list[ScheduledSequence]:
-        """Schedule a step and return its batch. Call `commit` before the next.
+        """Schedule a step and return its batch. Call `commit` before the next `schedule`.
 
-        The batch is empty in two cases. Either the last beam of a request was swapped in, so that only the choice among
-        the beams' tokens is left; or no sequence can continue until a transfer ends.
+        The batch is empty in two cases: the last beam of a request was swapped in, so that only the choice among the
+        beams' tokens remains, or no sequence can continue until a transfer ends.
 
         Raises:
             NoProgressError: no sequence made progress in many steps.
         """
         transfers = self.transfers
-        is_moving = bool(transfers.receiving or transfers.holding)  # a transfer ends by itself, which is progress
+        is_moving = bool(transfers.receiving or transfers.holding)  # every transfer ends, which is progress
         if not is_moving:
             self._progress.step((self._num_finished, transfers.num_changes), chain(self._running, self._waiting))
         self._stuck_at = None
         step = Step(self._max_num_batched_tokens)
         receiving = len(transfers.receiving)
-        # 1) running sequences first; otherwise holders of blocks would wait for sequences that need blocks
+        # 1) running sequences, which precede waiting ones because they hold blocks
         self._schedule_running(step)
-        # 2) cache blocks only now, since a sequence preempted in 1 must not leave a promised block
+        # 2) full blocks enter the prefix cache, after 1, since a preempted sequence must not leave a promised block
         cache_blocks = self._cache.cache_blocks
         for sequence, start, num_tokens in step.batch.values():
             cache_blocks(sequence.seq_id, sequence.token_ids, start + num_tokens, sequence.cache_salt)
-        # 3) waiting sequences. Blocks that a preemption just freed are not used for an admission. A sequence that
-        #    preempted itself while all others wait for beams would run out of blocks at the same token again
-        is_back = step.yielded is not None and self._waiting.head is step.yielded and not step.batch
+        # 3) waiting sequences. Blocks freed by a preemption of this step are not used for admissions. If a sequence
+        #    preempted itself while all others wait for beams, it would run out of blocks at the same token again
+        preempted = step.self_preempted
+        is_back = preempted is not None and self._waiting.head is preempted and not step.batch
         must_wait = is_moving and is_back
         if is_back and not is_moving and self._running:
             self._break_deadlock(step)
@@ -188,21 +189,21 @@ class Scheduler:
             self._defer(self._waiting.head, "step_preempted", demand.needed, demand.available)
         elif len(self._waiting):
             self._admit_waiting(step)
-        # 4) no sequence can continue: beams wait for others of their request that were not admitted, or blocks are held
-        #    by sequences that do not run. A transfer ends by itself; arrived blocks are freed
+        # 4) deadlock: beams wait for beams of their request that are not admitted, or sequences that do not run hold
+        #    the blocks. Every transfer ends; received blocks of waiting sequences are freed
         if not step.batch and not step.admitted and len(transfers.receiving) == receiving:
             is_deadlock = bool(self._running) and len(self._waiting) > 0 and not must_wait
             if is_deadlock:
                 self._break_deadlock(step)
             if not step.batch and (is_deadlock or not is_moving):
-                self._make_way(step)
+                self._free_arrived(step)
             if not step.batch and is_moving and (is_deadlock or must_wait or not self._running):
                 self._stuck_at = self._changes
         self._step = step
         return list(step.batch.values())
 
     def add_drafts(self) -> list[ScheduledSequence]:
-        """Add drafts to the scheduled step within the remaining budget and free blocks. Returns the batch."""
+        """Add drafts to the scheduled step within the remaining budget and free blocks; return the batch."""
         if self.speculation is not None:
             self.speculation.extend(self._step)
         return list(self._step.batch.values())
@@ -210,18 +211,18 @@ class Scheduler:
     def commit(self, scheduled: Iterable[ScheduledSequence]) -> None:
         """Mark the step's tokens as computed, and release blocks that no later query sees.
 
-        Blocks are released after all sequences have written: a promised block may be shared, and the promising sequence
-        fills it. Strategy `none` releases nothing, because `discard` frees everything.
+        Blocks are released after all sequences have written, because a promised block may be shared, and the promising
+        sequence fills it. Strategy `none` releases nothing, because `discard` frees all blocks.
         """
         batch, cache = list(scheduled), self._cache
         for sequence, start, num_tokens in batch:
             cache.write(sequence.seq_id, start, num_tokens)
             sequence.num_computed_tokens = end = min(start + num_tokens, len(sequence.token_ids))  # drafts do not count
-            if end > sequence.most_computed_tokens:
-                sequence.most_computed_tokens, self._progress.num_idle = end, 0
+            if end > sequence.max_computed_tokens:
+                sequence.max_computed_tokens, self._progress.num_idle = end, 0
         if not self._recompute_all:
-            # the receiver of a prompt's blocks recomputes its last token, which sees one token further back; drafts are
-            # released when they are verified
+            # the receiver of a prompt's blocks recomputes the last token, which sees one token further back; blocks of
+            # sequences with drafts are released after the verification
             cache.release(
                 s.seq_id
                 for s, _, _ in batch
@@ -232,7 +233,7 @@ class Scheduler:
     def append_token(self, sequence: Sequence, token_id: int, sampled_token_id: int | None = None) -> None:
         """Append a token sampled from the sequence's last position, which must be computed.
 
-        `sampled_token_id` is only recorded: the sampler's token where a caller has replaced it.
+        `sampled_token_id`, the sampler's token if the caller replaced it, is only recorded.
 
         Raises:
             ValueError: the last position is not computed.
@@ -246,11 +247,11 @@ class Scheduler:
         at, drafts = sequence.num_accepted_drafts, sequence.draft_token_ids
         if at < len(drafts) and drafts[at] == token_id:
             sequence.num_accepted_drafts += 1
-            sequence.num_computed_tokens += 1  # its K and V are there
+            sequence.num_computed_tokens += 1  # its K and V are already written
         self._emit(Sample(seq_id=sequence.seq_id, token_id=token_id, sampled_token_id=sampled_token_id))
 
     def settle_drafts(self, sequence: Sequence) -> None:
-        """Discard the drafts that were not accepted, after the last sampling of the step."""
+        """Discard the rejected drafts, after the last sampling of the step."""
         assert self.speculation is not None
         self.speculation.settle(sequence)
 
@@ -279,7 +280,7 @@ class Scheduler:
             num_computed_tokens=parent.num_computed_tokens,
             num_cached_tokens=parent.num_cached_tokens,
             num_preemptions=parent.num_preemptions,
-            most_computed_tokens=parent.most_computed_tokens,
+            max_computed_tokens=parent.max_computed_tokens,
         )
         self._cache.fork(parent.seq_id, seq_id, request_id, reason, seed)
         self._cache.remember(seq_id, child.token_ids, child.cache_salt)
@@ -291,7 +292,7 @@ class Scheduler:
         """Finish a sequence and free its blocks. Not allowed between `schedule` and `commit`."""
         seq_id, lease = sequence.seq_id, None
         if self.speculation is not None and sequence.draft_token_ids:
-            self.speculation.take_back(sequence)  # the step failed
+            self.speculation.discard_drafts(sequence)  # the step failed
         if self.connector is not None:
             lease = self.connector.request_finished(sequence, self._cache.block_tables(seq_id), reason)
         if sequence.status == "running":
@@ -342,7 +343,7 @@ class Scheduler:
                 step.add(sequence, num_tokens)
 
     def _num_schedulable(self, num_missing: int, step: Step) -> int:
-        """Return how many of a sequence's missing tokens fit into the step's budget."""
+        """Return the number of a sequence's missing tokens that fit into the step's budget."""
         if num_missing <= step.budget:
             return num_missing
         if self._splits:
@@ -352,7 +353,7 @@ class Scheduler:
     def _make_room(self, sequence: Sequence, num_tokens: int, step: Step) -> bool:
         """Allocate the next `num_tokens` tokens of a running sequence, preempting others if blocks are missing.
 
-        Returns False if the sequence itself was preempted or skips the step.
+        Returns False if the sequence itself is preempted or skips the step.
         """
         start, reason = sequence.num_computed_tokens, self._reason_to_grow(sequence, num_tokens)
         while not self._cache.allocate(sequence.seq_id, start + num_tokens, reason):
@@ -360,10 +361,10 @@ class Scheduler:
                 return False
             victim = self._preemption.victim()
             if victim is sequence:
-                if self._give_up_arrived(sequence):
+                if self._free_last_arrived(sequence):
                     continue  # received blocks of a waiting sequence were freed
-                step.yielded = sequence
-            step.take_back(victim)
+                step.self_preempted = sequence
+            step.remove(victim)
             self._preemption.preempt(victim, sequence)
             step.preempted = True
             if victim is sequence:
@@ -382,37 +383,37 @@ class Scheduler:
             pass
 
     def _admit(self, sequence: Sequence, step: Step) -> bool:
-        """Admit the head of the waiting queue, or emit why not. The lookup is emitted only with an admission."""
-        places = self._max_num_seqs - sum(1 + s.num_forks for s in self._running)
-        if 1 + sequence.num_forks > places:
-            return self._defer(sequence, "max_num_seqs", 1 + sequence.num_forks, places)
+        """Admit the head of the waiting queue, or defer it. The lookup is emitted only with an admission."""
+        available = self._max_num_seqs - sum(1 + s.num_forks for s in self._running)
+        if 1 + sequence.num_forks > available:
+            return self._defer(sequence, "max_num_seqs", 1 + sequence.num_forks, available)
         if self._cache.num_swapped_tokens(sequence.seq_id):
             return self._admit_swapped(sequence, step)
         if sequence.seq_id in self.transfers.arrived:
             return self._admit_arrived(sequence, step)
-        outside = ask_outside(self.connector, self._cache, sequence, look_up(self._cache, sequence))
-        match, loading = outside.match, outside.loading
-        if outside.is_later:
-            return self._await(sequence, outside)
-        num_missing = sequence.num_tokens - outside.end
+        external = look_up_external(self.connector, self._cache, sequence, look_up(self._cache, sequence))
+        match, loading = external.match, external.loading
+        if external.is_later:
+            return self._await(sequence, external)
+        num_missing = sequence.num_tokens - external.end
         num_tokens = self._num_schedulable(num_missing, step)
         if num_tokens == 0:
             return self._defer(sequence, "token_budget", 1 if self._splits else num_missing, max(step.budget, 0))
-        end = outside.end + num_tokens
+        end = external.end + num_tokens
         covered = slots_required(sequence.num_prompt_tokens, sequence.max_tokens) if self._reserve_all else end
         demand = self._cache.demand(sequence.seq_id, covered, match.hits, loading, self._reserved(sequence))
         if demand.needed > demand.available:
             return self._defer_for_blocks(sequence, demand)
         self._emit(verdict(self._cache, sequence, match))
-        if outside.operation is not None:
-            self._emit(outside.operation)
+        if external.operation is not None:
+            self._emit(external.operation)
         reason: AllocateReason = "resume" if sequence.status == "preempted" else "admission"
-        self._run(sequence, step, num_cached_tokens=match.num_tokens, num_external_tokens=outside.num_tokens)
+        self._run(sequence, step, num_cached_tokens=match.num_tokens, num_external_tokens=external.num_tokens)
         allocated = self._cache.allocate(sequence.seq_id, covered, reason, match.hits, loading)
-        assert allocated, "demand said that it fits"
+        assert allocated, "the demand was available"
         if self.connector is not None:
             tables = self._cache.block_tables(sequence.seq_id)
-            self.connector.update_state_after_alloc(sequence, tables, outside.num_tokens)
+            self.connector.update_state_after_alloc(sequence, tables, external.num_tokens)
         self._cache_blocks(sequence, end)
         step.add(sequence, num_tokens)
         return True
@@ -422,7 +423,7 @@ class Scheduler:
         return sequence.num_tokens if self._reserve_full else 0
 
     def _admit_swapped(self, sequence: Sequence, step: Step) -> bool:
-        """Admit a swapped-out sequence. It may have no token left to compute."""
+        """Admit a swapped-out sequence. All of its tokens may be computed already."""
         num_swapped = self._cache.num_swapped_tokens(sequence.seq_id)
         num_missing = sequence.num_tokens - num_swapped
         num_tokens = self._num_schedulable(num_missing, step)
@@ -434,29 +435,29 @@ class Scheduler:
             return self._defer_for_blocks(sequence, demand)
         self._run(sequence, step, num_swapped_tokens=num_swapped)
         swapped = self._cache.swap_in(sequence.seq_id, end)
-        assert swapped, "demand said that it fits"
+        assert swapped, "the demand was available"
         self._cache_blocks(sequence, end)
         if num_tokens:
             step.add(sequence, num_tokens)
         return True
 
-    def _await(self, sequence: Sequence, outside: External) -> bool:
+    def _await(self, sequence: Sequence, external: External) -> bool:
         """Move the sequence out of the waiting queue until blocks of another instance arrive.
 
-        Its own blocks are allocated now. If they do not fit, the other instance holds its blocks until they do.
+        Its own blocks are allocated now. While they do not fit, the other instance holds the blocks to be sent.
         """
-        demand = self._cache.demand(sequence.seq_id, outside.end, outside.match.hits, outside.loading)
+        demand = self._cache.demand(sequence.seq_id, external.end, external.match.hits, external.loading)
         if demand.needed > demand.available:
             return self._defer_for_blocks(sequence, demand)
         assert self.connector is not None and sequence.transfer is not None
-        self._emit(verdict(self._cache, sequence, outside.match))
-        self.transfers.begin(sequence, outside, sequence.transfer)
+        self._emit(verdict(self._cache, sequence, external.match))
+        self.transfers.begin(sequence, external, sequence.transfer)
         tables = self._cache.block_tables(sequence.seq_id)
-        self.connector.update_state_after_alloc(sequence, tables, outside.num_tokens)
+        self.connector.update_state_after_alloc(sequence, tables, external.num_tokens)
         return True
 
     def _admit_arrived(self, sequence: Sequence, step: Step) -> bool:
-        """Admit a sequence whose transfer has arrived: it has blocks, and at least one token left to compute."""
+        """Admit a sequence whose transfer has arrived. It has blocks, and at least one token to compute."""
         awaited = self.transfers.arrived[sequence.seq_id]
         start = sequence.num_computed_tokens
         num_tokens = self._num_schedulable(sequence.num_tokens - start, step)
@@ -470,20 +471,20 @@ class Scheduler:
         del self.transfers.arrived[sequence.seq_id]
         self._run(sequence, step, num_cached_tokens=awaited.num_cached_tokens, num_external_tokens=awaited.num_tokens)
         allocated = self._cache.allocate(sequence.seq_id, end, "admission")
-        assert allocated, "demand said that it fits"
+        assert allocated, "the demand was available"
         self._cache_blocks(sequence, end)
         step.add(sequence, num_tokens)
         return True
 
-    def _make_way(self, step: Step) -> None:
+    def _free_arrived(self, step: Step) -> None:
         """Free received blocks of waiting sequences, the last one first, until the head of the queue is admitted."""
         head = next(iter(self._waiting), None)
-        while head is not None and next(iter(self._waiting), None) is head and self._give_up_arrived(head):
+        while head is not None and next(iter(self._waiting), None) is head and self._free_last_arrived(head):
             self._admit_waiting(step)
 
-    def _give_up_arrived(self, needy: Sequence) -> bool:
-        """Free the received blocks of the last waiting sequence behind `needy`. Returns False if none has any."""
-        for sequence in reversed(self._waiting.behind(needy)):
+    def _free_last_arrived(self, needy: Sequence) -> bool:
+        """Free the received blocks of the last waiting sequence after `needy`. Returns False if none has any."""
+        for sequence in reversed(self._waiting.after(needy)):
             if sequence.seq_id in self.transfers.arrived:
                 self.transfers.fail(sequence.seq_id, "no_room")
                 sequence.kv_role = None
@@ -519,7 +520,7 @@ class Scheduler:
     # 4) beams that wait for each other
 
     def _break_deadlock(self, step: Step) -> None:
-        """Preempt all running sequences. They are readmitted by rank, so the first request gets the whole pool."""
+        """Preempt all running sequences. They are readmitted by rank, so the first request can use the entire pool."""
         needy = self._waiting.head
         for victim in reversed(self.running):
             self._preemption.preempt(victim, needy, "deadlock")
@@ -533,21 +534,21 @@ class Scheduler:
         needed, available, free = demand.needed, demand.available, demand.num_free
         if free is None or free < needed:
             return self._defer(sequence, "no_free_blocks", needed, available if free is None else free)
-        # enough free blocks, but not adjacent ones
+        # enough blocks are free, but they are not adjacent
         self._emit(
             Defer(seq_id=sequence.seq_id, reason="fragmented", needed=needed, available=available, num_free=free)
         )
         return False
 
     def _demand_of(self, sequence: Sequence) -> Demand:
-        """Return the demand of a waiting sequence for the most tokens that one step could compute."""
+        """Return the demand of a waiting sequence for the maximum number of tokens of one step."""
         num_swapped, hits, loading = self._cache.num_swapped_tokens(sequence.seq_id), (), None
         start = num_swapped
         if sequence.seq_id in self.transfers.arrived:
             start = sequence.num_computed_tokens
         elif not num_swapped:
-            outside = ask_outside(self.connector, self._cache, sequence, look_up(self._cache, sequence))
-            start, hits, loading = outside.end, outside.match.hits, outside.loading
+            external = look_up_external(self.connector, self._cache, sequence, look_up(self._cache, sequence))
+            start, hits, loading = external.end, external.match.hits, external.loading
         num_tokens = sequence.num_tokens - start
         if self._splits:
             num_tokens = min(num_tokens, self._max_num_batched_tokens)

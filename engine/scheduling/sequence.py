@@ -1,4 +1,4 @@
-"""Sequence of the scheduler: its tokens, how many of them are computed, and its rank."""
+"""Sequence of the scheduler: its tokens, the number of computed tokens, and its rank."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ class Sequence:
         token_ids    [0 ....... num_computed_tokens) [num_computed_tokens ....... len)
                       K and V in the cache            to be computed
                      [0 ... num_prompt_tokens) [num_prompt_tokens ............... len)
-                      prompt                    output so far
+                      prompt                    output
 
-    Three objects represent a sequence, since three rooms need it and may not import each other:
+    Three objects represent a sequence, since three packages need it and may not import each other:
 
         Sequence           its tokens and its rank. It is in one of the scheduler's queues.
-        cache.BlockTables  its blocks. The cache uses only its `seq_id`, as the trace does. Hashes and swapped-out
-                           blocks are stored under the same id while the sequence holds no blocks.
-        SequenceOutput     what needs a model: its text, its random draws, its beam. It refers to its `Sequence`. A
-                           `Request` has the outputs of one prompt; the output processor finds one by `seq_id`.
+        cache.BlockTables  its blocks. Like the trace, the cache uses only `seq_id`. Hashes and swapped-out blocks are
+                           stored under the same id while the sequence holds no blocks.
+        SequenceOutput     its text, random draws and beam, which need a model. It refers to its `Sequence`. A `Request`
+                           has the outputs of one prompt; the output processor finds them by `seq_id`.
 
-    Everything else that names a sequence (a batch, a row of a slot table) is derived from these.
+    Other objects that name a sequence (a batch, a row of a slot table) are derived from these.
 
-    The scheduler appends to `token_ids`, which only grows, and writes `num_forks` and everything below
-    `skip_reading_prefix_cache`. Two fields are written from outside while the sequence waits or runs: `max_tokens` when
-    a request is adjusted, `skip_reading_prefix_cache` by the output processor when the prompt's log probabilities are
-    done.
+    The scheduler appends to `token_ids`, and writes `num_forks` and all fields below `skip_reading_prefix_cache`. Other
+    code writes two fields while the sequence waits or runs: `max_tokens` when a request is adjusted, and
+    `skip_reading_prefix_cache` when all log probabilities of the prompt are computed.
     """
 
     seq_id: int
@@ -39,22 +38,22 @@ class Sequence:
     num_prompt_tokens: int
     max_tokens: int
     priority: int = 0  # lower first, under the priority policy
-    arrival: int = 0  # decides between equal priorities: earlier first
+    arrival: int = 0  # order among equal priorities
     cache_salt: str | None = None  # sequences with different salts share no cached blocks
     client: str | None = None  # the sender of the request
     waited: float = 0.0  # seconds before it was submitted
     transfer: str | None = None  # name of its transfer between instances
     kv_role: KVRole | None = None
-    num_forks: int = 0  # sequences still to be forked from this one; their places among max_num_seqs are reserved
-    together: bool = False  # beams: the forks run in lockstep, so the pool must hold all of them at once
-    skip_reading_prefix_cache: bool = False  # the logits of all prompt tokens are needed
+    num_forks: int = 0  # number of pending forks, which count towards max_num_seqs
+    in_lockstep: bool = False  # whether the forks are beams, which the pool must hold simultaneously
+    skip_reading_prefix_cache: bool = False  # set if the logits of all prompt tokens are needed
     status: SequenceStatus = field(default="waiting", kw_only=True)
     num_computed_tokens: int = field(default=0, kw_only=True)
     num_cached_tokens: int = field(default=0, kw_only=True)  # tokens that hit the prefix cache at the last admission
     num_preemptions: int = field(default=0, kw_only=True)
-    most_computed_tokens: int = field(default=0, kw_only=True)  # maximum so far, before preemptions too
+    max_computed_tokens: int = field(default=0, kw_only=True)  # maximum of num_computed_tokens, over preemptions
     draft_token_ids: list[int] = field(default_factory=list, kw_only=True)  # drafts of this step
-    num_accepted_drafts: int = field(default=0, kw_only=True)  # of these, so far
+    num_accepted_drafts: int = field(default=0, kw_only=True)  # number of accepted drafts of this step
 
     @property
     def num_tokens(self) -> int:
@@ -63,7 +62,7 @@ class Sequence:
 
     @property
     def has_output(self) -> bool:
-        """Whether a token was sampled: the prompt has been computed."""
+        """Whether a token has been sampled."""
         return len(self.token_ids) > self.num_prompt_tokens
 
     @property

@@ -1,12 +1,12 @@
 """Draft tokens of a step: scheduling, allocation and verification.
 
-    schedule   the batch is scheduled first; drafts get the rest of the budget and of the free blocks, so that a draft
-               never defers or preempts anything
-    write      keys and values of the drafts are written beside those of the last token
-    verify     each accepted draft becomes the sequence's next token; the others are taken back, with their blocks
+    schedule   the batch is scheduled first; drafts use the remaining budget and free blocks, so that they never defer
+               or preempt a sequence
+    write      keys and values of the drafts are written together with those of the last token
+    verify     accepted drafts become the sequence's next tokens; the others are discarded, with their blocks
 
 A sequence's `token_ids` never contain drafts. Hashes are computed from `token_ids`, so no draft enters the prefix
-cache. No draft outlives its step.
+cache. Drafts exist only during their step.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Proposal(NamedTuple):
     """Draft tokens of a sequence, and their origin."""
 
     token_ids: list[int]
-    match_start: int | None = None  # n-gram: position of the earlier occurrence
-    match_length: int = 0  # n-gram: length of the repeated sequence
-    num_computed_tokens: int = 0  # computed by a draft model for this proposal
-    num_bytes: int = 0  # of the draft model's keys and values of the sequence
+    match_start: int | None = None  # position of an n-gram's earlier occurrence
+    match_length: int = 0  # length of that n-gram
+    num_computed_tokens: int = 0  # number of tokens that a draft model computed for this proposal
+    num_bytes: int = 0  # size of the draft model's keys and values of the sequence
 
 
 NOTHING = Proposal([])
@@ -41,13 +41,13 @@ class Drafter(Protocol):
     def method(self) -> DraftMethod: ...
 
     def propose(self, wanted: Items[tuple[Sequence, int]]) -> list[Proposal]:
-        """Return at most the given number of draft tokens, which is at least one, for each sequence."""
+        """Return draft tokens for each sequence, at most the number that `wanted` gives, which is at least one."""
 
     def close(self) -> None: ...
 
 
 class Speculation:
-    """Speculation of one scheduler. `token_bytes` is only used for the trace."""
+    """Speculation of a scheduler. `token_bytes` is only used for the trace."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class Speculation:
     def extend(self, step: Step) -> None:
         """Add drafts to the decoding sequences of a step, within its budget and the free blocks."""
         if step.preempted:
-            return  # blocks are short
-        wanted = [(item.sequence, most) for item in step.batch.values() if (most := self._most(item, step)) > 0]
+            return  # there are no spare blocks
+        wanted = [(item.sequence, most) for item in step.batch.values() if (most := self._max_drafts(item, step)) > 0]
         if not wanted:
             return
         for (sequence, most), proposal in zip(wanted, self._drafter.propose(wanted), strict=True):
@@ -94,13 +94,13 @@ class Speculation:
             )
 
     def settle(self, sequence: Sequence) -> None:
-        """Record the number of accepted drafts, and discard the K and V of the others."""
+        """Record the number of accepted drafts, and discard the rejected ones."""
         drafts, accepted = sequence.draft_token_ids, sequence.num_accepted_drafts
         self._emit(Verify(seq_id=sequence.seq_id, num_drafted=len(drafts), num_accepted=accepted))
-        self.take_back(sequence)
+        self.discard_drafts(sequence)
         self._cache.release([sequence.seq_id])
 
-    def take_back(self, sequence: Sequence) -> None:
+    def discard_drafts(self, sequence: Sequence) -> None:
         """Discard the K and V of drafts that were not accepted, and free their blocks."""
         sequence.draft_token_ids, sequence.num_accepted_drafts = [], 0
         self._cache.truncate(sequence.seq_id, sequence.num_computed_tokens)
@@ -109,8 +109,8 @@ class Speculation:
         """Close the drafter."""
         self._drafter.close()
 
-    def _most(self, item: ScheduledSequence, step: Step) -> int:
-        """Return the maximum number of drafts of a scheduled sequence. The step samples one token beyond them."""
+    def _max_drafts(self, item: ScheduledSequence, step: Step) -> int:
+        """Return the maximum number of drafts of a scheduled sequence. The step samples one token more."""
         sequence, start, num_tokens = item
         if start + num_tokens < sequence.num_tokens or phase_of(sequence, start, num_tokens) != "decode":
             return 0

@@ -1,10 +1,10 @@
 """Sequences whose keys and values move between instances, at the receiver and at the sender.
 
     waiting ── await ──► receiving ── arrive ──► waiting ──► running      on the instance that decodes
-                             └─ transfer_failed ─► waiting                (the tokens are computed here)
-    running ── finish, hold ──► holding ── send | expire ──► gone         on the instance that computed the prompt
+                             └─ transfer_failed ─► waiting                (it recomputes the tokens)
+    running ── finish, hold ──► holding ── send | expire ──► removed      on the instance that computed the prompt
 
-A receiving sequence already has its blocks; after the arrival it holds them while it waits.
+A receiving sequence already has its blocks, and holds them after the arrival while it waits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.scheduling.waiting_queue import WaitingQueue
 from engine.trace.operations import Arrive, Await, Expire, Hold, Op, Send, TransferFailed, TransferFault
 
 
-class Came(NamedTuple):
+class TransferFacts(NamedTuple):
     """Facts of a finished transfer."""
 
     num_bytes: int
@@ -33,8 +33,8 @@ class Awaited(NamedTuple):
 
     sequence: Sequence
     transfer: str
-    num_cached_tokens: int  # in prefix cache hits
-    num_tokens: int  # received, after the hits
+    num_cached_tokens: int  # number of prefix cache hits
+    num_tokens: int  # number of received tokens, after the hits
     loading: Any
 
 
@@ -46,19 +46,19 @@ class Transfers:
         self.receiving: dict[int, Awaited] = {}  # by seq_id, oldest first
         self.arrived: dict[int, Awaited] = {}  # waiting sequences that hold received blocks
         self.holding: dict[int, tuple[Sequence, str]] = {}
-        self.num_changes = 0  # events that may end a wait
+        self.num_changes = 0  # number of events that may end a wait
 
-    def begin(self, sequence: Sequence, outside: External, transfer: str) -> None:
-        """Allocate the blocks of a waiting sequence, which must fit, and let it wait for the transfer into them."""
-        seq_id, hits = sequence.seq_id, outside.match.num_tokens
-        allocated = self._cache.allocate(seq_id, outside.end, "receive", outside.match.hits, outside.loading)
-        assert allocated, "demand said that it fits"
+    def begin(self, sequence: Sequence, external: External, transfer: str) -> None:
+        """Allocate the blocks of a waiting sequence, which must fit, and start to wait for the transfer into them."""
+        seq_id, hits = sequence.seq_id, external.match.num_tokens
+        allocated = self._cache.allocate(seq_id, external.end, "receive", external.match.hits, external.loading)
+        assert allocated, "the demand was available"
         self._waiting.remove(sequence)
         sequence.status, sequence.num_computed_tokens, sequence.num_cached_tokens = "receiving", hits, hits
-        self.receiving[seq_id] = Awaited(sequence, transfer, hits, outside.num_tokens, outside.loading)
-        self._emit(Await(seq_id=seq_id, transfer=transfer, num_cached_tokens=hits, num_tokens=outside.num_tokens))
+        self.receiving[seq_id] = Awaited(sequence, transfer, hits, external.num_tokens, external.loading)
+        self._emit(Await(seq_id=seq_id, transfer=transfer, num_cached_tokens=hits, num_tokens=external.num_tokens))
 
-    def arrive(self, seq_id: int, came: Came) -> None:
+    def arrive(self, seq_id: int, facts: TransferFacts) -> None:
         """Move a sequence whose transfer is complete to the waiting queue."""
         self.num_changes += 1
         awaited = self.arrived[seq_id] = self.receiving.pop(seq_id)
@@ -71,10 +71,10 @@ class Transfers:
                 transfer=awaited.transfer,
                 queue_position=self._waiting.push(sequence),
                 num_tokens=awaited.num_tokens,
-                num_bytes=came.num_bytes,
-                link=came.link,
-                began=came.began,
-                ended=came.ended,
+                num_bytes=facts.num_bytes,
+                link=facts.link,
+                began=facts.began,
+                ended=facts.ended,
             )
         )
 
@@ -100,11 +100,11 @@ class Transfers:
         return sequence
 
     def awaited(self, seq_id: int) -> bool:
-        """Return whether the sequence waits with blocks for a transfer, arrived or not."""
+        """Return whether the sequence waits and has blocks for a transfer, which may have arrived."""
         return seq_id in self.receiving or seq_id in self.arrived
 
     def hold(self, sequence: Sequence, transfer: str, lease: float) -> None:
-        """Hold the blocks of a sequence that has just finished."""
+        """Hold the blocks of a finished sequence."""
         self.holding[sequence.seq_id] = (sequence, transfer)
         self._emit(
             Hold(seq_id=sequence.seq_id, transfer=transfer, num_tokens=sequence.num_computed_tokens, lease=lease)

@@ -29,15 +29,15 @@ class WaitingQueue:
 
     @property
     def head(self) -> Sequence:
-        """The sequence to be admitted next. Raises IndexError if the queue is empty."""
+        """Sequence to admit next. Raises IndexError if the queue is empty."""
         return self._sequences[0]
 
-    def behind(self, sequence: Sequence) -> list[Sequence]:
-        """Return the sequences that are admitted after this one, which may be outside the queue."""
+    def after(self, sequence: Sequence) -> list[Sequence]:
+        """Return the sequences that are admitted after `sequence`, which need not be in the queue."""
         return self._sequences[bisect_right(self._sequences, self._key(sequence), key=self._key) :]
 
     def push(self, sequence: Sequence) -> int:
-        """Insert a new or preempted sequence. Returns its position."""
+        """Insert a new or preempted sequence; return its position."""
         position = bisect_right(self._sequences, self._key(sequence), key=self._key)
         self._sequences.insert(position, sequence)
         return position

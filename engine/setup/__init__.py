@@ -1,1 +1,1 @@
-"""Decisions before the first step: settings, pool, header, scheduler, ids."""
+"""Setup of an engine before its first step: settings, pool, header, scheduler, ids."""

@@ -14,7 +14,7 @@ from engine.trace.operations import Op
 def build_scheduler(
     config: EngineConfig, cache: Cache, emit: Callable[[Op], None], connector: Connector | None
 ) -> Scheduler:
-    """Build a scheduler. `config`: resolved, of a live or a simulated engine."""
+    """Build a scheduler. `config`: the resolved settings of a live or a simulated engine."""
     return Scheduler(
         cache,
         max_num_seqs=config.max_num_seqs,

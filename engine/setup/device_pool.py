@@ -1,4 +1,4 @@
-"""Pool size on a GPU if `num_blocks` is None: a share of the memory, without weights and activations."""
+"""Pool size on a GPU if `num_blocks` is None: a share of the memory, minus weights and activations."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from engine.model.batch import SequenceSlice
 from engine.model.loaded import LoadedModel
 from engine.model.runner import ModelRunner
 from engine.options.refusal import sentence
-from engine.setup.pool_size import FEWEST, num_blocks_that_fit
+from engine.setup.pool_size import MIN_BLOCKS, num_blocks_that_fit
 from engine.trace.limits import MAX_BLOCKS
 
 
 def with_pool(config: EngineConfig, model: LoadedModel) -> EngineConfig:
     """Return the settings with `num_blocks` filled in, if it is None and the device has its own memory.
 
-    Weights must be loaded; the peak of a step of `max_num_batched_tokens` tokens is measured by running one. On a CPU
-    the settings are unchanged: the pool size then follows from the model (engine/setup/pool_size.py), so that the same
-    settings give the same log on every machine.
+    Weights must be loaded. The peak of a step of `max_num_batched_tokens` tokens is measured by running one. On a CPU
+    the settings are not changed: there the pool size depends only on the model (engine/setup/pool_size.py), so that the
+    same settings give the same log on every machine.
 
     Raises:
         ConfigError: there is not enough memory for a pool.
@@ -31,21 +31,20 @@ def with_pool(config: EngineConfig, model: LoadedModel) -> EngineConfig:
     memory = device.ALLOCATOR.memory(model.device)
     each = stored_bytes_per_token(model.facts, config.kv_cache_dtype) * config.block_size
     fitting = num_blocks_that_fit(memory.free, memory.total, config.gpu_memory_utilization, peak, each)
-    if fitting < FEWEST:
+    if fitting < MIN_BLOCKS:
         sizes = {"total": memory.total, "each": each, "taken": memory.total - memory.free, "peak": peak}
         shown = {name: device.size(size) for name, size in sizes.items()}
         raise ConfigError(sentence("device_pool", share=config.gpu_memory_utilization, n=fitting, **shown))
     groups = len(set(model.facts.sliding_windows)) + (config.policy is not None)  # upper bound; each has its own blocks
-    most = min(MAX_SERVED_BLOCKS, MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // groups)
-    return replace(config, num_blocks=min(fitting, most))
+    limit = min(MAX_SERVED_BLOCKS, MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // groups)
+    return replace(config, num_blocks=min(fitting, limit))
 
 
 def _largest_step(config: EngineConfig, model: LoadedModel) -> None:
     """Run a prefill of the full token budget, with the maximum number of sequences."""
     tokens, longest = config.max_num_batched_tokens, model.facts.max_position
-    many = min(config.max_num_seqs, tokens)
-    long = min(tokens - many + 1, longest)
-    lengths = [long, *[1] * (many - 1)]
+    num_sequences = min(config.max_num_seqs, tokens)
+    lengths = [min(tokens - num_sequences + 1, longest), *[1] * (num_sequences - 1)]
     size = config.block_size
     blocks = [-(-length // size) for length in lengths]
     runner = ModelRunner(model, sum(blocks), size, longest, config.kv_cache_dtype, policy=config.policy)

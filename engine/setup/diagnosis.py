@@ -1,6 +1,6 @@
 """Diagnosis of this machine for bug reports: processor, GPUs, compilers, folders, compiled forward pass.
 
-The functions are independent, so a failure (torch cannot be imported) affects only one part.
+The functions are independent, so a failure (such as a torch that cannot be imported) affects only one part.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine.system.host import instructions, processor_name
 LIBRARIES = ("torch", "transformers", "numpy", "tokenizers", "safetensors", "flask-socketio", "gevent", "wsproto")
 # processor features that select code paths
 CPU_FEATURES = re.compile(r"avx|amx|fma|f16c|sse4_2|asimd|sve|bf16|i8mm|neon")
-# environment variables that change the program's behaviour; values may have paths, but no secrets
+# environment variables that change the program's behaviour; their values may contain paths, but no secrets
 VARIABLES = re.compile(
     r"CC|CXX|CUDA_VISIBLE_DEVICES|ATEN_CPU_CAPABILITY|HF_HOME|HF_HUB_(CACHE|OFFLINE)|(OMP|MKL|GOMP)_\w+|"
     r"KVTHEATER_MARCH|TORCHINDUCTOR_CACHE_DIR|TRITON_CACHE_DIR|TMPDIR|XDG_(CACHE|DATA)_HOME"
@@ -40,22 +40,22 @@ def versions(program: str) -> dict[str, dict[str, str]]:
     supported range of each.
     """
     system = platform.platform()
-    with contextlib.suppress(OSError):  # macOS, and Linux without /etc/os-release
+    with contextlib.suppress(OSError):  # macOS, or Linux without /etc/os-release
         system = f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {system}"
     found = {"kvtheater": program, "system": system, "python": platform.python_version()}
     allowed = _supported()
-    every = found | {name: _version(name) for name in LIBRARIES}
-    return {name: {"version": text, "supported": allowed.get(name, "any")} for name, text in every.items()}
+    found |= {name: _version(name) for name in LIBRARIES}
+    return {name: {"version": text, "supported": allowed.get(name, "any")} for name, text in found.items()}
 
 
 def _supported() -> dict[str, str]:
     """Return the version bounds in the package's metadata."""
     try:
-        named, about = requires("kvtheater") or [], metadata("kvtheater")
-    except PackageNotFoundError:  # run from a source folder
+        required, fields = requires("kvtheater") or [], metadata("kvtheater")
+    except PackageNotFoundError:  # the program runs from a source folder
         return {}
-    pythons = [line.rpartition(" ")[2] for line in about.get_all("Classifier") or () if re.search(r":: 3\.\d+$", line)]
-    bounds = dict(re.findall(r"^([\w-]+)([^;\n]+)$", "\n".join(named), re.MULTILINE))  # without extras
+    pythons = [line.rpartition(" ")[2] for line in fields.get_all("Classifier") or () if re.search(r":: 3\.\d+$", line)]
+    bounds = dict(re.findall(r"^([\w-]+)([^;\n]+)$", "\n".join(required), re.MULTILINE))  # without extras
     return bounds | {"python": f"{pythons[0]} to {pythons[-1]}"}
 
 
@@ -71,7 +71,7 @@ def processor() -> dict[str, Any]:
 
 
 def memory() -> dict[str, int]:
-    """Return the machine's memory in bytes, and the limit of a container or a user session."""
+    """Return the machine's memory and the memory available to this process, in bytes."""
     found = cgroup.memory()
     machine = psutil.virtual_memory().total
     return {"machine_bytes": machine, "allowed_bytes": found.total, "available_bytes": found.available}
@@ -97,12 +97,12 @@ def compilers() -> dict[str, str]:
 
 def folder(path: Path) -> dict[str, Any]:
     """Return the size of a folder's files, free bytes of its disk, and whether it is writable."""
-    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     return {
         "path": str(path),
         "bytes": sum(one.lstat().st_size for one in path.rglob("*") if one.is_file() and not one.is_symlink()),
-        "free_bytes": shutil.disk_usage(there).free,
-        "is_writable": os.access(there, os.W_OK | os.X_OK),
+        "free_bytes": shutil.disk_usage(existing).free,
+        "is_writable": os.access(existing, os.W_OK | os.X_OK),
     }
 
 
@@ -118,13 +118,13 @@ def folders() -> dict[str, dict[str, Any]]:
 
 
 def compiled_pass() -> dict[str, Any]:
-    """Return whether the compiled forward pass of the bundled model is cached for the next start, and why not.
+    """Return whether the compiled forward pass of the bundled model is cached, and the reason if it is not.
 
     Loads the model, and builds its C functions if needed, which takes seconds.
     """
     from engine.model.compiled import is_cached
     from engine.model.loader import load_model
-    from engine.model.means import missing_means
+    from engine.model.means import missing_requirement
     from engine.model.native import build_native
 
     model = load_model(BUNDLED)
@@ -133,7 +133,7 @@ def compiled_pass() -> dict[str, Any]:
     why = "not compiled yet: kvtheater serve does it in the background"
     if model.device.type != "cpu":
         why = "on a GPU it is compiled at each start"
-    elif missing := missing_means():
+    elif missing := missing_requirement():
         why = missing
     else:
         try:

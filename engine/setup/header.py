@@ -1,4 +1,4 @@
-"""Header of a log: model, settings, machine."""
+"""Header of a log, with model, settings and machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.trace.records import FINISHED_KEPT, BlockGroup, Header, TokenizerFac
 
 
 def header_of(model: LoadedModel, config: EngineConfig, block_groups: Sequence[BlockGroup]) -> Header:
-    """Return the header of a run of one engine. `config`: resolved; `block_groups`: all of its groups of layers."""
+    """Return the header of an engine's log. `config`: resolved settings; `block_groups`: all groups of layers."""
     return Header(
         generator=f"kvtheater {__version__}",
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -1,4 +1,4 @@
-"""Machine of a run: device, processor, versions, and measured roofs, for trace headers and the page."""
+"""Machine of a run: device, processor, versions and measured peak rates, for trace headers and the page."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from engine.model import device as devices
 from engine.system.host import processor_name
 from engine.trace.records import Machine, Roofs
 
-RUNS = 5  # timed runs of each kind
-MATMUL_SECONDS = 0.005  # minimum time of a product, well above clock resolution and call overhead
+RUNS = 5  # number of timed runs of each kind
+MATMUL_SECONDS = 0.005  # minimum time of a timed product, well above clock resolution and call overhead
 MATMUL_SIZES = (256, 512, 1024, 2048, 4096, 8192)
-COPY_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}  # larger than the caches, so that memory is timed
+COPY_BYTES = {"cpu": 64 << 20, "cuda": 256 << 20}  # larger than the caches, so that memory is measured
 
 _roofs: dict[tuple[str, torch.dtype], Roofs] = {}
 _measuring = threading.Lock()
 
 
 def machine_facts(device: torch.device, dtype: torch.dtype | None = None) -> Machine:
-    """Return the facts of this machine, without anything that identifies its user; with measured roofs for `dtype`."""
+    """Return facts about this machine that do not identify its user, with the peak rates for `dtype` if measured."""
     return Machine(
         device=devices.ALLOCATOR.name(device),
         processor=processor_name(),
@@ -37,11 +37,11 @@ def machine_facts(device: torch.device, dtype: torch.dtype | None = None) -> Mac
 
 
 def measure_roofs(device: torch.device, dtype: torch.dtype) -> Roofs:
-    """Return this machine's peak rates in `dtype`, measured once per process and device, which takes tenths of a
-    second.
+    """Return this machine's peak rates in `dtype`, measured once per process and device.
 
-    FLOP/s: product of two square matrices that takes at least 5 ms. Bytes/s: copy of 64 MiB (256 MiB on a GPU), counted
-    as read once and written once. Each is the median of 5 runs after a warm-up. Call it on an idle machine.
+    FLOP/s are measured by a product of two square matrices that takes at least 5 ms, bytes/s by a copy of 64 MiB (256
+    MiB on a GPU), counted as one read and one write. Each is the median of 5 runs after a warm-up. The measurement
+    takes tenths of a second and should run on an idle machine.
     """
     with _measuring:
         key = (str(device), dtype)
@@ -75,7 +75,7 @@ def _measure(device: torch.device, dtype: torch.dtype) -> Roofs:
 
 
 def _timed(work: Callable[[], object], device: torch.device) -> list[float]:
-    """Return the seconds of each of RUNS runs, after a warm-up."""
+    """Return the durations of RUNS runs in seconds, after a warm-up."""
 
     def wait() -> None:
         if device.type == "cuda":

@@ -1,4 +1,4 @@
-"""Resolution of settings against a model: fills in None, and rejects impossible combinations."""
+"""Resolution of settings against a model: fills in unset values, and rejects impossible combinations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from engine.cache.ablate_settings import Off, read_ablation, refusal
 from engine.cache.attention_span import AttentionSpan, reaches_of
 from engine.cache.block_groups import Demands, GroupPlan, States, plan_groups, state_group
-from engine.config import FAULTS_OF_SEVERAL, MAX_POOL_SLOTS, ConfigError, EngineConfig
+from engine.config import MAX_POOL_SLOTS, TRANSFER_FAULTS, ConfigError, EngineConfig
 from engine.options.check import out_of_range
 from engine.options.refusal import joined, sentence
 from engine.setup.pool_size import MAX_BYTES, default_num_blocks, slots_that_fit
@@ -22,9 +22,9 @@ from engine.trace.records import ModelFacts
 class Resolved(NamedTuple):
     """Settings resolved against a model, and derived values."""
 
-    config: EngineConfig  # no required field is None; resolving it again changes nothing
-    num_blocks: int  # of the pool of full attention
-    max_model_len: int  # tokens of a sequence, prompt and output
+    config: EngineConfig  # no required field is None; resolving it again gives the same settings
+    num_blocks: int  # number of blocks of the pool of full attention
+    max_model_len: int  # maximum number of tokens of a sequence, prompt and output
     swap_space: int  # blocks of CPU memory per group; 0: no swapping
     reaches: list[AttentionSpan]  # attention span by layer
     groups: list[GroupPlan]  # groups of layers with a common block table, and their pools
@@ -34,7 +34,7 @@ def resolve_for(config: EngineConfig, facts: ModelFacts) -> Resolved:
     """Resolve settings against the model with these facts.
 
     Raises:
-        ConfigError: as `resolve`, or the strategy does not support the model.
+        ConfigError: see `resolve`, or the strategy does not support the model.
     """
     if facts.latent_dim and config.by_sequence:
         raise ConfigError(sentence("latent.strategy", strategy=config.strategy, name=facts.name))
@@ -51,25 +51,25 @@ def resolve(
     config: EngineConfig,
     max_position: int,
     sliding_windows: Sequence[int | None] = (),
-    most_slots: int | None = None,
+    max_slots: int | None = None,
     state_bytes: int = 0,
 ) -> Resolved:
     """Check the settings against a model of `max_position` positions and fill in derived values.
 
-    `sliding_windows`: by layer; default: one layer with full attention.
+    `sliding_windows`: the window of each layer; by default one layer with full attention.
 
-    `state_bytes`: of one sequence's state in all recurrent layers; 0: none. Such a model has a group of blocks for
-    states, and supports only the strategy `paged`.
+    `state_bytes`: size of a sequence's state in all recurrent layers; 0: there are none. A model with states has a
+    group of blocks for them, and supports only the strategy `paged`.
 
-    num_blocks None becomes the default pool size, within `most_slots` (pool_size.py).
+    If num_blocks is None, it is set to the default pool size, within `max_slots` (pool_size.py). If swap_space is None,
+    it is set to the pool's size under preemption by swap, else to 0. If max_model_len is None, it is set to the maximum
+    that model and pool support (any length, if every layer has a window that fits).
 
-    swap_space None becomes the pool's size under preemption by swap, else 0. max_model_len None becomes the maximum
-    that model and pool support (any length, if every layer has a window that fits). `contiguous` keeps the pool's size
-    in slots and divides it into blocks of max_model_len, for a fair comparison with `paged`; `contiguous`, `first_fit`
-    and `none` share no prefixes.
+    `contiguous` has the same number of slots as `paged`, for a fair comparison, but divides them into blocks of
+    max_model_len. `contiguous`, `first_fit` and `none` share no prefixes.
 
     Raises:
-        ConfigError: an impossible setting.
+        ConfigError: a setting is impossible.
     """
     if wrong := out_of_range(config):
         raise ConfigError(wrong)
@@ -79,14 +79,14 @@ def resolve(
         raise ConfigError(sentence("states.drafts"))
     if config.num_blocks is None:
         longest = min(config.max_model_len or max_position, max_position)
-        config = replace(config, num_blocks=default_num_blocks(config.block_size, longest, most_slots))
+        config = replace(config, num_blocks=default_num_blocks(config.block_size, longest, max_slots))
     if _num_slots(config) > MAX_POOL_SLOTS:
         raise ConfigError(sentence("pool.slots", pool=_pool(config), most=MAX_POOL_SLOTS))
     if config.by_sequence and config.kv_cache_dtype != "auto":
         raise ConfigError(sentence("strategy.dtype", strategy=config.strategy))
     reaches = reaches_of(sliding_windows or [None], config.policy)
     max_model_len = _max_model_len(config, reaches, max_position)
-    config = replace(_laid_out(config, max_model_len), max_model_len=max_model_len)
+    config = replace(_with_block_layout(config, max_model_len), max_model_len=max_model_len)
     if config.strategy != "paged":
         config = replace(config, enable_prefix_caching=False)
     groups = _groups(config, reaches)
@@ -97,8 +97,8 @@ def resolve(
         groups.append(state_group(_states(config, state_bytes), first_block, demands))
     num_blocks = sum(group.num_blocks for group in groups)
     if num_blocks > MAX_BLOCKS:
-        made = {"value": config.num_blocks, "n": num_blocks, "groups": _of_groups(groups)}
-        raise ConfigError(sentence("num_blocks", **made, most=MAX_BLOCKS))
+        values = {"value": config.num_blocks, "n": num_blocks, "groups": _of_groups(groups)}
+        raise ConfigError(sentence("num_blocks", **values, most=MAX_BLOCKS))
     swap_space = _swap_space(config, groups)
     config = replace(config, swap_space=swap_space)
     return Resolved(config, _num_blocks(config), max_model_len, swap_space, reaches, groups)
@@ -108,33 +108,34 @@ def _with_forgetting(config: EngineConfig) -> EngineConfig:
     """Return the settings with those of `forget_policy` filled in, and without incompatible defaults.
 
     Raises:
-        ConfigError: an incompatible setting.
+        ConfigError: another setting is incompatible.
     """
-    own = config.forgetting
-    if own is None:
+    settings = config.forgetting
+    if settings is None:
         return config
-    against = {
+    incompatible = {
         "strategy": config.strategy != "paged",
         "attention_window": config.attention_window is not None,
         "prefill, decode and mixed": config.num_instances > 0,
         "fault": config.fault is not None,
         "speculative_config": config.speculative_config is not None,
     }
-    if wrong := [name for name, is_set in against.items() if is_set]:
+    if wrong := [name for name, is_set in incompatible.items() if is_set]:
         raise ConfigError(sentence("forget.beside", wrong=joined(wrong)))
-    if own.budget < own.sinks + own.recent:
-        raise ConfigError(sentence("forget.budget", least=own.sinks + own.recent, value=own.budget))
-    if own.policy == "snapkv" and (own.recent < 1 or own.pool % 2 == 0):
-        raise ConfigError(sentence("forget.snapkv", recent=own.recent, pool=own.pool))
+    minimum = settings.sinks + settings.recent
+    if settings.budget < minimum:
+        raise ConfigError(sentence("forget.budget", least=minimum, value=settings.budget))
+    if settings.policy == "snapkv" and (settings.recent < 1 or settings.pool % 2 == 0):
+        raise ConfigError(sentence("forget.snapkv", recent=settings.recent, pool=settings.pool))
     return replace(
         config,
-        forget_budget=own.budget,
-        forget_sinks=own.sinks,
-        forget_recent=own.recent,
-        forget_every=own.every,
-        forget_pool=own.pool,
+        forget_budget=settings.budget,
+        forget_sinks=settings.sinks,
+        forget_recent=settings.recent,
+        forget_every=settings.every,
+        forget_pool=settings.pool,
         forget_compare=bool(config.forget_compare),
-        # ablated computation cannot be shared between prompts, and only eager attention implements it
+        # blocks with forgotten keys cannot be shared, and only eager attention can mask them
         enable_prefix_caching=False,
         enforce_eager=True,
         max_cudagraph_capture_size=0,
@@ -151,7 +152,7 @@ def _offs(config: EngineConfig) -> list[Off]:
         offs = read_ablation(config.ablate)
     except ValueError as error:
         raise ConfigError(error.args[0]) from None
-    against = {
+    incompatible = {
         f"strategy {config.strategy}": config.by_sequence is not None,
         "prefill, decode and mixed": config.num_instances > 0,
         "fault": config.fault is not None,
@@ -159,7 +160,7 @@ def _offs(config: EngineConfig) -> list[Off]:
         "speculative_config": config.speculative_config is not None,
         "preemption_mode swap": config.preemption_mode == "swap",
     }
-    if offs and (wrong := [name for name, is_set in against.items() if is_set]):
+    if offs and (wrong := [name for name, is_set in incompatible.items() if is_set]):
         raise ConfigError(sentence("ablate.beside", wrong=joined(wrong)))
     return offs
 
@@ -168,7 +169,7 @@ def _with_checkpoints(config: EngineConfig) -> EngineConfig:
     """Return the settings with `mamba_block_size` filled in.
 
     Raises:
-        ConfigError: a setting that is incompatible with states.
+        ConfigError: a setting is incompatible with states.
     """
     if config.strategy != "paged":
         raise ConfigError(sentence("states.strategy", strategy=config.strategy))
@@ -181,14 +182,14 @@ def _with_checkpoints(config: EngineConfig) -> EngineConfig:
 
 
 def _states(config: EngineConfig, state_bytes: int) -> States:
-    """Plan blocks for a checkpoint at every `mamba_block_size` tokens of the pool of keys, within MAX_BYTES."""
+    """Return the plan of states: a checkpoint per `mamba_block_size` tokens of the pool, within MAX_BYTES."""
     assert config.mamba_block_size is not None
     checkpoints = min(_num_slots(config) // config.mamba_block_size, MAX_BYTES // state_bytes)
     return States(state_bytes, config.mamba_block_size, checkpoints if config.enable_prefix_caching else 0)
 
 
 def _check_instances(config: EngineConfig) -> None:
-    if (config.fault in FAULTS_OF_SEVERAL) != (config.num_instances > 0 and config.fault is not None):
+    if (config.fault in TRANSFER_FAULTS) != (config.num_instances > 0 and config.fault is not None):
         where = "fault.one" if config.num_instances else "fault.several"
         raise ConfigError(sentence(where, fault=config.fault))
     if not config.num_instances:
@@ -205,7 +206,7 @@ def _max_model_len(config: EngineConfig, reaches: Sequence[AttentionSpan], max_p
     num_slots = _num_slots(config)
     max_model_len = config.max_model_len
     if max_model_len is None:
-        max_model_len = max_position if _holds_any_length(config, reaches) else min(max_position, num_slots)
+        max_model_len = max_position if _fits_any_length(config, reaches) else min(max_position, num_slots)
         if max_model_len < 2:
             raise ConfigError(sentence("pool.too_small", pool=_pool(config)))
     if not 2 <= max_model_len <= max_position:
@@ -217,7 +218,7 @@ def _max_model_len(config: EngineConfig, reaches: Sequence[AttentionSpan], max_p
     return max_model_len
 
 
-def _holds_any_length(config: EngineConfig, reaches: Sequence[AttentionSpan]) -> bool:
+def _fits_any_length(config: EngineConfig, reaches: Sequence[AttentionSpan]) -> bool:
     """Return whether a sequence of any length fits into the pool."""
     step, size = config.tokens_a_step, config.block_size
     return step is not None and all(
@@ -226,11 +227,11 @@ def _holds_any_length(config: EngineConfig, reaches: Sequence[AttentionSpan]) ->
     )
 
 
-def _laid_out(config: EngineConfig, max_model_len: int) -> EngineConfig:
-    """Return the block layout of strategies without paging.
+def _with_block_layout(config: EngineConfig, max_model_len: int) -> EngineConfig:
+    """Return the settings with the block layout of strategies without paging.
 
-    With one piece per sequence, a block is a whole sequence; if the piece grows by a token per step, a block is one
-    slot.
+    A block is an entire sequence if it is stored in one piece of fixed size, and one slot if the piece grows by a token
+    per step.
     """
     num_slots = _num_slots(config)
     if config.strategy in ("concat", "dynamic"):
@@ -248,23 +249,23 @@ def _groups(config: EngineConfig, reaches: Sequence[AttentionSpan]) -> list[Grou
     groups = plan_groups(reaches, config.policy, _num_blocks(config), config.block_size, demands, split)
     if config.strategy != "first_fit" and not config.by_sequence:
         return groups
-    # a piece is freed as a whole
+    # a piece is only freed completely
     return [group._replace(one_piece=config.strategy == "first_fit", retention=None) for group in groups]
 
 
 def _swap_space(config: EngineConfig, groups: Sequence[GroupPlan]) -> int:
-    # the last two never preempt; tensors of one sequence are dropped
+    # "none" and "first_fit" never preempt; caches per sequence are dropped
     if config.preemption_mode == "recompute" or config.by_sequence or config.strategy in ("none", "first_fit"):
         return 0
     swap_space = _num_blocks(config) if config.swap_space is None else config.swap_space
-    most = min(MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // len(groups))
-    if not 0 <= swap_space <= most:
-        raise ConfigError(sentence("swap_space", most=most, groups=_of_groups(groups)))
+    limit = min(MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // len(groups))
+    if not 0 <= swap_space <= limit:
+        raise ConfigError(sentence("swap_space", most=limit, groups=_of_groups(groups)))
     return swap_space
 
 
 def _num_blocks(config: EngineConfig) -> int:
-    assert config.num_blocks is not None  # filled in first
+    assert config.num_blocks is not None  # `resolve` has set it
     return config.num_blocks
 
 

@@ -1,4 +1,4 @@
-"""Architecture of a model without loading it: its configuration, and parameters counted on the meta device."""
+"""Architecture of a model that is not loaded: its configuration, and parameters counted on the meta device."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ from engine.model.light_transformers import (
 )
 from engine.model.model_files import model_files
 
-MAX_BYTES = 256 * 1024  # of a config.json
-MAX_DEPTH = 8  # of nested objects
+MAX_BYTES = 256 * 1024  # maximum size of a config.json
+MAX_DEPTH = 8  # maximum nesting depth of objects
 MAX_MODULES = 100_000  # the largest known models have about 10,000
-MAX_EXPERTS = 65_536  # of a layer; Doge has 16,384
-# In the names of counts that determine the number of modules or list entries.
-MANY = {"layer", "layers", "depth", "depths", "block", "blocks", "expert", "experts", "codebooks"}
-QUANTIZED_APART = "hf_quant_config.json"  # of NVIDIA's ModelOpt
-NOT_TAKEN = {
+MAX_EXPERTS = 65_536  # maximum number of experts of a layer; Doge has 16,384
+# words in the names of counts that determine the number of modules or list entries
+COUNT_WORDS = {"layer", "layers", "depth", "depths", "block", "blocks", "expert", "experts", "codebooks"}
+MODELOPT_FILE = "hf_quant_config.json"  # quantization config of NVIDIA's ModelOpt
+IGNORED = {
     "auto_map", "quantization_config", "torch_dtype", "dtype", "transformers_version",
     "backbone", "use_timm_backbone", "use_pretrained_backbone",  # would download another model's weights
 }  # fmt: skip
 DECODERS = (AutoModelForCausalLM, AutoModelForImageTextToText)
-WITH_ENCODER = (AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq)  # tried first: some also exist as a decoder alone
+WITH_ENCODER = (AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq)
 
 
 def architecture_of(name_or_path: str) -> Architecture:
     """Return the architecture of a config.json, a folder with one, a GGUF file or a hub name, without reading weights.
 
     Raises:
-        ImpossibleInput: no configuration, or an unsupported model.
+        ImpossibleInput: there is no configuration, or the model is not supported.
     """
     if is_gguf(name_or_path):
-        return _of_gguf(name_or_path)
+        return _gguf_architecture(name_or_path)
     path = Path(name_or_path).expanduser()
     file = path / "config.json" if path.is_dir() else path
     if file.is_file():
@@ -64,61 +64,64 @@ def architecture_of(name_or_path: str) -> Architecture:
         if size > MAX_BYTES:
             raise impossible("config_size", most=MAX_BYTES, size=size)
         name = path.name if path.is_dir() else path.parent.name or path.stem
-        apart = file.with_name(QUANTIZED_APART)
-        return architecture_from(file.read_bytes(), name, apart.read_bytes() if apart.is_file() else b"")
+        modelopt = file.with_name(MODELOPT_FILE)
+        return architecture_from(file.read_bytes(), name, modelopt.read_bytes() if modelopt.is_file() else b"")
     try:
         found, _ = transformers.PreTrainedConfig.get_config_dict(name_or_path)
     except (OSError, ValueError) as error:
         raise impossible("no_model", name=name_or_path[:80], reason=_reason(error)) from error
-    return described(found, name_or_path)
+    return architecture_of_config(found, name_or_path)
 
 
-def _of_gguf(name: str) -> Architecture:
+def _gguf_architecture(name: str) -> Architecture:
     try:
         config, found = model_files(name).config(), gguf_weights(name)
     except ModelError as error:
         raise impossible("no_model", name=name[:80], reason=error) from error
     each = found.num_bytes / found.num_weights
-    given = json.loads(config.to_json_string(use_diff=False))
-    return replace(described(given, Path(name).name), shipped=WeightStore(each=each, plain=each))
+    settings = json.loads(config.to_json_string(use_diff=False))
+    return replace(architecture_of_config(settings, Path(name).name), shipped=WeightStore(each=each, plain=each))
 
 
 def architecture_from(text: bytes, name: str, quantized: bytes = b"") -> Architecture:
     """Return the architecture of a config.json's content. `quantized`: content of a separate quantization config.
 
     Raises:
-        ImpossibleInput: it is too large, not JSON, or of an unsupported model.
+        ImpossibleInput: the content is too large or not JSON, or the model is not supported.
     """
     if (length := max(len(text), len(quantized))) > MAX_BYTES:
         raise impossible("config_size", most=MAX_BYTES, size=length)
     try:
-        given, apart = json.loads(text), json.loads(quantized or b"{}")
+        settings, quantization = json.loads(text), json.loads(quantized or b"{}")
     except (ValueError, RecursionError) as error:
         raise impossible("no_json", reason=_reason(error)) from error
-    if not isinstance(given, dict) or not isinstance(apart, dict):
+    if not isinstance(settings, dict) or not isinstance(quantization, dict):
         raise impossible("no_object")
-    if apart:
-        given.setdefault("quantization_config", {"quant_method": "modelopt", **apart})
-    called = given.get("_name_or_path")
-    return described(given, called if isinstance(called, str) and called else name or "config.json")
+    if quantization:
+        settings.setdefault("quantization_config", {"quant_method": "modelopt", **quantization})
+    own_name = settings.get("_name_or_path")
+    if isinstance(own_name, str) and own_name:
+        name = own_name
+    return architecture_of_config(settings, name or "config.json")
 
 
-def described(given: Mapping[str, Any], name: str) -> Architecture:
+def architecture_of_config(settings: Mapping[str, Any], name: str) -> Architecture:
     """Return the architecture of a configuration, with its family's defaults for missing fields.
 
     Raises:
         ImpossibleInput: transformers does not know the family, or cannot construct the model.
     """
-    given = _with_known_family(given)
-    whole = _known(given)
-    text = whole.get_text_config(decoder=True)
-    inner = given.get("text_config")
-    values = inner if isinstance(inner, Mapping) else given
-    merged = {**text.to_dict(), **_more(text), **{key: value for key, value in values.items() if value is not None}}
+    settings = _with_known_family(settings)
+    config = _config(settings)
+    text = config.get_text_config(decoder=True)
+    inner = settings.get("text_config")
+    values = inner if isinstance(inner, Mapping) else settings
+    computed = _computed_fields(text)
+    merged = {**text.to_dict(), **computed, **{key: value for key, value in values.items() if value is not None}}
     kv_shapes(merged)  # checks that counts are within bounds before the model is constructed
-    module = _without_content(whole)
+    module = _meta_model(config)
     num_params, num_active = count_parameters(module, text)
-    storage = read_storage(given)
+    storage = read_storage(settings)
     return replace(
         read_architecture(merged, name[:120], num_params, num_active),
         shipped=storage.weights(num_params, _matrices(module)),
@@ -127,19 +130,19 @@ def described(given: Mapping[str, Any], name: str) -> Architecture:
     )
 
 
-def _with_known_family(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the configuration; an unknown `model_type` is replaced by the family named in `architectures`."""
-    found, family = dict(given), given.get("model_type")
-    classes = given.get("architectures")
+def _with_known_family(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the configuration; an unknown `model_type` is replaced by the family of a class in `architectures`."""
+    found, family = dict(settings), settings.get("model_type")
+    classes = settings.get("architectures")
     if isinstance(family, str) and family not in transformers.CONFIG_MAPPING and isinstance(classes, list):
         known = {name: one for one, name in reversed(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items())}
         found["model_type"] = next((known[one] for one in classes if isinstance(one, str) and one in known), family)
-    text = given.get("text_config")
+    text = settings.get("text_config")
     return {**found, "text_config": _with_known_family(text)} if isinstance(text, Mapping) else found
 
 
 def _matrices(module: Any) -> Iterator[Weight]:
-    """Yield the weights of linear layers and of experts, each once; a tied output projection is the embedding."""
+    """Yield the weights of linear layers and experts once each, except for those tied to the embedding."""
     seen = {id(one) for one in (module.get_input_embeddings(),) if one is not None for one in one.parameters()}
     head = module.get_output_embeddings()
     for name, owner in module.named_modules():
@@ -152,15 +155,16 @@ def _matrices(module: Any) -> Iterator[Weight]:
                 yield Weight(full, parameter.numel(), is_expert, owner is head)
 
 
-def _known(given: Mapping[str, Any]) -> Any:
-    family = given.get("model_type")
+def _config(settings: Mapping[str, Any]) -> Any:
+    """Return transformers' configuration object."""
+    family = settings.get("model_type")
     if not isinstance(family, str) or not family:
         raise impossible("no_family")
     if family not in transformers.CONFIG_MAPPING:
         raise impossible("family", family=family[:40], version=transformers.__version__)
     if not any(transformers.CONFIG_MAPPING[family] in kind._model_mapping for kind in (*DECODERS, *WITH_ENCODER)):
         raise impossible("not_built", reason=f"{family[:40]} generates no text")
-    plain = _plain({key: value for key, value in given.items() if key != "model_type"})
+    plain = _plain({key: value for key, value in settings.items() if key != "model_type"})
     try:
         return AutoConfig.for_model(family, **plain)
     except Exception as error:  # a family's code may raise anything for unusual settings
@@ -170,38 +174,38 @@ def _known(given: Mapping[str, Any]) -> Any:
 def _plain(value: Any, depth: int = 0) -> Any:
     """Return the settings without those that name code, files or other models to download.
 
-    Counts are bounded here, before a family's code creates that many list entries and modules.
+    Counts are checked here, before a family's code creates that many list entries and modules.
     """
     if depth > MAX_DEPTH:
         raise impossible("no_json", reason="it is nested too deeply")
     if isinstance(value, Mapping):
         for key, one in value.items():
             words = key.split("_")
-            if words[-1] in MANY or (words[0] in ("n", "num") and MANY.intersection(words)):
+            if words[-1] in COUNT_WORDS or (words[0] in ("n", "num") and COUNT_WORDS.intersection(words)):
                 _check_counts(key, one)
         return {
             key: _plain(one, depth + 1)
             for key, one in value.items()
-            if key not in NOT_TAKEN and not key.startswith("_") and not key.startswith("attn_implementation")
+            if key not in IGNORED and not key.startswith("_") and not key.startswith("attn_implementation")
         }
     return [_plain(one, depth + 1) for one in value] if isinstance(value, list) else value
 
 
 def _check_counts(name: str, value: Any) -> None:
-    most = MAX_EXPERTS if "expert" in name else MAX_LAYERS
+    limit = MAX_EXPERTS if "expert" in name else MAX_LAYERS
     for one in value if isinstance(value, list) else [value]:
-        if isinstance(one, int | float) and one > most:
-            raise impossible("bad_field", field=name[:40], value=str(one)[:40], most=most)
+        if isinstance(one, int | float) and one > limit:
+            raise impossible("bad_field", field=name[:40], value=str(one)[:40], most=limit)
 
 
-def _more(text: Any) -> dict[str, Any]:
-    """Return fields that some families compute instead of listing them in their settings."""
+def _computed_fields(text: Any) -> dict[str, Any]:
+    """Return fields that some families compute and do not store in their settings."""
     kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None)
     found: dict[str, Any] = {"model_type": text.model_type}
     return found if kinds is None else {**found, "layer_types": list(kinds)}
 
 
-def _without_content(config: Any) -> Any:
+def _meta_model(config: Any) -> Any:
     """Construct a model on the meta device."""
     logging.set_verbosity_error()
     for kind in WITH_ENCODER if config.is_encoder_decoder else DECODERS:
@@ -218,15 +222,15 @@ def _without_content(config: Any) -> Any:
 
 @contextmanager
 def _few_modules() -> Iterator[None]:
-    """Limit the number of modules that this thread creates, since each takes time, even without weights."""
-    thread, left = threading.get_ident(), MAX_MODULES
+    """Limit the number of modules that this thread creates, because each takes time, even without weights."""
+    thread, num_modules = threading.get_ident(), 0
 
     def count(*_: object) -> None:
-        nonlocal left
+        nonlocal num_modules
         if threading.get_ident() != thread:
             return
-        left -= 1
-        if left < 0:
+        num_modules += 1
+        if num_modules > MAX_MODULES:
             raise impossible("too_many_modules", most=MAX_MODULES)
 
     handle = register_module_module_registration_hook(count)

@@ -1,1 +1,1 @@
-"""Scheduling and cache without a model: queueing formulas, a simulator, placement. Knows no torch."""
+"""Scheduling and cache without a model: queueing formulas, a simulator, placement. Does not import torch."""

@@ -19,7 +19,7 @@ from engine.requests.load import Load
 from engine.requests.request_spec import RequestSpec
 from engine.scheduling.sequence import Sequence as Running
 from engine.scheduling.step import ScheduledSequence, phase_of
-from engine.scheduling.transfers import Came
+from engine.scheduling.transfers import TransferFacts
 from engine.setup.build_scheduler import build_scheduler
 from engine.setup.id_namespace import SINGLE, IdNamespace
 from engine.setup.resolve import Resolved
@@ -68,7 +68,7 @@ class SimulatedInstance:
     ) -> None:
         self.name, self.role = name, role
         self.num_threads = 0
-        self.config = resolved.config.of_one
+        self.config = resolved.config.instance_config
         self.connector = connector
         self.is_ready = True
         self._facts, self._resolved, self._cost, self._tokens, self._records = facts, resolved, cost, tokens, records
@@ -186,9 +186,9 @@ class SimulatedInstance:
         self._append("step", at, batch=self._batch, outputs=outputs, seconds=seconds, work=work)
         return sampled
 
-    def arrive(self, seq_id: int, came: Came, at: float) -> None:
+    def arrive(self, seq_id: int, facts: TransferFacts, at: float) -> None:
         """Complete a transfer to a waiting sequence's blocks."""
-        self.scheduler.transfers.arrive(seq_id, came)
+        self.scheduler.transfers.arrive(seq_id, facts)
         self._append("transfer", at)
 
     def sent(self, seq_id: int, block_ids: list[int], num_bytes: int, at: float) -> None:

@@ -41,7 +41,6 @@ class Card(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Source of the layer times."""
         return "; ".join(dict.fromkeys(one.source for one in self._measured.values() if one.source))
 
     def cost(self, tensor_parallel: int = 1, kv_cache_dtype: str = "auto") -> Linear:

@@ -7,8 +7,7 @@ queues with two parameters: the latency of a request, and the time until the nex
     inter    D and D/n     n equal pipeline stages; as in the paper, transfers take no time
     intra    D/K and D/K   tensor parallelism over n GPUs, with speed-up K
 
-The paper has n = 2 and 1 < K < 2. Its formula for stages holds for any number of equal stages, and K is defined for any
-n.
+The paper has n = 2 and 1 < K < 2. Both formulas hold for any n.
 """
 
 from __future__ import annotations
@@ -68,7 +67,6 @@ class Prefill(Struct, frozen=True, kw_only=True):
         return {"one": 1.0, "inter": float(self.gpus), "intra": self.speedup}[arrangement]
 
     def num_gpus(self, arrangement: Arrangement) -> int:
-        """Return the number of GPUs."""
         return 1 if arrangement == "one" else self.gpus
 
 

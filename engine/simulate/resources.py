@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 
 import simpy
 
-from engine.scheduling.transfers import Came
+from engine.scheduling.transfers import TransferFacts
 from engine.simulate.outcome import LinkSpeed
 from engine.simulate.transfer import Pull
 from engine.trace.records import InstanceRole
@@ -21,7 +21,7 @@ class Network:
         self._sends, self._receives = ({node: simpy.Resource(env) for node in nodes} for _ in range(2))
         self.moved_bytes = 0
 
-    def move(self, receiver: int, pull: Pull) -> Generator[simpy.Event, object, Came]:
+    def move(self, receiver: int, pull: Pull) -> Generator[simpy.Event, object, TransferFacts]:
         """Transfer the pulled blocks to an instance."""
         env, link = self._env, self._link
         sender, destination = self._nodes[pull.offered.instance], self._nodes[receiver]
@@ -34,7 +34,7 @@ class Network:
         else:
             yield env.timeout(0.0)
         self.moved_bytes += pull.num_bytes
-        return Came(pull.num_bytes, link.name if link else "simulated", began, env.now)
+        return TransferFacts(pull.num_bytes, link.name if link else "simulated", began, env.now)
 
 
 def pipelines(

@@ -4,9 +4,9 @@
                    ▲                                   │ a prompt is computed
                    └────── offer ◄─────────────────────┘   link ─► the instance that decodes
 
-The engine's code does the scheduling, caching, routing and logging; a `StepCost` replaces the model. Instances run in
-parallel, each on its own machine. Or they are the concurrent batches of one pipeline, each with its own scheduler and a
-part of the blocks (like vLLM's former virtual engines): a step passes the stages in order, one step per stage at a
+The engine's code does the scheduling, caching, routing and logging; a `StepCost` replaces the model. Instances either
+run in parallel, each on its own machine, or are the concurrent batches of one pipeline, each with its own scheduler and
+a part of the blocks (like vLLM's former virtual engines): a step passes the stages in order, one step per stage at a
 time.
 """
 
@@ -92,7 +92,7 @@ class Simulation:
         is_recorded = watch is not None or keep_log
         self.instances = [self._instance(i, roles, facts, is_recorded) for i in range(len(roles))]
         self._inboxes: list[list[tuple[RequestSpec, Offered | None]]] = [[] for _ in roles]
-        self._between: list[list[Callable[[], None]]] = [[] for _ in roles]  # calls to make before the next step
+        self._pending_calls: list[list[Callable[[], None]]] = [[] for _ in roles]  # calls to make before the next step
         self._idle: list[simpy.Event | None] = [None] * len(roles)
         self._network = Network(self._env, link, list(range(len(roles))) if nodes is None else list(nodes))
         self._stages = pipelines(self._env, roles, stages or {})
@@ -145,7 +145,6 @@ class Simulation:
         )
 
     def close(self) -> None:
-        """Close the log."""
         if self.log is not None:
             self.log.close()
 
@@ -235,8 +234,8 @@ class Simulation:
 
     def _process_inbox(self, index: int) -> None:
         one = self.instances[index]
-        between, self._between[index] = self._between[index], []
-        for call in between:
+        calls, self._pending_calls[index] = self._pending_calls[index], []
+        for call in calls:
             call()
         inbox, self._inboxes[index] = self._inboxes[index], []
         if inbox:
@@ -264,7 +263,7 @@ class Simulation:
             self.instances[receiver].arrive(pull.seq_id, came, self._env.now)
             self._release_offer(pull)
 
-        self._between[receiver].append(arrived)
+        self._pending_calls[receiver].append(arrived)
         self._wake(receiver)
 
     def _release_offer(self, pull: Pull) -> None:
@@ -274,7 +273,7 @@ class Simulation:
         def sent() -> None:
             self.instances[sender].sent(held.seq_id, pull.wanted, pull.num_bytes, self._env.now)
 
-        self._between[sender].append(sent)
+        self._pending_calls[sender].append(sent)
         self._wake(sender)
 
     def _instance(

@@ -94,7 +94,6 @@ class FigureCounter:
         self._ttft: list[int] = []
 
     def read(self, record: Decisions) -> None:
-        """Process the next record."""
         found = self._found
         found.steps = record.step
         computed = self._computed
@@ -143,7 +142,6 @@ class FigureCounter:
                 pass
 
     def figures(self, refused: int = 0) -> Figures:
-        """Return the figures of the records so far."""
         found = msgspec.structs.replace(self._found, first_tokens=len(self._ttft), refused=refused)
         if self._ttft:
             found.ttft_steps_p50, found.ttft_steps_p99 = np.percentile(self._ttft, [50, 99]).round(2).tolist()
@@ -234,7 +232,6 @@ def _is_same(a: Op, b: Op) -> bool:
 
 
 def main() -> None:
-    """Run the command."""
     parser = argparse.ArgumentParser(description="Replay a log with another pool size.")
     parser.add_argument("log", type=Path)
     parser.add_argument("--times", type=float, default=2.0, help="size of the other pool, in multiples of the log's")

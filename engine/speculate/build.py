@@ -1,4 +1,4 @@
-"""The drafter of a configuration."""
+"""Construction of the drafter of a configuration."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def build_drafter(
     config: EngineConfig,
     new_engine: Callable[[LoadedModel, EngineConfig], DraftEngine],
 ) -> Drafter:
-    """Return the drafter for an engine of `model`. `new_engine`: makes the engine of a draft model.
+    """Return the drafter for an engine of `model`. `new_engine` creates the engine of a draft model.
 
     Raises:
-        ConfigError: the draft model cannot be opened, has another vocabulary or states, or its pool does not fit.
+        ConfigError: the draft model cannot be opened, has another vocabulary or has states, or its pool does not fit.
     """
     if speculative.method == "ngram":
         return NgramDrafter(*speculative.lookup_lengths)
@@ -41,7 +41,7 @@ def build_drafter(
         raise ConfigError(sentence("draft.states", name=draft.facts.name))
     if not _share_vocabulary(draft, model):
         raise ConfigError(sentence("draft.vocabulary", name=draft.facts.name, model=model.facts.name))
-    own = replace(
+    draft_config = replace(
         config,
         strategy="paged",
         block_size=BLOCK_SIZE,
@@ -58,7 +58,7 @@ def build_drafter(
         private=False,
     )
     try:
-        return ModelDrafter(draft, new_engine(draft, own))
+        return ModelDrafter(draft, new_engine(draft, draft_config))
     except ModelError as error:
         raise ConfigError(sentence("draft.pool", n=config.max_num_seqs, error=error)) from error
 

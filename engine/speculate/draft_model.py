@@ -1,7 +1,7 @@
-"""Draft model: a smaller model with the same vocabulary continues each sequence greedily.
+"""Draft model: a smaller model with the same vocabulary, which continues each sequence greedily.
 
-It runs in a separate engine with prefix caching and small blocks. Each proposal is a request with all tokens so far.
-So content computed for earlier proposals hits its cache, and content of rejected tokens is never found again.
+It runs in a separate engine with prefix caching and small blocks. Each proposal is a request with all tokens of the
+sequence. So blocks computed for earlier proposals hit the prefix cache, and blocks with rejected tokens never do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.trace.records import StepRecord
 
 
 class DraftEngine(Protocol):
-    """Interface of the engine that a drafter uses."""
+    """Interface of a drafter's engine."""
 
     config: EngineConfig
 
@@ -40,7 +40,7 @@ class DraftEngine(Protocol):
 
 
 class Drafted(Protocol):
-    """A request of the draft engine."""
+    """Request of the draft engine."""
 
     @property
     def request_id(self) -> str: ...
@@ -53,7 +53,7 @@ class Drafted(Protocol):
 
 
 class ModelDrafter:
-    """Proposes the greedy continuation of a draft model. Its engine is closed with it."""
+    """Drafter that proposes the greedy continuation of a draft model. It owns the engine."""
 
     method: DraftMethod = "draft_model"
 
@@ -62,14 +62,14 @@ class ModelDrafter:
         self._engine = engine
 
     def propose(self, wanted: Items[tuple[Sequence, int]]) -> list[Proposal]:
-        """Return up to so many draft tokens for each sequence."""
+        """Implement `Drafter.propose`."""
         requests: list[Drafted | None] = []
         longest = self._engine.config.max_model_len or 0
         computed: Counter[int] = Counter()
         try:
-            for sequence, most in wanted:
-                most = min(most, longest - sequence.num_tokens)
-                sampling = SamplingParams(max_tokens=most, ignore_eos=True) if most > 0 else None
+            for sequence, max_drafts in wanted:
+                max_tokens = min(max_drafts, longest - sequence.num_tokens)
+                sampling = SamplingParams(max_tokens=max_tokens, ignore_eos=True) if max_tokens > 0 else None
                 prompt = list(sequence.token_ids)
                 salt = sequence.cache_salt
                 requests.append(self._engine.add_request(prompt, sampling, cache_salt=salt) if sampling else None)
@@ -93,5 +93,5 @@ class ModelDrafter:
 
     def _proposal(self, request: Drafted, sequence: Sequence, num_computed: int) -> Proposal:
         token_ids = request.output_token_ids
-        num_held = sequence.num_tokens + len(token_ids) - 1  # the last token's keys were never computed
-        return Proposal(token_ids, num_computed_tokens=num_computed, num_bytes=num_held * self._kv_bytes_per_token)
+        num_stored = sequence.num_tokens + len(token_ids) - 1  # the last token's keys are not computed
+        return Proposal(token_ids, num_computed_tokens=num_computed, num_bytes=num_stored * self._kv_bytes_per_token)

@@ -1,4 +1,4 @@
-"""Size of a draft model's pool, without loading anything."""
+"""Size of a draft model's pool, computed without loading the model."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ BLOCK_SIZE = 4
 
 
 def draft_pool(config: EngineConfig) -> tuple[int, int]:
-    """Return the number of blocks of a shipped draft model's pool, and its maximum bytes; 0, 0 without a draft model.
+    """Return the number of blocks of a shipped draft model's pool, and an upper bound of its bytes; 0, 0 without a
+    draft model.
 
-    They follow from its config.json alone, with at most 4 bytes per number.
+    Only the model's config.json is read. The bound assumes 4 bytes per number.
     """
     speculative = speculative_of(config)
     shipped = shipped_model(speculative.model) if speculative and speculative.model else None
@@ -28,7 +29,7 @@ def draft_pool(config: EngineConfig) -> tuple[int, int]:
 
 
 def num_draft_blocks(speculative: Speculative, config: EngineConfig) -> int:
-    """Return the number of blocks of the draft model's pool: the tokens of the engine's pool, and drafts."""
+    """Return the number of blocks of the draft model's pool, for all tokens of the engine's pool and drafts."""
     assert config.num_blocks is not None
     drafts = config.max_num_seqs * -(-speculative.num_speculative_tokens // BLOCK_SIZE)
     return -(-config.num_blocks * config.block_size // BLOCK_SIZE) + drafts

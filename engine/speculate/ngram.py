@@ -11,7 +11,7 @@ from engine.trace.operations import DraftMethod
 
 
 class NgramDrafter:
-    """Finds the longest suffix of a sequence that occurs earlier in it, its first occurrence, as vLLM does.
+    """Drafter that finds the first earlier occurrence of the longest repeated suffix of a sequence, as vLLM does.
 
     Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding
     """
@@ -22,19 +22,19 @@ class NgramDrafter:
         self._shortest, self._longest = shortest, longest
 
     def propose(self, wanted: Items[tuple[Sequence, int]]) -> list[Proposal]:
-        """Return up to so many draft tokens for each sequence."""
-        return [self._of(sequence.token_ids, most) for sequence, most in wanted]
+        """Implement `Drafter.propose`."""
+        return [self._proposal(sequence.token_ids, max_drafts) for sequence, max_drafts in wanted]
 
     def close(self) -> None:
-        """No-op: it holds nothing."""
+        """No-op."""
 
-    def _of(self, token_ids: list[int], most: int) -> Proposal:
+    def _proposal(self, token_ids: list[int], max_drafts: int) -> Proposal:
         text = array("q", token_ids).tobytes()
         for length in range(min(self._longest, len(token_ids) - 1), self._shortest - 1, -1):
             start = _find(text, length)
             if start is not None:
-                follows = start + length
-                return Proposal(token_ids[follows : follows + most], match_start=start, match_length=length)
+                end = start + length
+                return Proposal(token_ids[end : end + max_drafts], match_start=start, match_length=length)
         return NOTHING
 
 

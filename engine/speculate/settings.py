@@ -15,7 +15,7 @@ from engine.config import ConfigError, EngineConfig
 from engine.options.refusal import sentence
 
 MAX_DRAFT_TOKENS = 16
-MAX_LOOKUP = 16  # tokens of an n-gram; each length takes one search of the text per sequence and step
+MAX_LOOKUP = 16  # maximum tokens of an n-gram; each length takes one search of the text per sequence and step
 PROMPT_LOOKUP = 5  # vLLM's default for both lengths
 
 Method = Literal["ngram", "draft_model"]
@@ -32,14 +32,14 @@ class Speculative(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def lookup_lengths(self) -> tuple[int, int]:
-        """Tokens of the shortest and of the longest n-gram that is looked up."""
-        given = [length for length in (self.prompt_lookup_max, self.prompt_lookup_min) if length is not None]
-        longest = given[0] if given else PROMPT_LOOKUP
+        """Length of the shortest and of the longest n-gram to look up."""
+        lengths = [length for length in (self.prompt_lookup_max, self.prompt_lookup_min) if length is not None]
+        longest = lengths[0] if lengths else PROMPT_LOOKUP
         return longest if self.prompt_lookup_min is None else self.prompt_lookup_min, longest
 
 
 def speculative_of(config: EngineConfig) -> Speculative | None:
-    """Parse a configuration's `speculative_config`; None: there is none.
+    """Parse a configuration's `speculative_config`; return None if there is none.
 
     Raises:
         ConfigError: the JSON is invalid, or speculation is incompatible with the other settings.
@@ -63,11 +63,11 @@ def speculative_of(config: EngineConfig) -> Speculative | None:
         raise ConfigError(sentence("speculative.lookup", most=MAX_LOOKUP, shortest=shortest, longest=longest))
     if found.method == "draft_model" and (found.prompt_lookup_min, found.prompt_lookup_max) != (None, None):
         raise ConfigError(sentence("speculative.ngram"))
-    _check_beside(config)
+    _check_compatible(config)
     return found
 
 
-def _check_beside(config: EngineConfig) -> None:
+def _check_compatible(config: EngineConfig) -> None:
     if config.strategy == "none" or config.by_sequence:
         raise ConfigError(sentence("speculative.strategy", strategy=config.strategy))
     if config.num_instances:

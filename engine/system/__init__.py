@@ -1,1 +1,1 @@
-"""Calls on the operating system and the interpreter."""
+"""Calls to the operating system and the interpreter."""

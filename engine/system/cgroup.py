@@ -1,7 +1,7 @@
 """Memory and processors available to this process under Linux control groups (container, batch job, user session).
 
-Version 2 has `memory.max` and `cpu.max`, version 1 `memory.limit_in_bytes` and `cpu.cfs_quota_us`. A group is also
-bound by its ancestors, so the smallest limit counts. Other systems have no limits.
+Version 2 has `memory.max` and `cpu.max`, version 1 `memory.limit_in_bytes` and `cpu.cfs_quota_us`. The limits of a
+group's ancestors also apply, so the smallest limit is used. Other systems have no limits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Memory(NamedTuple):
 
 
 def memory() -> Memory:
-    """Return the total and the available memory of this process: the machine's, or the limit."""
+    """Return the available and the total memory of this process: the machine's, or a smaller limit."""
     machine = psutil.virtual_memory()
     return Memory(*map(min, zip((machine.available, machine.total), *_memory_limits(), strict=True)))
 

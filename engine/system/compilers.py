@@ -1,4 +1,4 @@
-"""C and C++ compilers of this machine. Imports no torch: a server calls this before importing it."""
+"""C and C++ compilers of this machine. Does not import torch: a server calls this before importing it."""
 
 from __future__ import annotations
 

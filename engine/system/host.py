@@ -1,6 +1,6 @@
 """System calls that differ between operating systems: processors, shared memory, file descriptors.
 
-All uses of calls that only some systems have are here, so that other code runs on Linux and macOS (`mypy --platform
+Calls that only some systems have are used only here, so that other code runs on Linux and macOS (`mypy --platform
 darwin` checks this).
 """
 
@@ -16,9 +16,7 @@ from pathlib import Path
 
 
 def processors() -> list[int]:
-    """Return the ids of the processors that this process may run on; all of the machine if the system has no
-    affinity.
-    """
+    """Return the ids of the processors that this process may run on; all processors if the system has no affinity."""
     if sys.platform == "linux":
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -40,7 +38,7 @@ def processor_name() -> str:
 
 
 def instructions() -> str:
-    """Return the processor's instruction sets by Linux's names, separated by spaces; on other systems its family."""
+    """Return the processor's instruction sets, separated by spaces; on systems other than Linux its family."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -51,7 +49,8 @@ def instructions() -> str:
 def child_environment(**more: str) -> dict[str, str]:
     """Return the environment of a Python process that runs a module of this package: `[python, "-m", module]`.
 
-    It imports this package from its location, and nothing from its working directory, which may have untrusted files.
+    The process imports this package from its location, and nothing from its working directory, which may have untrusted
+    files.
     """
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -88,7 +87,7 @@ def anonymous_file(num_bytes: int) -> tuple[int, int]:
 def keeps_its_size(file: int) -> bool:
     """Return whether a file of another process cannot be truncated while it is mapped.
 
-    Without seals the other process is trusted: it is one of this program's own.
+    On systems without seals the other process, which belongs to this program, is trusted.
     """
     if sys.platform == "linux":
         fixed = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine.model import native
-from engine.model.compile_cache import MOST, CacheEntry, find, keep
+from engine.model.compile_cache import MAX_ENTRIES, CacheEntry, find, store
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def kept(tmp_path: Path, key: str = "torch 1", content: bytes = b"machine code") -> CacheEntry:
     (tmp_path / "made").write_bytes(content)
-    found = keep(key, {"a.so": tmp_path / "made"}, {"made": "here"})
+    found = store(key, {"a.so": tmp_path / "made"}, {"made": "here"})
     assert found is not None
     return found
 
@@ -121,7 +121,7 @@ def test_an_entry_that_is_not_as_it_was_written_is_never_used(
 
 
 def test_the_least_recently_used_entries_are_deleted(tmp_path: Path) -> None:
-    for number in range(MOST):
+    for number in range(MAX_ENTRIES):
         os.utime(kept(tmp_path, f"torch {number}").folder, (number, number))
     assert find("torch 0"), "used now"
     kept(tmp_path, "one more")
@@ -133,7 +133,7 @@ def test_nothing_is_found_without_a_usable_cache_folder(tmp_path: Path, cache_ho
     (cache_home / "kvtheater").mkdir(mode=0o777)
     (cache_home / "kvtheater").chmod(0o777)
     (tmp_path / "made").write_bytes(b"machine code")
-    assert keep("torch 1", {"a.so": tmp_path / "made"}, {}) is None
+    assert store("torch 1", {"a.so": tmp_path / "made"}, {}) is None
     assert find("torch 1") is None
     assert not list((cache_home / "kvtheater").iterdir())
 

@@ -65,9 +65,9 @@ def test_the_opening_plays_and_pauses(open_page: OpenPage) -> None:
 
 
 TIMES = """Promise.all(['opening_panel', 'paint_race', 'time'].map((name) =>
-  import(`/static/js/panels/intro/${name}.js`))).then(([{ scene }, { counted, stepsAt }, { beatAt }]) => {
+  import(`/static/js/panels/intro/${name}.js`))).then(([{ scene }, { computedTokens, stepsAt }, { beatAt }]) => {
     const { local } = beatAt(Number(document.querySelector('#opening-time').value));
-    const [without, kept] = counted(scene.value.found.film, stepsAt(scene.value.found, 'race', local));
+    const [without, kept] = computedTokens(scene.value.found.film, stepsAt(scene.value.found, 'race', local));
     return without / kept;
   })"""
 

@@ -5,12 +5,12 @@ import { divergingAt, divergingScale, niceCeiling } from "../../static/js/kit/co
 import {
   columns,
   figureMiddle,
-  figuresApart,
-  litAt,
   miniature,
   pooledWeights,
+  readProgressAt,
   rows,
   scrollTo,
+  separateFigures,
 } from "../../static/js/panels/stage/geometry.js";
 
 test("zero has the background colour, and values are clipped to the scale", () => {
@@ -87,9 +87,9 @@ test("a strong weight that is narrower than a pixel is not lost", () => {
 
 test("keys are lit in order, all of them in the end", () => {
   for (const count of [1, 3, 500]) {
-    assert.equal(litAt(0, count, 0), 0);
-    assert.equal(litAt(count - 1, count, 1), 1);
-    for (let i = 1; i < count; i++) assert.ok(litAt(i, count, 0.5) <= litAt(i - 1, count, 0.5));
+    assert.equal(readProgressAt(0, count, 0), 0);
+    assert.equal(readProgressAt(count - 1, count, 1), 1);
+    for (let i = 1; i < count; i++) assert.ok(readProgressAt(i, count, 0.5) <= readProgressAt(i - 1, count, 0.5));
   }
 });
 
@@ -118,12 +118,12 @@ test("columns that fit completely in the first window are counted", () => {
 test("of overlapping numbers the larger weight's is kept", () => {
   const figures = [0.29, 0.7, 0.01].map((weight, i) => ({ weight, half: 12, middle: [118, 139, 163][i] }));
   assert.deepEqual(
-    figuresApart(figures).map(({ weight }) => weight),
+    separateFigures(figures).map(({ weight }) => weight),
     [0.7],
   );
   figures[2].middle = 166;
   assert.deepEqual(
-    figuresApart(figures).map(({ weight }) => weight),
+    separateFigures(figures).map(({ weight }) => weight),
     [0.7, 0.01],
   );
 });

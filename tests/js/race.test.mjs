@@ -5,8 +5,8 @@ import { show } from "../../static/js/control/drawn.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { operationsText } from "../../static/js/panels/race/columns.js";
 import {
-  computedSoFar,
-  copiedSoFar,
+  cumulativeComputed,
+  cumulativeCopied,
   expectedComputed,
   expectedCopied,
   heldInEach,
@@ -144,14 +144,14 @@ test("concatenation copies all earlier positions in each step, and the formula s
   const [concat, , , paged] = caches();
   // steps with 3, 4, 5 and 6 positions: the later three find 3, 4 and 5
   assert.deepEqual(
-    copiedSoFar(concat),
+    cumulativeCopied(concat),
     [0, 3, 7, 12].map((positions) => positions * PER_TOKEN),
   );
   assert.deepEqual(
     [1, 2, 3, 4].map((step) => expectedCopied(3, step)),
     [0, 3, 7, 12],
   );
-  assert.deepEqual(copiedSoFar(paged), [0, 0, 0, 0]);
+  assert.deepEqual(cumulativeCopied(paged), [0, 0, 0, 0]);
   const third = laneAt(concat, 3);
   assert.deepEqual([third.copied, third.totalCopied, third.storage], [4 * PER_TOKEN, 7 * PER_TOKEN, 5 * PER_TOKEN]);
   assert.deepEqual([third.kept, third.wasted], [5 * PER_TOKEN, 0]);
@@ -248,8 +248,11 @@ test("the sums are those of the formula", () => {
   const [none, , paged] = lanesOf();
   const expected = expectedComputed(3, 4); // 3 + 4 + 5 + 6, and 3 + 1 + 1 + 1
   assert.deepEqual(expected, { none: 18, cached: 6 });
-  assert.deepEqual([computedSoFar(none).at(-1), computedSoFar(paged).at(-1)], [expected.none, expected.cached]);
-  assert.deepEqual(computedSoFar(none), [3, 7, 12, 18]);
+  assert.deepEqual(
+    [cumulativeComputed(none).at(-1), cumulativeComputed(paged).at(-1)],
+    [expected.none, expected.cached],
+  );
+  assert.deepEqual(cumulativeComputed(none), [3, 7, 12, 18]);
 });
 
 test("time against work: ratios of the sums, medians of the steps after the first", () => {

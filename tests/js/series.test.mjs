@@ -4,11 +4,11 @@ import { outlyingGap } from "../../static/js/core/metrics.js";
 import { csvOf, drawnGaps } from "../../static/js/core/series.js";
 import { roofs } from "../../static/js/net/rooflines.js";
 import {
-  AXIS,
+  AXIS_HEIGHT,
   budgetScale,
   GUTTER,
   labelEvery,
-  recordsInSight,
+  visibleRecords,
   rowsFit,
   tracksLayout,
 } from "../../static/js/panels/scheduler/geometry.js";
@@ -93,12 +93,12 @@ test("a low room drops the budgets and keeps the rows of three sequences apart",
 test("where 40 tracks do not fit, the window says which records are in sight, and a chosen track stays below the budgets", () => {
   const height = 134;
   const { top } = tracksLayout({ records: 500, tracks: 40, width: 400, height });
-  const most = Math.floor((height - top - AXIS) / 13); // rows of 13 px at least
+  const most = Math.floor((height - top - AXIS_HEIGHT) / 13); // rows of 13 px at least
   assert.deepEqual([rowsFit(most, height), rowsFit(most + 1, height)], [true, false]);
   const width = GUTTER + 60; // 10 cells of 6 px
-  assert.deepEqual(recordsInSight(500, width, 0), [0, 10]);
-  assert.deepEqual(recordsInSight(500, width, 600), [100, 110]);
-  assert.deepEqual(recordsInSight(500, width, 500 * 6 - 30), [495, 499]);
+  assert.deepEqual(visibleRecords(500, width, 0), [0, 10]);
+  assert.deepEqual(visibleRecords(500, width, 600), [100, 110]);
+  assert.deepEqual(visibleRecords(500, width, 500 * 6 - 30), [495, 499]);
   assert.equal(tracksLayout({ records: 500, tracks: 40, width, height }).pinned, 0);
   const layout = tracksLayout({ records: 500, tracks: 40, width, height, pinned: true });
   assert.equal(layout.pinned, layout.row);

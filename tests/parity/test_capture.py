@@ -246,13 +246,13 @@ def test_requested_arrays_are_copied_from_the_device_at_once(monkeypatch: pytest
     expected = mixed_schedule(Driver(model, 4, 16), SEQUENCES, request)
     cuda, crossed = FakeCuda(), list[int]()
     copies = CudaCopies(torch.device("cpu"), cuda, pin_memory=False)
-    down = copies.down
+    to_host = copies.to_host
 
     def counted(tensors: Sequence[torch.Tensor]) -> Any:
         crossed.append(sum(tensor.numel() for tensor in tensors))
-        return down(tensors)
+        return to_host(tensors)
 
-    monkeypatch.setattr(copies, "down", counted)
+    monkeypatch.setattr(copies, "to_host", counted)
     for module in ("batch", "runner"):
         monkeypatch.setattr(f"engine.model.{module}.host_copies", lambda device: copies)
     monkeypatch.setattr("engine.model.capture.capture_kernel", lambda: None)

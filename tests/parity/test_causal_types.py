@@ -23,18 +23,18 @@ AT_ONCE = (
     "attention interface, so its KV cache cannot be paged",
     "encoder-decoder",
     "has layers of type",
-    "keeps states alone",
+    "has only layers with states",
 )
 # And what is found out by running it: a word of the reason.
 REASONS = {
-    "diffllama": "attends 2 times in one pass",
-    "doge": "makes an attention mask of its own",
+    "diffllama": "attends 2 times per pass",
+    "doge": "uses its own attention mask",
     "hrm_text": "3 of its 24 layers",
-    "moshi": "sliding window that it does not tell",
-    "phimoe": "sliding window that it does not tell",
+    "moshi": "sliding window that it does not pass",
+    "phimoe": "sliding window that it does not pass",
     **dict.fromkeys(
         ("bert", "bert-generation", "camembert", "data2vec-text", "electra", "ernie", "roberta", "roberta-prelayernorm",
-         "roc_bert", "xlm-roberta", "xlm-roberta-xl"), "attends to later tokens too",
+         "roc_bert", "xlm-roberta", "xlm-roberta-xl"), "attends to later tokens",
     ),
 }  # fmt: skip
 # Models that cannot be built here: draft models that want another one's keys and values, and one with an image encoder
@@ -128,15 +128,15 @@ UNSCALED = {**ALL_FULL, "no_rope_layers": [1, 1, 0], "attn_temperature_tuning": 
     [
         ("gemma4_text", PAIRS, None),
         ("gemma3n_text", {**PAIRS, "activation_sparsity_pattern": [0.0] * 6}, None),
-        ("gemma3_text", {"use_bidirectional_attention": True}, "attends to later tokens too"),
+        ("gemma3_text", {"use_bidirectional_attention": True}, "attends to later tokens"),
         ("llama4_text", UNSCALED, None),
         # from 8,192 tokens in a row on: no comparison of a few tokens sees it
-        ("llama4_text", {**UNSCALED, "attn_temperature_tuning": True, "floor_scale": 8192}, "counts a token's place"),
+        ("llama4_text", {**UNSCALED, "attn_temperature_tuning": True, "floor_scale": 8192}, "uses a token's place"),
         ("bert", {"is_decoder": True}, None),
         # its positions begin behind that of the padding, and what is packed names its own
         ("roberta", {"is_decoder": True}, "its logits differ by"),
         ("xlm-roberta", {"is_decoder": True}, "its logits differ by"),
-        ("doge", {"keep_window_size": 64}, "makes an attention mask of its own"),
+        ("doge", {"keep_window_size": 64}, "uses its own attention mask"),
     ],
 )  # fmt: skip
 def test_every_attention_setting_is_honoured(model_type: str, settings: dict[str, Any], reason: str | None) -> None:

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from engine.model import compiled
-from engine.model.compile_apart import compile_apart
-from engine.model.compiled import compile_and_keep, compile_model
+from engine.model.compile_in_subprocess import compile_in_subprocess
+from engine.model.compiled import compile_model, compile_to_cache
 from engine.model.loaded import Opened
 from engine.model.loader import from_module
 from engine.model.own_process import OWN_PROCESS
@@ -27,17 +27,17 @@ COMPILES = """
 import json, sys
 from engine.model import compiler_process
 compiler_process.start_early(sys.argv[1], "auto", "cpu")
-assert len(compiler_process._begun) == 1
+assert len(compiler_process._started) == 1
 compiler_process.start_early("/nowhere/at/all", "auto", "cpu")
 compiler_process.start_early("bundled", "auto", "cuda")
-assert len(compiler_process._begun) == 1  # there is nothing to compile, or not here
+assert len(compiler_process._started) == 1  # there is nothing to compile, or not here
 from engine.model.loader import load_model
 from engine.model.compiled import compile_model
 model = load_model(sys.argv[1])
 found = {"compiled": compile_model(model) is not None, "compiler": "torch._dynamo" in sys.modules}
-assert not compiler_process._begun  # it was waited for
+assert not compiler_process._started  # it was waited for
 compiler_process.start_early(sys.argv[1], "auto", "cpu")
-assert not compiler_process._begun  # something of it is kept now
+assert not compiler_process._started  # the cache has an entry for it
 print(json.dumps(found))
 """
 
@@ -124,7 +124,7 @@ def test_other_programs_compile_in_their_own_process(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(subprocess, "Popen", never)
     monkeypatch.delenv(OWN_PROCESS, raising=False)
     model = SimpleNamespace(opened=Opened("bundled", "auto", None))
-    assert not compile_apart(model)  # type: ignore[arg-type]
+    assert not compile_in_subprocess(model)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -133,8 +133,8 @@ def test_a_missing_library_for_one_token_is_built(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     waited: list[bool] = []
     model = from_module(tiny_model("llama", num_hidden_layers=1))
-    compile_and_keep(model, lambda: waited.append(True))
+    compile_to_cache(model, lambda: waited.append(True))
     assert waited
-    monkeypatch.setattr(compiled, "_made", lambda *_: pytest.fail("it is compiled again"))
-    compile_and_keep(model)
+    monkeypatch.setattr(compiled, "_build", lambda *_: pytest.fail("it is compiled again"))
+    compile_to_cache(model)
     assert compile_model(model).kernel is not None

@@ -22,7 +22,7 @@ from tests.parity.harness import TOLERANCE, Driver, mixed_schedule, random_promp
 from tests.tiny_models import VOCAB_SIZE, tiny_model
 
 SEQUENCES = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
-ALL = {**compiled.cpu_options(), **compiled.AHEAD}
+ALL = {**compiled.cpu_options(), **compiled.LIBRARY_OPTIONS}
 TWO_LAYERS: dict[str, Any] = {"num_hidden_layers": 2}  # whose weights may be exchanged
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
 
@@ -44,7 +44,7 @@ def refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any) -> Any:
         raise AssertionError("it is compiled again")
 
-    monkeypatch.setattr(compiled, "_made", never)
+    monkeypatch.setattr(compiled, "_build", never)
 
 
 def logits(model: LoadedModel, forward: Any) -> dict[Any, torch.Tensor]:
@@ -104,7 +104,7 @@ def test_damaged_or_wrong_code_is_compiled_again(
             one[first], one[second] = one[second], one[first]
             (entry.folder / name).write_text(json.dumps(noted))
         with caplog.at_level(logging.WARNING, logger="engine"):
-            assert compiled._found(model, key) is None
+            assert compiled._load_cached(model, key) is None
         assert any("compiled again" in message for message in caplog.messages)
     finally:
         (tmp_path / name).rename(entry.folder / name)

@@ -12,7 +12,7 @@ from engine.bench.peers.foreign.gguf_file import ARCHITECTURES
 from engine.model import gguf_hub
 from engine.model.errors import ModelError
 from engine.model.loader import load_model
-from engine.model.weighing import bytes_to_come
+from engine.model.weighing import estimated_weight_bytes
 from engine.setup.unloaded_model import architecture_of
 from tests import gguf_files
 from tests.parity.harness import Driver, mixed_schedule, random_prompt
@@ -50,7 +50,7 @@ def test_the_same_logits_as_from_safetensors(family: str, is_quantized: bool, tm
     assert given.stored is not None and given.stored.form == f"GGUF {form}"
     weights = given.facts.num_params
     assert given.stored.stored_bytes == pytest.approx(each * weights, rel=0.03)  # norms and biases are float32
-    assert given.stored.taken_bytes == bytes_to_come(str(file), "float32", "cpu") >= 4 * weights
+    assert given.stored.taken_bytes == estimated_weight_bytes(str(file), "float32", "cpu") >= 4 * weights
     assert architecture_of(str(file)).shipped.each == pytest.approx(each, rel=0.03)
 
 
@@ -91,7 +91,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(ModelError, match=r"there is no file .*tiny\.gguf"):
         load_model(str(file))
     file.write_bytes(b"GGUF and nothing that follows from it")
-    with pytest.raises(ModelError, match=r"tiny\.gguf is not a GGUF file that can be read \(it begins with 'GGUF"):
+    with pytest.raises(ModelError, match=r"tiny\.gguf is not a readable GGUF file \(it begins with 'GGUF"):
         load_model(str(file), device="cpu")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"pip install 'kvtheater\[gguf\]'"):
@@ -134,6 +134,6 @@ def test_a_file_of_the_hub_is_named_by_its_form(tmp_path: Path, monkeypatch: pyt
 def test_a_repository_of_gguf_files_alone_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gguf_hub, "HfApi", Hub)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    expected = r"has GGUF files only \(Q8_0, Q4_K_M\): name one, as owner/tiny-GGUF:Q8_0"
+    expected = r"has only GGUF files \(Q8_0, Q4_K_M\): select one, for example owner/tiny-GGUF:Q8_0"
     with pytest.raises(ModelError, match=expected):
         load_model("owner/tiny-GGUF", device="cpu")

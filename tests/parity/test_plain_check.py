@@ -83,7 +83,7 @@ def test_results_that_depend_on_the_batch_are_refused(share: float) -> None:
 
 def test_results_that_depend_on_the_batch_position_are_refused() -> None:
     module = swapped("model.layers.1.self_attn.k_proj", lambda inner: ByPlace(inner, 0.1, False))
-    with pytest.raises(ModelError, match=r"counts a token's place in the packed row .*\(layer 1\)"):
+    with pytest.raises(ModelError, match=r"uses a token's place in the packed row .*\(layer 1\)"):
         from_module(module)
     from_module(swapped("model.layers.1.self_attn.k_proj", lambda inner: ByPlace(inner, 0.1, True)))
 
@@ -127,9 +127,9 @@ def test_an_engine_asks_for_its_kind_of_cache() -> None:
 @pytest.mark.parametrize(
     ("keywords", "reason"),
     [
-        ({"attention_mask": torch.zeros(1, 1, 3, 3)}, "makes an attention mask of its own"),
-        ({"is_causal": False}, "attends to later tokens too"),
-        ({"position_bias": torch.zeros(3)}, "hands its attention position_bias"),
+        ({"attention_mask": torch.zeros(1, 1, 3, 3)}, "uses its own attention mask"),
+        ({"is_causal": False}, "attends to later tokens"),
+        ({"position_bias": torch.zeros(3)}, "passes position_bias to its attention"),
         ({"alibi": 0.5}, "hands its attention alibi"),
     ],
 )

@@ -300,12 +300,12 @@ def test_impossible_pins_are_refused() -> None:
         engine.add_request(list(range(20, 40)), GREEDY)
         engine.step()
         op = next(op for op in log_of(engine).record(1).ops if isinstance(op, Forget))
-        with pytest.raises(RequestError, match="has forgotten the token at position"):
+        with pytest.raises(RequestError, match="has already forgotten the token at position"):
             engine.keep(0, op.positions[0][0])
         with pytest.raises(RequestError, match="no token at position 99"):
             engine.keep(0, 99)
         engine.keep(0, 20)
-        with pytest.raises(RequestError, match="kept already"):
+        with pytest.raises(RequestError, match="already pinned"):
             engine.keep(0, 20)
         with pytest.raises(RequestError, match="no room for another"):
             engine.keep(0, 0)
@@ -319,8 +319,8 @@ def test_impossible_pins_are_refused() -> None:
         ({"prefill": 1, "decode": 1}, "prefill, decode and mixed"),
         ({"speculative_config": '{"method": "ngram", "num_speculative_tokens": 2}'}, "speculative_config"),
         ({"forget_budget": 2}, r"at least forget_sinks \+ forget_recent \(3\), not 2"),
-        ({"forget_policy": "snapkv", "forget_pool": 4}, "odd number"),
-        ({"forget_policy": None}, "forget_budget means something only beside forget_policy"),
+        ({"forget_policy": "snapkv", "forget_pool": 4}, "an odd forget_pool"),
+        ({"forget_policy": None}, "forget_budget has an effect only with forget_policy"),
     ],
 )
 def test_features_that_conflict_with_forgetting_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -331,5 +331,5 @@ def test_features_that_conflict_with_forgetting_are_refused(settings: dict[str, 
 
 
 def test_a_store_outside_the_pool_is_refused() -> None:
-    with pytest.raises(ConfigError, match="do not go with forget_policy"):
+    with pytest.raises(ConfigError, match="do not support forget_policy"):
         Engine(tiny_llama(), replace(BASE, forget_policy="h2o"), connector=KVConnector())

@@ -95,7 +95,7 @@ def test_tokens_encoded_after_a_cut_are_those_of_the_full_text(name: str, parts:
     for more, end in parts:
         begin += more
         earlier, text = text, begin + end
-        count = cuts.num_alike(earlier, tokens, common_prefix(earlier, text))
+        count = cuts.num_reusable(earlier, tokens, common_prefix(earlier, text))
         start = tokens.starts[count] if count else 0
         tokens = tokens.then(tokens_of(tokenizer.encode(text[start:], add_special_tokens=False)), start, count)
         assert tokens == tokens_of(tokenizer.encode(text, add_special_tokens=False))
@@ -106,7 +106,7 @@ def test_a_continued_text_is_encoded_from_near_its_end(name: str) -> None:
     tokenizer = tokenizers()[name]
     text = "the river's moon isn't low, 1234 boats went by\n" * 20
     tokens = tokens_of(tokenizer.encode(text, add_special_tokens=False))
-    count = cuts_of(tokenizer).num_alike(text, tokens, len(text))
+    count = cuts_of(tokenizer).num_reusable(text, tokens, len(text))
     assert len(text) - 100 < tokens.starts[count] < len(text)
 
 

@@ -46,7 +46,7 @@ def apart(live: LiveModel) -> Iterator[Serving]:
 
 @pytest.fixture(scope="module")
 def expected(live: LiveModel) -> str:
-    serving = Serving(ApiSettings(), APART.of_one, live)
+    serving = Serving(ApiSettings(), APART.instance_config, live)
     text: str = serving.post().json()["choices"][0]["text"]
     serving.close()
     return text

@@ -66,6 +66,6 @@ def test_doctor_reports_a_missing_compiled_pass(monkeypatch, tmp_path: Path) -> 
         "why": "not compiled yet: kvtheater serve does it in the background",
     }
     (tmp_path / "kvtheater").chmod(0o777)
-    assert "is not a folder of this user alone" in diagnosis.compiled_pass()["why"]
+    assert "must belong to this user alone" in diagnosis.compiled_pass()["why"]
     monkeypatch.setenv("PATH", "")
     assert diagnosis.compiled_pass()["why"].startswith("no C++ compiler was found: ")

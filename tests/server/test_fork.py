@@ -147,11 +147,11 @@ def test_a_fork_can_stop_at_the_change(server, client, theater):
 def test_refusals_leave_no_theater_behind(server, client, theater):
     length = perform(client, theater)
     for at, change, words in (
-        (length + 1, None, "cannot come after"),
+        (length + 1, None, "is impossible"),
         (4, {"kind": "token", "seq_id": 9, "token_id": 5}, "sequence 9"),
         (4, {"kind": "token", "seq_id": 0, "token_id": 128}, "no token 128"),
         (4, {"kind": "abort", "request_id": "nobody"}, "'nobody'"),
-        (4, {"kind": "sampling", "request_id": "a", "sampling": {"n": 2, "temperature": 1.0}}, "n is settled"),
+        (4, {"kind": "sampling", "request_id": "a", "sampling": {"n": 2, "temperature": 1.0}}, "n cannot change after"),
         (4, {"kind": "request", "text": ""}, "empty"),
         (0, {"kind": "config", "config": {"num_blocks": 0}}, "num_blocks"),
         (0, {"kind": "config", "config": {"num_blocks": 3}}, "max_model_len"),

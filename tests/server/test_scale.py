@@ -107,7 +107,7 @@ def test_a_rate_beyond_one_gpu_keeps_the_other_values():
     [
         ({"rate": "fast"}, "rate is not a number: 'fast'"),
         ({"rate": "nan"}, "rate must be from 0 to"),
-        ({"gpus": "2.5"}, "gpus is a whole number"),
+        ({"gpus": "2.5"}, "gpus must be a whole number"),
         ({"gpus": "2", "speedup": "3"}, "at most 2 times as fast"),
     ],
 )
@@ -269,7 +269,7 @@ def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_show
     [
         ({"context": "5000"}, "context must be from 1 to 1024"),
         ({"contexts": ",".join(["1"] * 13)}, "at most 12 values"),
-        ({"batch": "4096", "context": "1024"}, "more than one step holds"),
+        ({"batch": "4096", "context": "1024"}, "exceeds the largest step"),
     ],
 )
 def test_impossible_steps_are_refused(tmp_path: Path, query: dict[str, str], says: str) -> None:
@@ -305,7 +305,7 @@ def test_a_placement_over_http_and_its_simulation(server):
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ({"model": "gpt2"}, "no layer times of model 'gpt2'; there are some of llama-2-7b, "),
+        ({"model": "gpt2"}, "no layer times of model 'gpt2'; use one of llama-2-7b, "),
         ({"prefill_gpu": "t4"}, "no layer times of prefill_gpu 't4'"),
         ({"prompt_tokens": "5000"}, "prompt_tokens must be from 1 to 4095"),
     ],
@@ -317,9 +317,9 @@ def test_impossible_placements_are_refused(query: dict[str, str], says: str) -> 
 def test_simulations_of_a_placement_are_small_and_run_one_at_a_time() -> None:
     """A trial takes a core for seconds, so a second one is refused."""
     many = {"rate": "3000", "nodes": "64", "way": "on_one_node"}
-    assert "instances are more than the 16" in refused(tried_answer, **many)
+    assert "instances exceed the maximum of 16" in refused(tried_answer, **many)
     with scale_placement.trying:
-        assert "another placement is being tried" in refused(tried_answer)
+        assert "another placement is being simulated" in refused(tried_answer)
     assert tried_answer(MultiDict({"output_tokens": "2"}))["tried"].num_requests == 300
 
 
@@ -337,7 +337,7 @@ def test_sizes_of_a_posted_configuration_over_http(server):
 @pytest.mark.parametrize(
     ("body", "english", "chinese"),
     [
-        (b"{}", "no model_type", "没有 model_type"),
+        (b"{}", "lacks model_type", "没有 model_type"),
         (b" " * (256 * 1024 + 1), "at most 262144 bytes", "最多 262144 字节"),
     ],
 )

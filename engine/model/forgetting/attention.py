@@ -1,4 +1,4 @@
-"""Attention of an engine whose sequences forget: gather and matmul under a mask for each KV head."""
+"""Attention with KV cache compression: gather and matmul under a mask per KV head."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.model.forgetting.forgetting import Forgetting
 
 
 class ForgettingAttention(GatherAttention):
-    """Gather attention without the forgotten keys. Where none is, it computes exactly what its base does."""
+    """Gather attention without the forgotten keys. If no key is forgotten, the results are those of its base class."""
 
     def __init__(self, forgetting: Forgetting) -> None:
         self._forgetting = forgetting

@@ -1,13 +1,13 @@
-"""Forgotten tokens of sequences: the query position from which a KV head of a layer no longer sees a key.
+"""Forgotten keys of sequences: the query position from which a KV head of a layer no longer sees a key.
 
     forgotten_at[layer][head, j] = the first query position that does not see key j; NOT_FORGOTTEN: all later ones do
 
-A key j is visible to the query at p iff j <= p < forgotten_at[head, j]. So a sequence that is computed again after a
-preemption, in any chunks, sees what it saw the first time. It is a property of the sequence, not of a block: forks get
-it, and what was decided once is never decided again.
+A key j is visible to the query at p iff j <= p < forgotten_at[head, j]. So a sequence that is recomputed after a
+preemption, in any chunks, sees the same keys as before. Forgetting is a property of the sequence, not of a block: forks
+inherit it, and a decision is never repeated.
 
-A step: `begin` before the forward pass, `observe` in every layer, `decide` after it, `follow` at its end. What a step
-observed counts from `decide` on, so a failed step leaves nothing.
+A step calls `begin` before the forward pass, `observe` in every layer, `decide` after it, and `follow` at its end.
+Observations take effect in `decide`, so a failed step has no effect.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ NOT_FORGOTTEN = 1 << 30
 
 @dataclass(slots=True)
 class _Memory:
-    """State of one sequence. Tensors in it are replaced, never changed."""
+    """State of a sequence. Its tensors are replaced, never modified."""
 
-    forgotten_at: dict[int, Tensor] = field(default_factory=dict)  # by layer [Hkv, n]; keys after n are kept
-    observed: dict[int, Any] = field(default_factory=dict)  # by layer: the policy's memory
-    num_observed: int = 0  # queries that the policy has seen
-    num_decided: int = 0  # computed tokens at the last decision
-    pinned: frozenset[int] = frozenset()  # positions that stay, whatever their scores
+    forgotten_at: dict[int, Tensor] = field(default_factory=dict)  # by layer [Hkv, n]; keys after n are not forgotten
+    observed: dict[int, Any] = field(default_factory=dict)  # the policy's memory, by layer
+    num_observed: int = 0  # number of queries that the policy has observed
+    num_decided: int = 0  # number of computed tokens at the last decision
+    pinned: frozenset[int] = frozenset()  # positions that are never forgotten
 
     def copy(self) -> _Memory:
         return _Memory(dict(self.forgotten_at), dict(self.observed), self.num_observed, self.num_decided, self.pinned)
 
 
 class Scores(NamedTuple):
-    """Scores of a decision, of the keys that could be seen until then."""
+    """Scores of a decision, for the keys that were visible until then."""
 
     seq_id: int
     scores: Tensor  # [Hkv, C]
@@ -58,9 +58,9 @@ class Scores(NamedTuple):
 
 
 class Forgetting:
-    """Forgotten tokens of an engine's sequences, and the policy that decides them.
+    """Forgotten keys of an engine's sequences, and the policy that selects them.
 
-    Layers with a sliding window of their own are left as they are.
+    Layers with a sliding window do not forget.
 
     Raises:
         ModelError: the policy cannot score this model's keys.
@@ -74,16 +74,14 @@ class Forgetting:
         self.device = model.device
         self.layers = frozenset(i for i, window in enumerate(model.facts.sliding_windows) if window is None)
         self._memories: dict[int, _Memory] = {}
-        self._due: dict[int, int] = {}  # by sequence of the step: computed tokens after it, where it forgets then
-        self._pending: dict[int, dict[int, Any]] = {}  # observed in this step, by sequence and layer
+        self._due: dict[int, int] = {}  # sequences that forget after this step, with their number of computed tokens
+        self._pending: dict[int, dict[int, Any]] = {}  # the policy's memories after this step, by sequence and layer
         self._slices: list[SequenceSlice] = []
-        self.scores: dict[int, list[Scores]] = {}  # by layer, of the last step
+        self.scores: dict[int, list[Scores]] = {}  # scores of the last step, by layer
 
     def covers(self, call: AttentionCall) -> bool:
         """Return whether this layer's keys are forgotten."""
         return call.layer in self.layers
-
-    # a step
 
     def begin(self, slices: Sequence[SequenceSlice], num_prompt_tokens: Sequence[int]) -> None:
         """Begin a step: record its slices, and the sequences that forget after it."""
@@ -95,9 +93,7 @@ class Forgetting:
                 self._due[piece.seq_id] = end
 
     def hidden(self, layer: int, seq_id: int, start: int, end: int) -> Tensor | None:
-        """Return a mask [Hkv, T, C] for queries [start, end) over keys [0, end), True = forgotten by then; None: none
-        is.
-        """
+        """Return a mask [Hkv, T, C] for queries [start, end) over keys [0, end), True = forgotten, or None."""
         memory = self._memories.get(seq_id)
         forgotten_at = memory.forgotten_at.get(layer) if memory else None
         if forgotten_at is None:
@@ -114,13 +110,13 @@ class Forgetting:
             end = batch.slices[index].start + 1
             weights = None if found.decode is None else found.decode.weights[i, :, None, :end]
             rows[index] = weights, batch.decode_keys(reach).slots[i, :end]
-        given = {piece.span.slice_index: piece.weights for piece in found.prefills}
+        prefill_weights = {piece.span.slice_index: piece.weights for piece in found.prefills}
         for span in batch.prefills:
-            rows[span.slice_index] = given.get(span.slice_index), batch.prefill_keys(span, reach).slots
+            rows[span.slice_index] = prefill_weights.get(span.slice_index), batch.prefill_keys(span, reach).slots
         for index, piece in enumerate(batch.slices):
             memory, (weights, slots) = self._memories[piece.seq_id], rows[index]
             begin, end = batch.query_start_loc[index : index + 2]
-            known = max(memory.num_observed - piece.start, 0)  # computed again after a preemption
+            known = max(memory.num_observed - piece.start, 0)  # queries recomputed after a preemption
             observed = memory.observed.get(layer)
             if known < end - begin:
                 trimmed = weights[:, known:] if weights is not None and self.policy.needs_weights else None
@@ -135,14 +131,14 @@ class Forgetting:
 
     @staticmethod
     def _visible(memory: _Memory, layer: int, num_kv_heads: int, count: int, device: torch.device) -> Tensor:
-        """Return the keys [Hkv, count] that the next query would see if nothing else were forgotten."""
+        """Return a mask [Hkv, count] of the keys that the next query would see if no more keys were forgotten."""
         forgotten_at = memory.forgotten_at.get(layer)
         if forgotten_at is None:
             return torch.ones((num_kv_heads, count), dtype=torch.bool, device=device)
         return pad(forgotten_at > count, (0, count - forgotten_at.shape[1]), value=True)
 
     def decide(self) -> list[Op]:
-        """Forget keys by the step's scores, after the forward pass has succeeded. Returns the operations."""
+        """Forget keys by the step's scores, after the forward pass has succeeded; return the operations."""
         for piece in self._slices:
             memory = self._memories[piece.seq_id]
             memory.observed.update(self._pending.get(piece.seq_id, {}))
@@ -176,7 +172,7 @@ class Forgetting:
         return ops
 
     def follow(self, ops: Iterable[Op]) -> None:
-        """Copy the state for forks, pin kept tokens, and drop the state of finished sequences."""
+        """Copy the state for forks, pin tokens of `Keep` operations, and drop the state of finished sequences."""
         for op in ops:
             if isinstance(op, Fork):
                 self._memories[op.seq_id] = self._memories[op.parent_seq_id].copy()
@@ -187,13 +183,11 @@ class Forgetting:
                 self._memories.pop(op.seq_id, None)
 
     def release(self) -> None:
-        """Drop the tensors of all sequences: no step follows."""
+        """Drop the tensors of all sequences; no step may follow."""
         self._memories, self._pending, self.scores = {}, {}, {}
 
-    # figures
-
     def cannot_keep(self, seq_id: int, position: int, num_tokens: int) -> Sentence | None:
-        """Return why a token cannot be kept from here on, one sentence; None: it can."""
+        """Return the reason why a token cannot be pinned, as one sentence, or None if it can."""
         memory, own = self._memories.get(seq_id, _Memory()), self.settings
         if not 0 <= position < num_tokens:
             return sentence("keep.position", seq_id=seq_id, position=position, last=num_tokens - 1)
@@ -206,7 +200,7 @@ class Forgetting:
         return None
 
     def key_scores(self) -> list[KeyScores]:
-        """Return the scores of the last step as its capture has them."""
+        """Return the scores of the last step as recorded in its capture."""
         return [
             KeyScores(
                 seq_id=one.seq_id,
@@ -223,19 +217,19 @@ class Forgetting:
         if memory is None or not all(layer in memory.forgotten_at for layer in layers):
             return []
         num_full = num_computed // block_size
-        gone = torch.stack([self._all_forgotten(memory.forgotten_at[layer], num_computed) for layer in layers]).all(0)
-        gone = gone[: num_full * block_size]
-        gone = pad(gone, (0, num_full * block_size - gone.shape[0]))
-        return gone.view(num_full, block_size).all(1).nonzero()[:, 0].tolist()
+        masks = [self._all_forgotten(memory.forgotten_at[layer], num_computed) for layer in layers]
+        forgotten = torch.stack(masks).all(0)[: num_full * block_size]
+        forgotten = pad(forgotten, (0, num_full * block_size - forgotten.shape[0]))
+        return forgotten.view(num_full, block_size).all(1).nonzero()[:, 0].tolist()
 
     @staticmethod
     def _all_forgotten(forgotten_at: Tensor, num_computed: int) -> Tensor:
-        gone = (forgotten_at <= num_computed).all(0)
-        return pad(gone, (0, num_computed - gone.shape[0])) if gone.shape[0] < num_computed else gone[:num_computed]
+        mask = (forgotten_at <= num_computed).all(0)
+        return pad(mask, (0, num_computed - mask.shape[0])) if mask.shape[0] < num_computed else mask[:num_computed]
 
 
-class Remembered(Forgetting):
-    """Forgotten tokens of one sequence, by its log: for a pass that computes it again and decides nothing."""
+class ReplayedForgetting(Forgetting):
+    """Forgotten keys of one sequence, read from its log, for a pass that recomputes it without new decisions."""
 
     def __init__(self, seq_id: int, forgotten: Iterable[Forget], like: Forgetting) -> None:
         self.settings, self.policy, self.layers, self.device = like.settings, like.policy, like.layers, like.device
@@ -251,4 +245,4 @@ class Remembered(Forgetting):
             memory.forgotten_at[op.layer] = forgotten_at
 
     def observe(self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, found: AttentionOutput) -> None:
-        """Observe nothing."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""Selection of the keys of a head that are forgotten beyond a budget, by their scores."""
+"""Selection of the keys of a head to forget beyond a budget, by their scores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine.cache.forget_settings import ForgetSettings
 
-BITS = 14  # of a score's mantissa
+BITS = 14  # number of bits of a score's mantissa that are compared
 
 
 class ForgottenKeys(NamedTuple):
@@ -17,8 +17,8 @@ class ForgottenKeys(NamedTuple):
 
     positions: list[list[int]]
     scores: list[list[float]]
-    ranks: list[list[int]]  # among the candidates, 1 = the highest score
-    lowest_kept: list[float | None]  # score of the last key that stayed among them; None: none did
+    ranks: list[list[int]]  # ranks among the candidates, 1 = the highest score
+    lowest_kept: list[float | None]  # lowest score of the candidates that are not forgotten; None: there are none
 
 
 def choose_forgotten(
@@ -26,8 +26,9 @@ def choose_forgotten(
 ) -> ForgottenKeys | None:
     """Select the visible keys [Hkv, C] to forget; None if no head has more than the budget.
 
-    Sinks, the newest keys and `pinned` positions stay, the others in order of their scores; of equal ones the earlier.
-    Scores count with `BITS` bits: equal tokens have keys of equal length, but for the last bits of a recomputation.
+    Sinks, the newest keys and `pinned` positions are not forgotten. Of the others, those with the highest scores
+    remain; on ties the earlier ones. Scores are rounded to `BITS` bits, because a recomputation changes the last bits,
+    and equal tokens have keys of equal length.
     """
     num_keys = visible.shape[1]
     protected = torch.zeros(num_keys, dtype=torch.bool)
@@ -40,11 +41,11 @@ def choose_forgotten(
         candidates = (seen & ~protected).nonzero()[:, 0]
         num_kept = min(max(settings.budget - int((seen & protected).sum()), 0), len(candidates))
         order = candidates[torch.sort(_rounded(own[candidates]), descending=True, stable=True).indices]
-        gone, found = order[num_kept:], own[order]
-        forgotten.positions.append(gone.tolist())
-        forgotten.scores.append(found[num_kept:].tolist())
-        forgotten.ranks.append(list(range(num_kept + 1, num_kept + 1 + len(gone))))
-        forgotten.lowest_kept.append(float(found[num_kept - 1]) if num_kept else None)
+        dropped, ordered = order[num_kept:], own[order]
+        forgotten.positions.append(dropped.tolist())
+        forgotten.scores.append(ordered[num_kept:].tolist())
+        forgotten.ranks.append(list(range(num_kept + 1, num_kept + 1 + len(dropped))))
+        forgotten.lowest_kept.append(float(ordered[num_kept - 1]) if num_kept else None)
     return forgotten if any(forgotten.positions) else None
 
 

@@ -17,12 +17,12 @@ from engine.trace.records import FullCacheOutput, Output
 
 
 class FullCache:
-    """A second cache for the same tokens, with one block of `max_model_len` slots per sequence.
+    """Second cache for the same tokens, with one block of `max_model_len` slots per sequence.
 
-    A sequence that finds no block takes one of a sequence that is not asked for, which is computed again later.
+    If no block is free, a block of a sequence outside the current step is reused; that sequence is recomputed later.
 
     Raises:
-        ModelError: as `ModelRunner`.
+        ModelError: see `ModelRunner`.
     """
 
     def __init__(self, model: LoadedModel, num_blocks: int, max_model_len: int, kv_cache_dtype: str) -> None:
@@ -32,24 +32,24 @@ class FullCache:
         self._free = list(range(num_blocks))
 
     def logits(self, slices: Sequence[SequenceSlice], texts: Sequence[list[int]]) -> dict[int, Tensor]:
-        """Return the logits [V] after each text that a step completes, by sequence. `texts`: of the slices."""
+        """Return the logits [V] after each text that a step completes, by sequence. `texts`: token ids by slice."""
         pairs = zip(slices, texts, strict=True)
-        whole = {piece.seq_id: text for piece, text in pairs if piece.start + len(piece.token_ids) == len(text)}
+        complete = {piece.seq_id: text for piece, text in pairs if piece.start + len(piece.token_ids) == len(text)}
         missing = []
-        for seq_id, token_ids in whole.items():
+        for seq_id, token_ids in complete.items():
             if seq_id not in self._blocks:
-                self._claim(seq_id, whole)
+                self._claim(seq_id, complete)
             start = self._num_computed[seq_id]
             missing.append(SequenceSlice(seq_id, token_ids[start:], start, [[self._blocks[seq_id]]], samples=True))
             self._num_computed[seq_id] = 0  # unknown if the pass fails
         if not missing:
             return {}
         logits = self._runner.execute(missing).logits
-        self._num_computed.update((seq_id, len(token_ids)) for seq_id, token_ids in whole.items())
-        return dict(zip(whole, logits, strict=True))
+        self._num_computed.update((seq_id, len(token_ids)) for seq_id, token_ids in complete.items())
+        return dict(zip(complete, logits, strict=True))
 
     def follow(self, ops: Iterable[Op]) -> None:
-        """Copy for forks where a block is free, and free those of finished sequences."""
+        """Copy blocks for forks if a block is free, and free the blocks of finished sequences."""
         for op in ops:
             if isinstance(op, Finish):
                 self._drop(op.seq_id)
@@ -71,7 +71,7 @@ class FullCache:
 
 
 def last_rows(slices: Sequence[SequenceSlice], logits: Tensor) -> dict[int, Tensor]:
-    """Return the row [V] of a step's logits that each sequence samples from."""
+    """Return the row [V] of a step's logits that each sequence samples from, by sequence."""
     rows, at = dict[int, Tensor](), 0
     for piece in slices:
         at += len(piece.token_ids) if piece.all_logits else int(piece.samples)
@@ -89,8 +89,8 @@ def compare(
 ) -> list[Output]:
     """Add the full cache's prediction for the same text to a step's outputs.
 
-    `ops`: of the step; what was forked in it has its parent's logits. `own`, `full`: logits [V] by sequence. A beam
-    that waited for others is not compared.
+    `ops`: operations of the step; sequences forked in it have their parent's logits. `own`, `full`: logits [V] by
+    sequence. A beam that waited for others is not compared.
     """
     parents = {op.seq_id: op.parent_seq_id for op in ops if isinstance(op, Fork)}
     found = list[Output]()
@@ -101,13 +101,13 @@ def compare(
         if seq_id in full:
             logprobs, others = (logits[seq_id].double().log_softmax(-1) for logits in (full, own))
             token_id = int(logprobs.argmax())
-            answer = FullCacheOutput(
+            prediction = FullCacheOutput(
                 divergence=max(0.0, float(torch.sum(logprobs.exp() * (logprobs - others)))),
                 token_id=token_id,
                 token_bytes=token_bytes(token_id),
                 own_token_id=int(others.argmax()),
                 logprob=float(logprobs[output.token_id]),
             )
-            output = replace(output, full=answer)
+            output = replace(output, full=prediction)
         found.append(output)
     return found

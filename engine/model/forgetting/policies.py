@@ -1,16 +1,16 @@
-"""Policies: a score for each key of a KV head. The keys with the lowest scores are forgotten.
+"""Policies, which score each key of a KV head. The keys with the lowest scores are forgotten.
 
 policy              score of key j                                                    published
-window              its position: the oldest go, as behind attention_window          arXiv 2309.17453
-h2o                 weights that queries have given to it so far, added up            arXiv 2306.14048
+window              its position: the oldest are forgotten, as in attention_window    arXiv 2309.17453
+h2o                 sum of its weights over all queries so far                        arXiv 2306.14048
 tova                weight of the newest query, mean over all heads of the layer      arXiv 2401.06104
 snapkv              weights of the last `recent` queries, smoothed over positions     arXiv 2404.14469
 key_norm            minus the length of the key                                       arXiv 2406.11430
-expected_attention  weight that later queries will give, estimated, times |value|     arXiv 2510.00636
-random              a random number: the control
+expected_attention  estimated weight of later queries, times |value|                  arXiv 2510.00636
+random              a random number, as a control
 
-Query heads that share a KV head count with their mean. Scores are formed in float32 or better, whatever the model's
-dtype: rounded scores would tie.
+Scores are averaged over the query heads that share a KV head. They are computed in at least float32, whatever the
+model's dtype, because rounded scores would tie.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Seen(NamedTuple):
 
     keys: Tensor  # [Hkv, C, D]
     values: Tensor  # [Hkv, C, Dv]
-    visible: Tensor  # [Hkv, C] False: forgotten before, and of no account
+    visible: Tensor  # [Hkv, C] False: already forgotten, and ignored
     scaling: float
     layer: int
 
 
 class Policy(ABC):
-    """Score of the keys of a layer. `memory` is what a policy retains of a sequence's earlier queries in that layer.
+    """Score of a layer's keys. `memory` is the policy's state for a sequence and layer after earlier queries.
 
-    A memory is never changed in place: forks share it.
+    A memory is never modified in place, because forks share it.
     """
 
     needs_weights = True
@@ -69,7 +69,7 @@ class Policy(ABC):
 
 
 class Window(Policy):
-    """Keeps the newest keys and the sinks, as `attention_window` does: the baseline of the other policies."""
+    """Retains the newest keys and the sinks, as `attention_window` does: the baseline of the other policies."""
 
     needs_weights = False
 
@@ -79,7 +79,7 @@ class Window(Policy):
 
 
 class H2O(Policy):
-    """Heavy hitters: the weights of all queries so far, added up."""
+    """Heavy hitters: sums of the weights of all queries so far."""
 
     def observe(self, memory: Tensor | None, rows: Rows) -> Tensor:
         assert rows.weights is not None
@@ -91,7 +91,7 @@ class H2O(Policy):
 
 
 class Tova(Policy):
-    """Weights of the newest query alone, the same for all KV heads of a layer."""
+    """Weights of the newest query, the same for all KV heads of a layer."""
 
     def observe(self, memory: Tensor | None, rows: Rows) -> Tensor:
         assert rows.weights is not None
@@ -102,11 +102,12 @@ class Tova(Policy):
 
 
 class SnapKV(Policy):
-    """Weights of an observation window: the last `recent` queries, whose own keys stay in any case."""
+    """Weights of an observation window: the last `recent` queries, whose own keys are never forgotten."""
 
     def observe(self, memory: Tensor | None, rows: Rows) -> Tensor:
         assert rows.weights is not None
-        newest = rows.weights[:, -self.settings.recent :].to(torch.float32, copy=True)  # no view of all rows
+        # copied, since a view would keep the weights of all rows in memory
+        newest = rows.weights[:, -self.settings.recent :].to(torch.float32, copy=True)
         if memory is None or newest.shape[1] == self.settings.recent:
             return newest
         before = pad(memory, (0, newest.shape[2] - memory.shape[2]))
@@ -121,7 +122,7 @@ class SnapKV(Policy):
 
 
 class KeyNorm(Policy):
-    """Short keys get much weight from most queries."""
+    """Minus the length of the key: most queries give short keys large weights."""
 
     needs_weights = False
 
@@ -131,10 +132,10 @@ class KeyNorm(Policy):
 
 
 class ExpectedAttention(Policy):
-    """Expected weight under queries that are distributed as those so far, rotated to the next `FUTURE` positions.
+    """Expected weight under queries distributed like the previous ones, rotated to the next `FUTURE` positions.
 
-    With query mean m and covariance S after that rotation: E[exp(q k / sqrt(D))] = exp(k m / sqrt(D) + k S k / 2D) for
-    Gaussian queries. Its softmax over the keys is multiplied by the length of the value.
+    For Gaussian queries with mean m and covariance S after that rotation, E[exp(q k / sqrt(D))] =
+    exp(k m / sqrt(D) + k S k / 2D). Its softmax over the keys is multiplied by the length of the value.
     """
 
     needs_weights = False
@@ -142,10 +143,10 @@ class ExpectedAttention(Policy):
 
     def observe(self, memory: tuple[int, Tensor, Tensor] | None, rows: Rows) -> tuple[int, Tensor, Tensor] | None:
         assert self.rotation is not None
-        skipped = max(self.settings.sinks - rows.start, 0)  # the first queries are outliers, as their keys are
+        skipped = max(self.settings.sinks - rows.start, 0)  # the first queries are outliers, like their keys
         if skipped >= rows.q.shape[0]:
             return memory
-        q = self.rotation.undone(rows.q[skipped:].double(), rows.start + skipped).transpose(0, 1)  # [Hq, T, D]
+        q = self.rotation.undo(rows.q[skipped:].double(), rows.start + skipped).transpose(0, 1)  # [Hq, T, D]
         count, added, outer = q.shape[1], q.sum(1), q.transpose(1, 2) @ q
         return (count, added, outer) if memory is None else (
             memory[0] + count, memory[1] + added, memory[2] + outer
@@ -165,16 +166,16 @@ class ExpectedAttention(Policy):
         keys = seen.keys.double().repeat_interleave(group, dim=0)  # [Hq, C, D]
         scores = (keys @ mean[:, :, None])[..., 0] * seen.scaling
         scores = scores + torch.einsum("hci,hij,hcj->hc", keys, covariance, keys) * seen.scaling**2 / 2
-        counts = seen.visible.repeat_interleave(group, dim=0).clone()
-        counts[:, : self.settings.sinks] = False
-        weights = torch.softmax(scores.masked_fill(~counts, float("-inf")), dim=-1)
-        weights = torch.nan_to_num(weights)  # nothing but sinks
+        scored = seen.visible.repeat_interleave(group, dim=0).clone()
+        scored[:, : self.settings.sinks] = False
+        weights = torch.softmax(scores.masked_fill(~scored, float("-inf")), dim=-1)
+        weights = torch.nan_to_num(weights)  # NaN if only sinks are visible
         lengths: Tensor = torch.linalg.vector_norm(seen.values, dim=-1, dtype=torch.float64)
         return _by_kv_head(weights, num_kv_heads) * lengths
 
 
 class Random(Policy):
-    """Random scores, drawn at each decision: the control."""
+    """Random scores, drawn at each decision, as a control."""
 
     needs_weights = False
 
@@ -195,6 +196,6 @@ POLICIES: dict[PolicyName, type[Policy]] = {
 }
 
 
-def _by_kv_head(of_query_heads: Tensor, num_kv_heads: int) -> Tensor:
-    """Return the means [Hkv, C] over the query heads that share a KV head, given [Hq, C]."""
-    return of_query_heads.view(num_kv_heads, -1, of_query_heads.shape[1]).mean(1)
+def _by_kv_head(scores: Tensor, num_kv_heads: int) -> Tensor:
+    """Return the means [Hkv, C] of scores [Hq, C] over the query heads that share a KV head."""
+    return scores.view(num_kv_heads, -1, scores.shape[1]).mean(1)

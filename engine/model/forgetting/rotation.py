@@ -1,4 +1,4 @@
-"""Rotary position embedding of a model, as far as it must be undone and averaged."""
+"""Rotary position embedding of a model: its inverse, and its mean over positions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Rotation:
     """Cosines and sines of a model that rotates queries as Llama does: q cos + rotate_half(q) sin.
 
     Raises:
-        ModelError: the model turns its queries otherwise, or not at all.
+        ModelError: the model rotates its queries in another way, or not at all.
     """
 
     def __init__(self, module: nn.Module, head_dim: int, device: torch.device) -> None:
@@ -28,25 +28,25 @@ class Rotation:
         try:
             fits = half is not None and torch.equal(half(probe), _rotate_half(probe))
             fits = fits and self.at(0, 1)[0].shape == (1, head_dim)
-        except Exception as error:  # for example an embedding that also needs the kind of layer, as Gemma 3's
+        except Exception as error:  # for example an embedding that also needs the kind of layer, like Gemma 3's
             raise ModelError(sentence("forget.rotation")) from error
         if not fits:
             raise ModelError(sentence("forget.rotation"))
 
     def at(self, start: int, count: int) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines [count, D] of positions from `start` on, in float32."""
+        """Return float32 cosines and sines [count, D] of the positions from `start` on."""
         assert self._embed is not None
         positions = torch.arange(start, start + count, device=self._device)[None]
         cos, sin = self._embed(torch.zeros(1, device=self._device), positions)
         return cos[0], sin[0]
 
-    def undone(self, q: Tensor, start: int) -> Tensor:
-        """Return queries [T, Hq, D] from position `start` on as they were before their rotation."""
+    def undo(self, q: Tensor, start: int) -> Tensor:
+        """Undo the rotation of queries [T, Hq, D] from position `start` on."""
         cos, sin = (x.to(q.dtype)[:, None] for x in self.at(start, q.shape[0]))
-        return (q * cos - _rotate_half(q) * sin) / (cos**2 + sin**2)  # the divisor is a scaling of both, usually 1
+        return (q * cos - _rotate_half(q) * sin) / (cos**2 + sin**2)  # the divisor is their squared scale, usually 1
 
     def mean(self, start: int, count: int) -> Tensor:
-        """Return the mean [D, D] of the rotations at `count` positions from `start` on: turned = mean @ q."""
+        """Return the mean [D, D] of the rotations at `count` positions from `start` on; mean @ q rotates q."""
         cos, sin = (x.mean(0) for x in self.at(start, count))
         eye = torch.eye(self._head_dim, dtype=cos.dtype, device=cos.device)
         return cos[:, None] * eye + sin[:, None] * _rotate_half(eye).T

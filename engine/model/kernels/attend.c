@@ -1,8 +1,8 @@
-/* Attention of compiled code, layer by layer: the keys and values of the step's tokens are written to their slots, then
- * every query attends. Python lays out what is known before the forward pass (addresses of the pool, slots, keys) as
- * numbers, so a layer does not need the interpreter, which other threads use meanwhile.
+/* Attention of compiled code, layer by layer: writes the keys and values of the step's tokens to their slots, then
+ * computes attention for every query. Before the forward pass Python writes a layout of the step (addresses of the
+ * pool, slots, keys), so a layer does not need the interpreter, which other threads use meanwhile.
  *
- * Layers of a step that was not laid out, or that are not float32, call Python (`otherwise`).
+ * Layers of a step without a layout, or that are not float32, call Python (`fallback`).
  */
 #include <time.h>
 
@@ -16,26 +16,26 @@ static int omp_get_max_threads(void) { return 1; }
 static void omp_set_num_threads(int threads) { (void)threads; }
 #endif
 
-/* All numbers are int64; addresses are, too. */
+/* All numbers and addresses are int64. */
 typedef struct {
-    const int64_t *new_slots; /* [T] */
-    const int64_t *keys;      /* slots of the decoding sequences' keys [n, L] */
-    int64_t keys_row;         /* its stride */
-    const uint8_t *mask;      /* [n, L] or NULL */
-    int64_t length;           /* L */
-    int64_t window, kept;     /* keys that a query sees: the last ones, 0 = all; and the first ones */
+    const int64_t *new_slots;  /* [T] */
+    const int64_t *keys;       /* slots of the decoding sequences' keys [n, L] */
+    int64_t keys_row;          /* row stride of `keys` */
+    const uint8_t *mask;       /* [n, L] or NULL */
+    int64_t length;            /* L */
+    int64_t window, num_sinks; /* a query sees the last `window` keys (0 = all) and the first `num_sinks` keys */
     const Span *spans;
 } Reach;
 
 typedef struct {
     float *keys, *values; /* [slots, Hkv, D], [slots, Hkv, Dv] */
     int64_t num_kv_heads, width, v_width;
-    int64_t window; /* of the model's layer, -1 = none */
+    int64_t window; /* window of the model's layer, -1 = none */
     int64_t reach;
 } Layer;
 
 typedef struct {
-    uint8_t *to; /* where the layer's arrays are written, NULL = nowhere */
+    uint8_t *to; /* address for the layer's arrays, NULL = they are not captured */
     const Form *form;
 } Captured;
 
@@ -44,24 +44,24 @@ typedef struct {
     const Layer *layers;
     const Reach *reaches;
     const int64_t *decode_tokens; /* [n], or NULL: every token decodes */
-    float *weights;               /* space for n * Hq * L of any layer */
+    float *weights;               /* buffer for n * Hq * L numbers of any layer */
     int64_t num_weights;          /* its size */
-    const Captured *captured;     /* of each layer, or NULL */
+    const Captured *captured;     /* one per layer, or NULL */
 } Step;
 
-static _Thread_local const Step *step; /* of this thread */
+static _Thread_local const Step *step; /* layout of this thread's step, or NULL */
 static _Thread_local int64_t num_called;
 static _Thread_local int threads_before;
-static _Thread_local int64_t spent[2]; /* nanoseconds from the first layer to the last: of the clock, of this thread */
+static _Thread_local int64_t spent[2]; /* wall time and CPU time of this thread from first to last layer, in ns */
 
-typedef int32_t Otherwise(tensor, tensor, tensor, int64_t, double, const int64_t *, const double *, const tensor *,
+typedef int32_t Fallback(tensor, tensor, tensor, int64_t, double, const int64_t *, const double *, const tensor *,
                           tensor *);
-static Otherwise *otherwise;
+static Fallback *fallback;
 
-void attend_otherwise(Otherwise *in_python) { otherwise = in_python; }
+void set_attend_fallback(Fallback *in_python) { fallback = in_python; }
 
-/* Sets the number of threads of this thread's loops, those of compiled code included, until `end_step`. torch's own function
- * would set it for every new thread, too.
+/* Sets the number of threads of this thread's loops, including those of compiled code, until `end_step`. torch's own
+ * function would also change the default of new threads.
  */
 void begin_step(const Step *laid_out) {
     step = laid_out, num_called = spent[0] = spent[1] = 0;
@@ -69,11 +69,11 @@ void begin_step(const Step *laid_out) {
     omp_set_num_threads((int)step->num_threads);
 }
 
-/* Returns how many layers attended; `time_spent`, 2 numbers, are 0 unless all did. */
+/* Returns the number of computed layers. Writes `spent` to `time_spent`, zeros if another function computed a layer. */
 int64_t end_step(int64_t *time_spent) {
     omp_set_num_threads(threads_before);
-    int whole = step && num_called == step->num_layers;
-    for (int i = 0; i < 2; i++) time_spent[i] = whole ? spent[i] : 0;
+    int is_complete = step && num_called == step->num_layers;
+    for (int i = 0; i < 2; i++) time_spent[i] = is_complete ? spent[i] : 0;
     step = 0;
     return num_called;
 }
@@ -90,8 +90,8 @@ typedef struct {
     const int64_t *sizes, *strides;
 } View;
 
-/* View of a float32 tensor [T, H, W] whose rows are dense. Returns 0, or 1 for any other tensor. */
-static int viewed(tensor x, View *view) {
+/* Writes a view of a float32 tensor [T, H, W] with dense rows. Returns 0, or 1 for any other tensor. */
+static int view_of(tensor x, View *view) {
     int64_t dims, *sizes, *strides;
     int32_t kind;
     void *data;
@@ -119,9 +119,9 @@ int32_t aoti_torch_cpu_attend(tensor q_in, tensor k_in, tensor v_in, int64_t num
                               const int64_t *window, const double *softcap, const tensor *sinks_in, tensor *out) {
     View q, k, v;
     void *sinks = 0, *to;
-    int known = step && number >= 0 && number < step->num_layers && !viewed(q_in, &q) && !viewed(k_in, &k) &&
-                !viewed(v_in, &v) && step->layers[number].window == (window ? *window : -1);
-    if (!known) return otherwise(q_in, k_in, v_in, number, scaling, window, softcap, sinks_in, out);
+    int is_laid_out = step && number >= 0 && number < step->num_layers && !view_of(q_in, &q) &&
+                !view_of(k_in, &k) && !view_of(v_in, &v) && step->layers[number].window == (window ? *window : -1);
+    if (!is_laid_out) return fallback(q_in, k_in, v_in, number, scaling, window, softcap, sinks_in, out);
     if (!num_called) add_time(-1);
     const Layer *layer = step->layers + number;
     const Reach *reach = step->reaches + layer->reach;
@@ -141,7 +141,7 @@ int32_t aoti_torch_cpu_attend(tensor q_in, tensor k_in, tensor v_in, int64_t num
     if (form && (form->num_tokens != tokens || form->num_heads != heads || form->longest != reach->length)) return 1;
     if (step->num_spans &&
         prefill_spans(q.data, q.strides[0], q.strides[1], layer->keys, layer->values, reach->spans, step->num_spans,
-                      sinks, to, captured ? captured->to : 0, form, reach->window, reach->kept, heads, kv_heads,
+                      sinks, to, captured ? captured->to : 0, form, reach->window, reach->num_sinks, heads, kv_heads,
                       layer->width, layer->v_width, scaling, cap, step->num_threads))
         return 1;
     if (step->num_decodes)

@@ -1,16 +1,16 @@
-/* Attention over the paged pool on the CPU. Float32. */
+/* Attention over the paged pool on the CPU, in float32. */
 #include "attention.h"
 #include "vectors.h"
 
-#define AHEAD 12 /* keys */
-#define ROWS 8   /* queries that share the keys and values that they read */
+#define AHEAD 12 /* keys from the current one to the prefetched one */
+#define ROWS 8   /* queries that share loaded keys and values */
 
-/* Prefetches the vector of a later key: blocks lie anywhere, so the processor cannot predict its address. */
+/* Prefetches the vector of a later key. Blocks are scattered, so the processor cannot predict its address. */
 static inline void fetch(const float *x, int64_t width) {
     for (int64_t i = 0; i < width; i += LANES) __builtin_prefetch(x + i);
 }
 
-/* out [heads] = scaling times the products of `heads` queries, a constant after inlining, with one key */
+/* out [heads] = scaling times the products of `heads` queries with one key. `heads` is a constant after inlining. */
 static inline __attribute__((always_inline)) void score(int64_t heads, const float *q, int64_t q_head, const float *key,
                                                         int64_t width, float scaling, float *out, int64_t out_head) {
     vector sums[4] = {0};
@@ -26,7 +26,7 @@ static inline __attribute__((always_inline)) void score(int64_t heads, const flo
     }
 }
 
-/* out [heads, 16 parts] = weights [heads, count] times as many columns of the values in these slots; the sums stay in
+/* out [heads, 16 parts] = weights [heads, count] times 16 parts columns of the values in `slots`, with sums in
  * registers. `heads` and `parts` are constants after inlining, at most 4 and 2.
  */
 static inline __attribute__((always_inline)) void mix(int64_t heads, int64_t parts, const float *weights,
@@ -35,7 +35,7 @@ static inline __attribute__((always_inline)) void mix(int64_t heads, int64_t par
                                                       float *out, int64_t out_head) {
     vector sums[4][2] = {0};
     for (int64_t j = 0; j < count; j++) {
-        if (hidden && hidden[j]) continue; /* not read: the slot may be free */
+        if (hidden && hidden[j]) continue; /* the slot may be free */
         const float *value = values + slots[j] * stride;
         if (j + AHEAD < count) fetch(values + slots[j + AHEAD] * stride, parts * LANES);
         for (int64_t h = 0; h < heads; h++)
@@ -46,7 +46,7 @@ static inline __attribute__((always_inline)) void mix(int64_t heads, int64_t par
         for (int64_t p = 0; p < parts; p++) *(vector *)(out + h * out_head + p * LANES) = sums[h][p];
 }
 
-/* Replaces scores [L] by weights; the sum of e^(score - max) includes the sink's. */
+/* Replaces scores [L] by weights; the sum of e^(score - max) includes the sink if there is one. */
 static void softmax(float *scores, int64_t length, const float *sink) {
     float largest = sink ? *sink : HIDDEN;
     vector sums = {0}, part, lanes = largest - sums;
@@ -76,12 +76,12 @@ static void softmax(float *scores, int64_t length, const float *sink) {
  *     weights = softmax(scores), including a sink's logit if there is one
  *     out     = weights v
  *
- * Keys and values are read in place, slot by slot. A task is one sequence and one KV head,
- * whose query heads share each key.
+ * Keys and values are read in place, slot by slot. A task is one sequence and one KV head, whose query heads share each
+ * loaded key.
  *
- * q [T, Hq, D] with strides, of which sequence i has the token tokens[i] (NULL: T = n, in order); k_pool [slots, Hkv, D],
- * v_pool [slots, Hkv, Dv], contiguous; slots [n, L] with a row stride; mask [n, L], nonzero = hidden, or NULL; sinks [Hq]
- * or NULL; softcap 0 = none; out [T, Hq, Dv]; weights [n, Hq, L].
+ * q [T, Hq, D] with strides; tokens [n]: the token of each sequence (NULL: T = n, in order); k_pool [slots, Hkv, D] and
+ * v_pool [slots, Hkv, Dv], contiguous; slots [n, L] with a row stride; mask [n, L], nonzero = hidden, or NULL; sinks
+ * [Hq] or NULL; softcap 0 = none; out [T, Hq, Dv]; weights [n, Hq, L].
  */
 void decode_attention(const float *q, int64_t q_token, int64_t q_head, const int64_t *tokens, const float *k_pool,
                       const float *v_pool, const int64_t *slots, int64_t slots_row, const uint8_t *mask,
@@ -144,8 +144,8 @@ void decode_attention(const float *q, int64_t q_token, int64_t q_head, const int
     }
 }
 
-/* scores [ROWS, 16 parts] = scaling times the products of ROWS queries with the keys of as many panels [D, 16]. `parts`,
- * a constant after inlining, is at most 2, so that the sums stay in registers.
+/* scores [ROWS, 16 parts] = scaling times the products of ROWS queries with the keys of `parts` panels [D, 16].
+ * `parts`, a constant after inlining, is at most 2, so that the sums stay in registers.
  */
 static inline __attribute__((always_inline)) void score_rows(int64_t parts, const float *const *queries,
                                                              const float *panels, int64_t width, float scaling,
@@ -160,8 +160,8 @@ static inline __attribute__((always_inline)) void score_rows(int64_t parts, cons
         for (int64_t p = 0; p < parts; p++) *(vector *)(scores + r * stride + p * LANES) = sums[r][p] * scaling;
 }
 
-/* out of each row, 16 parts numbers = its weights [count] times as many columns of the values in these slots. `parts` is
- * a constant after inlining, at most 2.
+/* For each row, out [16 parts] = its weights [count] times 16 parts columns of the values in `slots`. `parts` is a
+ * constant after inlining, at most 2.
  */
 static inline __attribute__((always_inline)) void mix_rows(int64_t parts, const float *weights, int64_t stride,
                                                            const float *values, int64_t values_stride,
@@ -179,17 +179,17 @@ static inline __attribute__((always_inline)) void mix_rows(int64_t parts, const 
         for (int64_t p = 0; p < parts; p++) *(vector *)(out[r] + p * LANES) = sums[r][p];
 }
 
-/* Attention of one sequence's queries, the first of which is key number `first`. A query sees the keys up to its own;
- * under a window (0 = none) the last `window` of them and those before `kept`. Other keys may be read, and must be numbers.
+/* Attention of one sequence's queries; the key of the first query has index `first`. A query sees the keys up to its
+ * own, under a window (0 = none) only the last `window` and first `num_sinks`. Other keys may be read; all are finite.
  *
- * Keys are transposed once into panels [D, 16]; a task is ROWS queries of one head, which share the keys that they read.
+ * Keys are transposed once into panels [D, 16]. A task is ROWS queries of one head, which share loaded keys.
  *
- * q [t, Hq, D] with strides; pools as above; slots [C]; sinks [Hq] or NULL; out [t, Hq, Dv]. Weights of the rows that
- * `captured_row` places are written there, none if `form` is NULL. Returns 0, or 1 if memory was refused.
+ * q [t, Hq, D] with strides; pools as above; slots [C]; sinks [Hq] or NULL; out [t, Hq, Dv]. Weights are written where
+ * `captured_row` places their rows, or not at all if `form` is NULL. Returns 0, or 1 if it is out of memory.
  */
 static int prefill_attention(const float *q, int64_t q_token, int64_t q_head, const float *k_pool, const float *v_pool,
                              const int64_t *slots, const float *sinks, float *out, uint8_t *to, const Form *form,
-                             const CapturedSlice *slice, int64_t first, int64_t window, int64_t kept,
+                             const CapturedSlice *slice, int64_t first, int64_t window, int64_t num_sinks,
                              int64_t num_heads, int64_t num_kv_heads, int64_t width, int64_t v_width, float scaling,
                              float softcap, int num_threads) {
     int64_t tokens = slice->num_tokens, length = slice->length;
@@ -216,9 +216,9 @@ static int prefill_attention(const float *q, int64_t q_token, int64_t q_head, co
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < tiles * num_heads; task++) {
             if (!scores) continue;
-            int64_t head = task % num_heads, begin = (tiles - 1 - task / num_heads) * ROWS; /* the longest come first */
+            int64_t head = task % num_heads, begin = (tiles - 1 - task / num_heads) * ROWS; /* the longest first */
             int64_t rows = tokens - begin < ROWS ? tokens - begin : ROWS, end = first + begin + rows;
-            int64_t unseen = window && !kept && first + begin >= window ? first + begin - window + 1 : 0;
+            int64_t unseen = window && !num_sinks && first + begin >= window ? first + begin - window + 1 : 0;
             int64_t lo = unseen / LANES * LANES, panel = lo / LANES, last = (end + LANES - 1) / LANES;
             const float *queries[ROWS], *panels = panels_of_keys + head / group * num_panels * width * LANES;
             float *results[ROWS];
@@ -237,7 +237,7 @@ static int prefill_attention(const float *q, int64_t q_token, int64_t q_head, co
                 if (softcap != 0)
                     for (int64_t j = lo; j < count; j++) own[j] = softcap * tanhf(own[j] / softcap);
                 if (window)
-                    for (int64_t j = lo > kept ? lo : kept; j < count - window; j++) own[j] = HIDDEN;
+                    for (int64_t j = lo > num_sinks ? lo : num_sinks; j < count - window; j++) own[j] = HIDDEN;
                 softmax(own + lo, count - lo, sinks ? sinks + head : 0);
                 memset(own + count, 0, 4 * (end - count));
                 uint8_t *row = form ? captured_row(form, slice, to, head, begin + r) : 0;
@@ -274,13 +274,13 @@ static int prefill_attention(const float *q, int64_t q_token, int64_t q_head, co
 }
 
 /* Attention of several sequences: long ones by all threads, short ones by one thread each. q [T, Hq, D] with strides;
- * pools as above; sinks [Hq] or NULL; out [T, Hq, Dv]. Softmax weights go to `to`: as `form` places them, or without a form as
- * float32, span after span [Hq, t, C]; NULL: nowhere. Returns 0, or 1 if memory was refused.
+ * pools as above; sinks [Hq] or NULL; out [T, Hq, Dv]. Softmax weights are written to `to` unless it is NULL: in the
+ * layout of `form`, or if that is NULL as float32, span after span [Hq, t, C]. Returns 0, or 1 if it is out of memory.
  */
 int prefill_spans(const float *q, int64_t q_token, int64_t q_head, const float *k_pool, const float *v_pool,
                   const Span *spans, int64_t num_spans, const float *sinks, float *out, uint8_t *to, const Form *form,
-                  int64_t window, int64_t kept, int64_t num_heads, int64_t num_kv_heads, int64_t width, int64_t v_width,
-                  float scaling, float softcap, int num_threads) {
+                  int64_t window, int64_t num_sinks, int64_t num_heads, int64_t num_kv_heads, int64_t width,
+                  int64_t v_width, float scaling, float softcap, int num_threads) {
     int failed = 0;
     const Form float32 = {.num_full = num_heads}; /* every row, heads in order */
     for (int all = 1; all >= 0; all--) {
@@ -295,7 +295,7 @@ int prefill_spans(const float *q, int64_t q_token, int64_t q_head, const float *
             CapturedSlice dense = {tokens, span->length, offset, offset};
             failed |= prefill_attention(q + span->begin * q_token, q_token, q_head, k_pool, v_pool, span->slots, sinks,
                                         out + span->begin * num_heads * v_width, to, form ? form : to ? &float32 : 0,
-                                        form ? form->slices + span->slice : &dense, span->first, window, kept,
+                                        form ? form->slices + span->slice : &dense, span->first, window, num_sinks,
                                         num_heads, num_kv_heads, width, v_width, scaling, softcap,
                                         all ? num_threads : 1);
         }

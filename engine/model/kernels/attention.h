@@ -1,14 +1,14 @@
-/* Attention over the paged pool, as attend.c and Python call it. */
+/* Attention over the paged pool: functions that attend.c and Python call. */
 #include "capture.h"
 
-#define SERIAL_BELOW (1 << 17) /* numbers to read; waking the other threads takes longer */
+#define SERIAL_BELOW (1 << 17) /* a loop that reads fewer numbers is serial; waking other threads would take longer */
 
-/* A sequence with several new tokens. All numbers are int64; the address is, too. */
+/* A sequence with several new tokens. All numbers and the address are int64. */
 typedef struct {
     int64_t begin, end;    /* packed tokens */
     int64_t first, length; /* index of the first token's own key, and number of keys */
     const int64_t *slots;  /* [length] */
-    int64_t before;        /* weights of a head in the preceding spans */
+    int64_t before;        /* number of weights per head in the preceding spans */
     int64_t slice;         /* index of the sequence in the step */
 } Span;
 

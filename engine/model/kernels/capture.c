@@ -1,4 +1,4 @@
-/* A layer's arrays, rounded and written where they lie in the log. */
+/* Rounds a layer's arrays and writes them to their place in the log's bytes. */
 #include "capture.h"
 #include "vectors.h"
 
@@ -26,8 +26,8 @@ static void store_vectors(const float *x, const int64_t *strides, int64_t token,
         to = store_numbers(x + token * strides[0] + h * strides[1], width, to, as_half);
 }
 
-/* Everything of a layer but the weights of prefills: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv], whose last dimensions
- * are dense (`strides` of the first two of q, of k and of v), contiguous weights [n, Hq, L] of the slices with one new
+/* Stores a layer except for the weights of prefills: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] with dense last
+ * dimensions (`strides`: the first two of q, of k and of v), contiguous weights [n, Hq, L] of the slices with one new
  * token, and contiguous out [T, Hq, Dv].
  */
 void store_layer(const float *q, const float *k, const float *v, const float *weights, const float *out, uint8_t *to,
@@ -48,7 +48,7 @@ void store_layer(const float *q, const float *k, const float *v, const float *we
                 store_numbers(weights, slice->length, captured_row(form, slice, to, h, 0), as_half);
 }
 
-/* Captured rows of a slice's weights [Hq, t, C], contiguous. */
+/* Stores the captured rows of a slice's contiguous weights [Hq, t, C]. */
 void store_prefill(const float *weights, uint8_t *to, const Form *form, int64_t index) {
     const CapturedSlice *slice = form->slices + index;
     for (int64_t h = 0; h < form->num_heads; h++)

@@ -1,9 +1,9 @@
-/* Layers of a step as bytes of the log, with gaps for the numbers: msgpack, with arrays as in engine/trace/codec.py. */
+/* Encodes a step's layers as bytes of the log (msgpack, see engine/trace/codec.py), with gaps for arrays' numbers. */
 #include <string.h>
 
 #include "capture.h"
 
-/* Bytes that are the same in every layer, from engine/trace/encoded.py; each is followed by what its name says. */
+/* Bytes that are the same in every layer, from engine/trace/encoded.py; each precedes the value it is named for. */
 typedef struct {
     const uint8_t *bytes;
     int64_t length;
@@ -22,7 +22,7 @@ static void put(Writer *w, const void *bytes, int64_t length) {
 
 static void piece(Writer *w, const Piece *p) { put(w, p->bytes, p->length); }
 
-/* `type` if it is not 0, and the last `bytes` bytes of a number, the highest first. */
+/* Writes `type` if it is not 0, and the lowest `bytes` bytes of a number in big-endian order. */
 static void big_endian(Writer *w, int type, uint64_t number, int bytes) {
     uint8_t written[9] = {(uint8_t)type};
     for (int i = 0; i < bytes; i++) written[1 + i] = (uint8_t)(number >> (8 * (bytes - 1 - i)));
@@ -47,7 +47,7 @@ static void list(Writer *w, uint64_t length) {
         length >> 16 ? big_endian(w, 0xdd, length, 4) : big_endian(w, 0xdc, length, 2);
 }
 
-/* An array of three dimensions with its numbers still to come. Returns where they begin. */
+/* Writes the header of a three-dimensional array and skips its numbers. Returns their offset. */
 static int64_t array(Writer *w, int as_half, int64_t a, int64_t b, int64_t c) {
     int64_t size = a * b * c * (as_half ? 2 : 4);
     uint64_t length = 2 + 3 * 4 + size;
@@ -66,7 +66,7 @@ static int64_t array(Writer *w, int as_half, int64_t a, int64_t b, int64_t c) {
     return begin;
 }
 
-/* Attention rows of a slice: `heads` heads with `count` queries each. Returns where their weights begin. */
+/* Writes a slice's attention rows, `heads` heads with `count` queries each. Returns the offset of their weights. */
 static int64_t rows(Writer *w, const Piece *pieces, int weights, int64_t seq_id, int64_t query, int64_t first_key,
                     int as_half, int64_t heads, int64_t count, int64_t length) {
     piece(w, pieces + SEQ_ID), natural(w, seq_id);
@@ -76,16 +76,16 @@ static int64_t rows(Writer *w, const Piece *pieces, int weights, int64_t seq_id,
     return array(w, as_half, heads, count, length);
 }
 
-/* Lays out the layers of a step. All numbers are int64; layers of one kind have one shape and one reach.
+/* Lays out the layers of a step. All numbers are int64. Layers of one kind have the same shape and reach.
  *
- * model     Hq, whether numbers are float16 (else float32), number of layers, of kinds, of heads with every row; Hkv, D,
- *           Dv of each kind; `order` of each head as in `Form`
- * step      number of slices, of tokens, of layers to lay out; of each kind `longest` as in `Form`; of each slice: id,
- *           position of its first new token, number of new tokens; of each kind and slice: first key; of each layer:
- *           number, kind, 1 = with out + 2 = with every row of prefills
- *           written here: 2 numbers for each layer of the model, the address of its bytes and of its form (unchanged
- *           where it is not laid out); 4 forms for each kind
- * to        address of the bytes, or NULL: they are only counted
+ * model     Hq; 1 for float16, 0 for float32; number of layers, of kinds, of heads with every row; Hkv, D, Dv per kind;
+ *           `order` per head as in `Form`
+ * step      number of slices, of tokens, of layers to lay out; per kind `longest` as in `Form`; per slice its id, the
+ *           position of its first new token and its number of new tokens; per kind and slice the first key; per layer
+ *           its number, its kind, and flags (1: with out, 2: with every row of prefills)
+ *           output, written here: per layer of the model the addresses of its bytes and of its form (unchanged if it is
+ *           not laid out); 4 forms per kind
+ * to        address of the bytes, or NULL to count them only
  *
  * Returns the number of bytes.
  */

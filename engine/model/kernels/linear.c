@@ -2,22 +2,23 @@
  *
  *     W^T [K, N]   ->   panels [N / 16, K, 16]        int8: [N / 16, 4 + K, 16], each panel after its 16 float32 scales
  *     int4: [N / 16, K / 32 * 18, 16] bytes. 32 rows take 18 lines: 16 scales in bfloat16, then 16 lines of pairs; line
- *     i has rows i (low half) and i + 16 (high half), each w as w / scale + 8
+ *     i has rows i (low half) and i + 16 (high half), with w stored as w / scale + 8
  *
- * One token reads every weight once, in order, for two operations each: the time is that of reading, so half of the
- * bytes take half of it. Of many tokens a panel stays in the cache while groups of rows pass it; the time is that of the
- * arithmetic. Other types are widened to float32 in registers, bfloat16 by 16 zero bits, which is exact.
+ * A single token reads every weight once, in order, for two operations each. It is bound by memory, so half of the
+ * bytes take half of the time. With many tokens, a panel stays in cache while groups of rows are multiplied with it,
+ * and the product is bound by arithmetic. Other types are widened to float32 in registers; for bfloat16 that appends 16
+ * zero bits and is exact.
  */
 #include "tensors.h"
 #include "vectors.h"
 
-#define SERIAL_BELOW (1 << 16) /* weights times rows; waking the other threads takes longer */
-#define FEW 3 /* rows that are not transposed */
-#define AHEAD 32 /* lines of a panel that are prefetched */
-#define NEAR (1 << 17) /* numbers of transposed rows that stay in a core's L2 cache while panels pass them */
-#define RUN 256 /* products that are added one by one; longer sums would lose more of their last bits */
-#define SLICE 512 /* columns of a block of rows, if all of them do not fit the L2 cache */
-#define PART 128 /* rows for which a thread reads all weights; with fewer, reading would take longer than arithmetic */
+#define SERIAL_BELOW (1 << 16) /* if weights times rows is less, one thread computes; waking others would take longer */
+#define FEW 3 /* maximum number of rows that are not transposed */
+#define AHEAD 32 /* lines of a panel from the current one to the prefetched one */
+#define NEAR (1 << 17) /* number of transposed numbers that fit in a core's L2 cache together with a panel */
+#define RUN 256 /* number of products that are summed sequentially; longer sums would be less precise */
+#define SLICE 512 /* columns of a block of rows, if all of them do not fit in the L2 cache */
+#define PART 128 /* minimum rows per part; with fewer, reading the weights would take longer than the arithmetic */
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -27,8 +28,8 @@
 static int omp_get_max_threads(void) { return 1; }
 #endif
 #if defined(__AVX512F__)
-#define WIDTH 16 /* numbers that a register holds */
-#define GROUP 16 /* rows whose sums all stay in registers */
+#define WIDTH 16 /* numbers in a register */
+#define GROUP 16 /* number of rows whose sums all stay in registers */
 #elif defined(__AVX__)
 #define WIDTH 8
 #define GROUP 6
@@ -39,11 +40,11 @@ static int omp_get_max_threads(void) { return 1; }
 #define WIDTH 4
 #define GROUP 3
 #endif
-#define PARTS (LANES / WIDTH) /* registers of a line of a panel; compilers would spill a vector of 16 */
+#define PARTS (LANES / WIDTH) /* registers per line of a panel; compilers would spill vectors of 16 numbers */
 #define INLINE static inline __attribute__((always_inline))
 typedef float part __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 typedef uint32_t bits __attribute__((vector_size(4 * WIDTH)));
-#if defined(__AVX512F__) /* GCC 12 would convert halves of a register, and bytes one by one */
+#if defined(__AVX512F__) /* GCC 12 would convert in half registers, and bytes one by one */
 #define WIDE_BFLOAT16(p) (part) _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p))), 16)
 #define WIDE_INT8(p) (part) _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(p))))
 /* the lookup uses the low 4 bits of an index */
@@ -66,36 +67,36 @@ typedef uint8_t pairs __attribute__((vector_size(WIDTH), aligned(1), may_alias))
 #define WIDE_INT4(p, shift)                                                                                            \
     (__builtin_convertvector(__builtin_convertvector(*(const pairs *)(p), bits) >> (shift) & 15, part) - 8)
 #endif
-#define SCALES 4 /* lines of an int8 panel with its scales */
-#define SHARED 32 /* rows of int4 with the same scales, and the lines that they take */
-#define SHARED_LINES 18
+#define SCALES 4 /* number of lines of an int8 panel with its scales */
+#define SHARED 32 /* number of int4 rows that share scales */
+#define SHARED_LINES 18 /* number of lines of these rows */
 
 INLINE int64_t size_of(int kind) { return kind == FLOAT32 ? 4 : kind == BFLOAT16 ? 2 : 1; }
 
-/* Lines of a panel with `width` rows. */
+/* Returns the number of lines of a panel with `width` rows. */
 INLINE int64_t lines_of(int64_t width, int kind) {
     return kind == INT4 ? width / SHARED * SHARED_LINES : kind == INT8 ? SCALES + width : width;
 }
 
-/* Rows of a panel whose products are summed before the sum is scaled and added to the total. */
+/* Returns the number of rows of a panel whose products are summed before the sum is scaled and added to the total. */
 INLINE int64_t run_of(int kind) { return kind == INT4 ? SHARED : RUN; }
 
-/* Address of the weights of panel p; the scales of int8 precede them. */
+/* Returns the address of the weights of panel p; the scales of int8 precede them. */
 INLINE const char *panel_at(const char *panels, int64_t p, int64_t width, int kind) {
     return panels + (p * lines_of(width, kind) + (kind == INT8 ? SCALES : 0)) * LANES * size_of(kind);
 }
 
-/* Address of the run that begins with this row of a panel. */
+/* Returns the address of the run that begins with this row of a panel. */
 INLINE const char *run_at(const char *panel, int64_t row, int kind) {
     return panel + (kind == INT4 ? lines_of(row, kind) : row) * LANES * size_of(kind);
 }
 
-/* Row of a run by the order in which rows are read, in pairs: member 0 or 1 of a pair. */
+/* Returns the row of a run that is member 0 or 1 of a pair; rows are read in pairs. */
 INLINE int64_t row_of(int64_t pair, int64_t member, int kind) {
     return kind == INT4 ? pair + SHARED / 2 * member : 2 * pair + member;
 }
 
-/* WIDTH weights of that row, from column p * WIDTH. `kind`, here and below, is a constant after inlining. */
+/* Returns WIDTH weights of that row, from column p * WIDTH. `kind`, here and below, is a constant after inlining. */
 INLINE part weights_at(const char *run, int64_t pair, int64_t member, int64_t p, int kind) {
     if (kind == INT4) return WIDE_INT4(run + (2 + pair) * LANES + p * WIDTH, member * 4);
     const char *from = run + ((2 * pair + member) * LANES + p * WIDTH) * size_of(kind);
@@ -110,7 +111,7 @@ INLINE part scaled(part sum, const char *panel, const char *run, int64_t p, int 
     return sum;
 }
 
-/* y [16] = x [K] times one panel [K, 16]. Two sums, since each addition to one waits for the addition before. */
+/* y [16] = x [K] times one panel [K, 16], in two sums, since each addition to a sum waits for the previous one. */
 INLINE void panel_one(const float *x, const char *panel, int64_t width, float *y, int kind) {
     part total[PARTS] = {{0}};
     for (int64_t begin = 0; begin < width; begin += run_of(kind)) {
@@ -129,7 +130,7 @@ INLINE void panel_one(const float *x, const char *panel, int64_t width, float *y
     for (int64_t p = 0; p < PARTS; p++) *(part *)(y + p * WIDTH) = total[p];
 }
 
-/* sums [most] += column x [most] times a row of weights. */
+/* sums [most] += a column x [most] times a row of weights. */
 INLINE void add_row(int64_t most, part sums[][PARTS], const float *x, int64_t to_row, const char *run, int64_t pair,
                     int64_t member, int kind) {
     part weights[PARTS];
@@ -168,7 +169,7 @@ INLINE void panel_rows(int64_t most, int64_t rows, const float *x, int64_t to_ro
     }
 }
 
-/* A few rows times panel p. */
+/* Multiplies up to FEW rows by panel p. */
 INLINE void few_rows(const float *x, const char *panels, int64_t p, float *y, int64_t m, int64_t width, int64_t n,
                      int kind) {
     const char *panel = panel_at(panels, p, width, kind);
@@ -178,7 +179,7 @@ INLINE void few_rows(const float *x, const char *panels, int64_t p, float *y, in
     else panel_rows(3, 3, x, width, 1, panel, 0, width, out, n, kind);
 }
 
-/* Rows `first` to `last` - 1 of panel p times those columns of a group of rows, transposed: [last - first, GROUP]. */
+/* Multiplies columns `first` to `last` - 1 of a transposed group of rows [last - first, GROUP] by panel p. */
 INLINE void group_rows(int64_t rows, const float *x, const char *panels, int64_t p, int64_t width, int64_t first,
                        int64_t last, float *y, int64_t n, int kind) {
     const char *panel = panel_at(panels, p, width, kind);
@@ -192,7 +193,7 @@ INLINE void group_rows(int64_t rows, const float *x, const char *panels, int64_t
     else GROUP_OF(3);
 }
 
-/* to [width, GROUP] = the first `width` columns of `rows` rows, transposed; zeros if a group has fewer. */
+/* to [width, GROUP] = the first `width` columns of `rows` rows, transposed, with zeros for missing rows. */
 INLINE void transpose(const float *x, int64_t rows, int64_t to_row, int64_t width, float *to) {
     int64_t k = 0;
 #if defined(__AVX512F__) /* 16 x 16 in four rounds of pairs (a, b) -> a0 b0 a1 b1 ...: four times as fast */
@@ -216,7 +217,7 @@ INLINE void transpose(const float *x, int64_t rows, int64_t to_row, int64_t widt
         for (int64_t r = 0; r < GROUP; r++) to[k * GROUP + r] = r < rows ? x[r * to_row + k] : 0;
 }
 
-/* A function for each kind: compilers outline parallel regions before inlining, and would lose the constant. */
+/* Defines a function per kind: compilers outline parallel regions before inlining, and would lose the constant. */
 #define OF_KIND(kind)                                                                                                  \
     static void few_rows_##kind(const float *x, const char *panels, int64_t p, float *y, int64_t m, int64_t width,     \
                                 int64_t n) {                                                                           \
@@ -237,14 +238,15 @@ OF_KIND(INT4)
 
 INLINE int64_t up(int64_t number, int64_t by) { return (number + by - 1) / by; }
 
-/* y [M, N] = x [M, K] times panels of `kind`, all contiguous. Panels are divided among threads, and so are rows if there
- * are many. Of more than FEW rows, each thread transposes blocks in groups, [K, GROUP], so that they are read in order;
- * a block, or a slice of its columns, stays in the cache while panel after panel passes it (Goto and van de Geijn, Anatomy
- * of High-Performance Matrix Multiplication, 2008). No thread reads what another one has transposed, since it would wait
- * for it and fetch it from that core's cache. Returns 0, or 1 if memory was refused.
+/* y [M, N] = x [M, K] times panels of `kind`, all contiguous. Panels are divided among threads, and so are rows if
+ * there are many. If there are more than FEW rows, each thread transposes blocks in groups [K, GROUP], so that they are
+ * read in order; a block, or a slice of its columns, stays in cache while it is multiplied with one panel after another
+ * (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008). Threads do not share transposed
+ * blocks, since they would wait for them and fetch them from another core's cache. Returns 0, or 1 if it is out of
+ * memory.
  */
-int linear_panels(const float *x, const void *of_panels, float *y, int64_t m, int64_t width, int64_t n, int kind) {
-    const char *panels = of_panels;
+int linear_panels(const float *x, const void *weights, float *y, int64_t m, int64_t width, int64_t n, int kind) {
+    const char *panels = weights;
     int64_t threads = m * width * n < SERIAL_BELOW ? 1 : omp_get_max_threads();
     if (!m) return 0;
     if (m <= FEW) {
@@ -252,14 +254,14 @@ int linear_panels(const float *x, const void *of_panels, float *y, int64_t m, in
         for (int64_t p = 0; p < n / LANES; p++) CALL(few_rows, kind, x, panels, p, y, m, width, n);
         return 0;
     }
-    int64_t parts = 1; /* of the rows; threads / parts threads compute each */
+    int64_t parts = 1; /* of the rows; threads / parts threads compute each part */
     for (int64_t d = 2; d <= threads && d * PART <= m; d++)
         if (threads % d == 0) parts = d;
-    /* The last bit of a sum with scales depends on its slice and its group; neither depends on the number of threads. */
+    /* The last bit of a sum with scales depends on slice and group, so these must not depend on the thread count. */
     int64_t groups = up(m, GROUP), own_groups = up(groups, parts);
     int64_t slice = width <= SLICE || groups * GROUP * width <= NEAR ? width : SLICE;
     int64_t fit = NEAR / (slice * GROUP) > 1 ? NEAR / (slice * GROUP) : 1;
-    int64_t block = up(own_groups, up(own_groups, fit)) * GROUP; /* rows, about as many in each block */
+    int64_t block = up(own_groups, up(own_groups, fit)) * GROUP; /* rows per block, about equal for all blocks */
     float *transposed = malloc(sizeof(float) * threads * block * slice);
     if (!transposed) return 1;
 #pragma omp parallel for schedule(static) if (threads > 1)
@@ -284,8 +286,8 @@ int linear_panels(const float *x, const void *of_panels, float *y, int64_t m, in
     return 0;
 }
 
-/* `kvtheater::linear` of compiled code: out [..., N] = contiguous x [..., K] times panels as above,
- * of at most 4 dimensions. Returns 0, or an error.
+/* `kvtheater::linear` of compiled code: out [..., N] = contiguous x [..., K], of at most 4 dimensions, times panels as
+ * above. Returns 0, or an error.
  */
 int32_t aoti_torch_cpu_linear(tensor x, tensor panels, tensor *out) {
     int64_t dims, *sizes, *strides, m = 1, shape[4], steps[4];
@@ -309,8 +311,8 @@ int32_t aoti_torch_cpu_linear(tensor x, tensor panels, tensor *out) {
     return linear_panels(from, packed, to, m, width, n, kind);
 }
 
-/* `kvtheater::rows` of compiled code: out [..., K] = the column of the panels, which are not int4, of each of contiguous
- * ids [...], of at most 3 dimensions. Returns 0, or an error.
+/* `kvtheater::rows` of compiled code: out [..., K] = the panels' columns of contiguous ids [...], of at most 3
+ * dimensions. The panels are not int4. Returns 0, or an error.
  */
 int32_t aoti_torch_cpu_rows(tensor panels, tensor ids, tensor *out) {
     int64_t dims, *sizes, *strides, count = 1, shape[4], steps[4];

@@ -1,8 +1,8 @@
-/* Functions by which torch calls a library of compiled code, and the runtime of that code. torch's own headers for both
- * take several times as long to compile as the code: they fold, copy and own constants, which are the model's tensors
- * here, and keep a model for each thread, although a run changes nothing in it.
+/* Entry functions through which torch calls a library of compiled code, and the runtime of that code. torch's headers
+ * for both take several times as long to compile as the code: they fold, copy and own constants, which here are the
+ * model's tensors, and create a model per thread, although a run does not modify it.
  *
- * Included first in TorchInductor's source of a graph (`graph_source`), which ends with CODE.
+ * This file is included first in TorchInductor's source of a graph (`graph_source`), which ends with CODE.
  */
 #pragma once
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ using DeviceStreamType = void *;
 struct AOTInductorModelKernels {};
 
 struct AOTInductorModel {
-    std::unique_ptr<AOTInductorModelKernels> kernels_ = std::make_unique<AOTInductorModelKernels>(); /* of a GPU */
+    std::unique_ptr<AOTInductorModelKernels> kernels_ = std::make_unique<AOTInductorModelKernels>(); /* for GPUs */
     std::unique_ptr<std::vector<ConstantHandle>> constants_;
     std::vector<RAIIAtenTensorHandle> tensors; /* of the constants */
     int32_t device_idx_ = -1;
@@ -46,7 +46,7 @@ struct Code {
 };
 extern const Code CODE;
 
-/* Inputs are known to be right: torch's checks of them are omitted. */
+/* torch's input checks are omitted, because the callers are known. */
 static constexpr bool _check_aoti_runtime_check_inputs_env() { return false; }
 static inline void __check_inputs_outputs(AtenTensorHandle *, AtenTensorHandle *) {}
 
@@ -59,13 +59,13 @@ template <typename Work> static AOTIRuntimeError guarded(Work &&work) {
     } catch (const std::exception &error) {
         last_error = error.what();
     } catch (...) {
-        last_error = "an exception of no known type";
+        last_error = "an exception of an unknown type";
     }
     return AOTI_RUNTIME_FAILURE;
 }
 
-/* Releases the interpreter while a graph runs, since torch's binding holds it; operations that need it take it again. Its
- * functions are looked up, because a process that only compiles may have no interpreter.
+/* Releases the GIL while a graph runs, since torch's binding holds it; operations that need it acquire it again. The
+ * functions are looked up at run time, because a process that only compiles may have no interpreter.
  */
 class Unlocked {
     static void *find(const char *name) { return dlsym(RTLD_DEFAULT, name); }
@@ -96,7 +96,7 @@ static AOTIRuntimeError run(Handle handle, AtenTensorHandle *inputs, size_t num_
     Unlocked unlocked;
     return guarded([&] {
         if (num_inputs != CODE.num_inputs || num_outputs != CODE.num_outputs)
-            throw std::runtime_error("another number of inputs or outputs");
+            throw std::runtime_error("wrong number of inputs or outputs");
         bool before = aoti_torch_grad_mode_is_enabled();
         aoti_torch_grad_mode_set_enabled(false);
         try {
@@ -109,17 +109,17 @@ static AOTIRuntimeError run(Handle handle, AtenTensorHandle *inputs, size_t num_
     });
 }
 
-/* Binds every constant to the tensor of its name, in place; replaces earlier bindings. */
+/* Binds every constant to the tensor of its name without copying; replaces earlier bindings. */
 static AOTIRuntimeError bind(Handle handle, AOTInductorConstantMapHandle map) {
     return guarded([&] {
-        auto &given = *reinterpret_cast<std::unordered_map<std::string, AtenTensorHandle> *>(map);
+        auto &constants = *reinterpret_cast<std::unordered_map<std::string, AtenTensorHandle> *>(map);
         auto bound = std::make_unique<std::vector<torch::aot_inductor::ConstantHandle>>();
         std::vector<torch::aot_inductor::RAIIAtenTensorHandle> tensors;
         for (size_t i = 0; i < CODE.num_constants; i++) {
-            AtenTensorHandle own = nullptr;
-            AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(given.at(CODE.constants[i].name), &own));
-            tensors.emplace_back(own);
-            bound->emplace_back(own);
+            AtenTensorHandle copy = nullptr;
+            AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(constants.at(CODE.constants[i].name), &copy));
+            tensors.emplace_back(copy);
+            bound->emplace_back(copy);
         }
         auto *model = model_of(handle);
         model->constants_ = std::move(bound);
@@ -180,7 +180,7 @@ AOTIRuntimeError AOTInductorModelContainerUpdateUserManagedConstantBuffer(Handle
     return bind(handle, map);
 }
 
-/* torch looks these up, too, but never calls them; the first two since torch 2.14, which warns if they are missing. */
+/* torch also looks these up, but never calls them; it warns about the first two since 2.14 if they are missing. */
 AOTIRuntimeError AOTInductorModelContainerDidCallLoadConstants(Handle, bool *called) {
     *called = false;
     return AOTI_RUNTIME_SUCCESS;
@@ -223,8 +223,8 @@ AOTIRuntimeError AOTInductorModelContainerGetConstantsBlobSize(Handle, uint64_t 
     return AOTI_RUNTIME_SUCCESS;
 }
 
-AOTIRuntimeError AOTInductorGetLastError(const char **said) {
-    *said = last_error.c_str();
+AOTIRuntimeError AOTInductorGetLastError(const char **message) {
+    *message = last_error.c_str();
     return AOTI_RUNTIME_SUCCESS;
 }
 

@@ -1,4 +1,4 @@
-/* Vectors of 16 numbers, as in GCC and Clang: one AVX-512 register, which compilers split into smaller ones. */
+/* Vectors of 16 numbers with GCC's and Clang's extensions: an AVX-512 register, or several smaller ones. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,10 +14,10 @@ typedef int32_t integers __attribute__((vector_size(4 * LANES), aligned(4), may_
 typedef int32_t half_integers __attribute__((vector_size(2 * LANES)));
 typedef int32_t quarter_integers __attribute__((vector_size(LANES)));
 
-/* e^x for x <= 0, relative error below 3e-7: 2^n * p(r), x = n ln 2 + r; 0 below -87 */
+/* e^x for x <= 0 with a relative error below 3e-7: 2^n * p(r), where x = n ln 2 + r; 0 below -87 */
 static inline vector exp_of(vector x) {
-    integers seen = x > -87.0f;
-    x = (vector)((integers)x & seen);
+    integers in_range = x > -87.0f;
+    x = (vector)((integers)x & in_range);
     integers n = __builtin_convertvector(x * 1.44269504f - 0.5f, integers);
     vector whole = __builtin_convertvector(n, vector);
     vector r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
@@ -28,7 +28,7 @@ static inline vector exp_of(vector x) {
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    return (vector)((integers)(p * (vector)((n + 127) << 23)) & seen);
+    return (vector)((integers)(p * (vector)((n + 127) << 23)) & in_range);
 }
 
 /* Elementwise maximum. */
@@ -41,7 +41,7 @@ LARGER(larger, vector, integers)
 LARGER(larger_half, half, half_integers)
 LARGER(larger_quarter, quarter, quarter_integers)
 
-/* Sum of all lanes, by halves: one by one, each addition would wait for the one before. */
+/* Sum of all lanes by halves, since in a sequential sum each addition would wait for the previous one. */
 static inline float sum_of(vector x) {
     union {
         vector all;

@@ -119,7 +119,6 @@ class _Writer:
         self._num_runs = 0
 
     def write(self, run: Generated) -> None:
-        """Write the records of one `generate` call."""
         first = self._next_seq_id
         self._next_seq_id += len(run.rows)
         for index, row in enumerate(run.rows):

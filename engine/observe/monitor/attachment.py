@@ -92,7 +92,6 @@ class Attachment:
         return self.observed.log
 
     def start(self) -> None:
-        """Start the threads."""
         for subscriber in self._subscribers:
             subscriber.start()
         if self._options.metrics is not None:

@@ -20,7 +20,7 @@ class Places:
     def __init__(self) -> None:
         self._count = 0
 
-    def fresh(self) -> int | None:
+    def allocate(self) -> int | None:
         """Return an unused place, or None if the log's limit is reached."""
         if self._count == MAX_BLOCKS:
             return None
@@ -54,10 +54,10 @@ class Contents:
     def ops(self, event: Event) -> list[Op]:
         """Return the operations of an event; [] unless it is a `BlockStored` or `BlockRemoved`."""
         if isinstance(event, BlockStored):
-            stored = (self._put(event, index) for index in range(len(event.contents)))
+            stored = (self._store(event, index) for index in range(len(event.contents)))
             return [op for op in stored if op is not None]
         if isinstance(event, BlockRemoved):
-            removed = (self._take_out(event, one) for one in event.block_hashes)
+            removed = (self._remove(event, one) for one in event.block_hashes)
             return [op for op in removed if op is not None]
         return []
 
@@ -80,13 +80,13 @@ class Contents:
         self._outside, self._free_outside = outside, []
         for key, stored in self._stored.items():
             if stored.outside:
-                place = outside.fresh()
+                place = outside.allocate()
                 assert place is not None  # the number of contents is unchanged
                 self._place_of[key] = place
                 self._stored[key] = stored = replace(stored, place=place)
             yield stored
 
-    def _put(self, event: BlockStored, index: int) -> Stored | None:
+    def _store(self, event: BlockStored, index: int) -> Stored | None:
         content = event.contents[index]
         key = _key(event, content.block_hash)
         is_outside = key[0] != GPU
@@ -97,7 +97,7 @@ class Contents:
                 self._copies[key] = self._copies.get(key, 0) + 1
         else:
             again = False
-            place = self._place(is_outside)
+            place = self._allocate(is_outside)
             if place is None:
                 self.num_unplaced += 1
                 return None
@@ -123,14 +123,14 @@ class Contents:
         self._stored.setdefault(key, stored)
         return stored
 
-    def _place(self, is_outside: bool) -> int | None:
+    def _allocate(self, is_outside: bool) -> int | None:
         """Allocate the lowest free place, or return None."""
         free = self._free_outside if is_outside else self._free
         if free:
             return heapq.heappop(free)
-        return self._outside.fresh() if is_outside else None
+        return self._outside.allocate() if is_outside else None
 
-    def _take_out(self, event: BlockRemoved, block_hash: bytes) -> Removed | None:
+    def _remove(self, event: BlockRemoved, block_hash: bytes) -> Removed | None:
         key = _key(event, block_hash)
         is_outside = key[0] != GPU
         place, copies = self._place_of.get(key), self._copies.pop(key, 0)

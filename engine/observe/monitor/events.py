@@ -37,7 +37,7 @@ class EventError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """One block of a `BlockStored` event."""
+    """Block of a `BlockStored` event."""
 
     block_hash: bytes
     parent_hash: bytes | None  # None: first block of a sequence, or `parent_unsaid`

@@ -52,7 +52,7 @@ class Sequence:
         self._next: int | None = None  # expected number of the next message; None: no message yet
         self._reason: KnownReason = "attached"  # reason of the next break
         self._is_replaying = False
-        self._may_have_restarted = False  # after a lost connection: the publisher may available restarted
+        self._may_have_restarted = False  # set when the connection is lost
         self._pending: dict[int, bytes] = {}  # live messages that wait for earlier ones
         self._pending_bytes = 0
         self._replayed: dict[int, bytes] = {}
@@ -72,11 +72,9 @@ class Sequence:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether a replay is pending or running."""
         return self._is_replaying
 
     def live(self, sequence: int, payload: bytes) -> Iterator[SequenceEvent]:
-        """Handle a live message."""
         check = zlib.crc32(payload)
         before, self._last_live = self._last_live, (sequence, check)
         if before is not None and sequence <= before[0]:
@@ -181,7 +179,7 @@ class Sequence:
                 self._drop(sequence)
                 continue
             if sequence > self._next or (
-                self._may_have_restarted and not has_processed and not self._knows_before(available)
+                self._may_have_restarted and not has_processed and not self._has_predecessor(available)
             ):
                 if may_request and has_processed:  # after processing some messages, the others may fit
                     return
@@ -192,7 +190,7 @@ class Sequence:
             has_processed = True
             yield self._process(sequence, payload, replayed)
 
-    def _knows_before(self, available: dict[int, tuple[bytes, bool]]) -> bool:
+    def _has_predecessor(self, available: dict[int, tuple[bytes, bool]]) -> bool:
         """Return whether the last processed message is available and unchanged, or there is none."""
         before = (self._next or 0) - 1
         return before < 0 or (before in available and zlib.crc32(available[before][0]) == self._checks.get(before))

@@ -75,7 +75,6 @@ class Subscriber:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread. Idempotent."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -228,7 +228,6 @@ class Blocks:
         self._count(table)
 
     def memory(self) -> Memory:
-        """Return the pool usage."""
         return Memory.counted(
             num_blocks=self.num_blocks,
             block_size=self.block_size,

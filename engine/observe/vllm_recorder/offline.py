@@ -54,7 +54,6 @@ def serve(job: dict[str, Any], scheduler: Any = None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the job, run it, and print the result."""
     print(json.dumps(serve(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))), flush=True)
 
 

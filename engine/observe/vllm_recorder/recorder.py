@@ -46,9 +46,8 @@ class Recorder:
         self._ops: list[Op] = []
         self._entries: list[BatchEntry] = []
         self._outputs: list[Output] = []
-        self._unprocessed: list[
-            tuple[RecordedRequest, int, int]
-        ] = []  # batch entries whose output is not processed yet: start, tokens
+        # Batch entries whose output is not processed yet: request, start, number of tokens.
+        self._unprocessed: list[tuple[RecordedRequest, int, int]] = []
         self._by_name: dict[str, RecordedRequest] = {}
         self._num_requests = self._num_steps = 0
         self._is_stepping = False  # True from the beginning of a schedule until the step's output is processed
@@ -69,7 +68,6 @@ class Recorder:
             logger.warning("kvtheater: %s; the engine continues", self.ended)
 
     def close(self) -> None:
-        """End the recording."""
         self.log.close()
 
     # between two steps
@@ -107,7 +105,6 @@ class Recorder:
             self._append("abort" if is_abort else "adjust")
 
     def cache_reset(self) -> None:
-        """Record a reset of the prefix cache."""
         self._blocks.forget_all()
 
     # one step: calls of vLLM's manager and pool in order
@@ -128,11 +125,9 @@ class Recorder:
         self._scheduling.allocating(self._by_name[request.request_id])
 
     def allocated(self, block_ids: Sequence[int]) -> None:
-        """Record new blocks from the pool."""
         self._scheduling.allocated(block_ids)
 
     def shared(self, block_ids: Sequence[int]) -> None:
-        """Record blocks that hit."""
         self._scheduling.shared(block_ids)
 
     def cached(self, request: VllmRequest, logicals: Iterable[int]) -> None:

@@ -66,10 +66,7 @@ class Scheduling:
         return position
 
     def begin(self) -> None:
-        """Begin a schedule."""
         self._refused, self._has_preempted = None, False
-
-    # kind the pool does for a request
 
     def looked_up(self, one: RecordedRequest, block_ids: Sequence[int], num_tokens: int) -> None:
         """Record a lookup that hit `num_tokens` tokens in these blocks."""
@@ -83,11 +80,9 @@ class Scheduling:
         self._allocating, self._pool_calls = one, []
 
     def allocated(self, block_ids: Sequence[int]) -> None:
-        """Record new blocks."""
         self._add_call("allocated", block_ids)
 
     def shared(self, block_ids: Sequence[int]) -> None:
-        """Record blocks that hit."""
         self._add_call("shared", block_ids)
 
     def cached(self, one: RecordedRequest, logicals: Iterable[int]) -> None:
@@ -161,7 +156,6 @@ class Scheduling:
         )
 
     def ended(self, one: RecordedRequest) -> None:
-        """Record the end of a request."""
         self._hits.pop(one.seq_id, None)
         if one in self._running:
             self._running.discard(one)
@@ -169,7 +163,6 @@ class Scheduling:
             self._waiting.remove(one)
 
     def end(self, batch: list[tuple[RecordedRequest, int]]) -> None:
-        """End the schedule."""
         self._record_hashes()
         self.batch = batch
         if self._waiting:

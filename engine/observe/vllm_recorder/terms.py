@@ -75,7 +75,6 @@ def refuse_unsupported(vllm_config: Any, kv_cache_config: Any) -> None:
 
 
 def settings_of(vllm_config: Any, kv_cache_config: Any) -> Settings:
-    """Return the recorder's settings."""
     scheduler, cache = vllm_config.scheduler_config, vllm_config.cache_config
     return Settings(
         block_size=_block_size(kv_cache_config),
@@ -91,7 +90,6 @@ def settings_of(vllm_config: Any, kv_cache_config: Any) -> Settings:
 
 
 def header_of(vllm_config: Any, kv_cache_config: Any, has_texts: bool) -> Header:
-    """Return the header of the log."""
     settings, model = settings_of(vllm_config, kv_cache_config), vllm_config.model_config
     facts = model_facts(model, kv_cache_config)
     unknown: list[NotWatched] = ["arrays", "logprobs", "work"]

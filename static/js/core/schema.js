@@ -1,4 +1,4 @@
-// Written by `python -m tools.trace_schema` from the types of engine/trace: what `types.js` holds values to.
+// Written by `python -m tools.trace_schema` from the types of engine/trace, for the checks of `types.js`.
 // A struct is [required fields, optional fields]; a type a name, {list}, {map}, {either}, {one} of texts, or {tagged}.
 
 export const STRUCTS = {

@@ -1,4 +1,4 @@
-// Written by `python -m tools.trace_schema` from the types of engine/trace: a trace's records as the page has them.
+// Written by `python -m tools.trace_schema` from the types of engine/trace: the records of a trace in the page.
 
 import type { NdArray } from "./ndarray.js";
 

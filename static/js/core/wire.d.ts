@@ -1310,7 +1310,7 @@ export interface WorkItem {
   engine: Done[] | null;
 }
 
-/** The socket's events: what a client asks, and what is acknowledged when it is done. */
+/** Events of the socket: the client's arguments and the acknowledgement. */
 export interface Events {
   create: { request: Create; answer: Joined };
   join: { request: JoinMessage; answer: Joined };
@@ -1380,7 +1380,7 @@ export interface ServerEvents {
   class_pressed: ClassPressed;
 }
 
-/** What comes as JSON: bytes are hexadecimal text there. */
+/** A value in JSON, where bytes are hexadecimal text. */
 export type InJson<T> = T extends Uint8Array
   ? string
   : T extends readonly (infer U)[]
@@ -1389,7 +1389,7 @@ export type InJson<T> = T extends Uint8Array
       ? { [K in keyof T]: InJson<T[K]> }
       : T;
 
-/** What is answered at an address. */
+/** Answers by address. */
 export interface Answers {
   "/api/model": InJson<ModelAnswer>;
   "/api/models": InJson<ModelsAnswer>;

@@ -13,7 +13,7 @@ from engine.accounting.architecture import kv_shapes, read_architecture
 from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.kv_shape import KvShape
 from engine.accounting.presets import presets
-from engine.setup.unloaded_model import MAX_BYTES, _plain, architecture_from, architecture_of, described
+from engine.setup.unloaded_model import MAX_BYTES, _plain, architecture_from, architecture_of, architecture_of_config
 from tests.causal_types import WINDOW, causal_config, causal_model
 
 LLAMA = {
@@ -48,7 +48,7 @@ GEMMA = {
     ],
 )
 def test_parameter_counts_equal_the_published_checkpoints(config: dict[str, Any], num_params: int) -> None:
-    assert described(config, "m").num_params == num_params
+    assert architecture_of_config(config, "m").num_params == num_params
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_parameter_counts_equal_the_published_checkpoints(config: dict[str, Any]
     ],
 )
 def test_presets_equal_the_architecture_read_from_their_configuration(preset: str, config: dict[str, Any]) -> None:
-    known, found = presets().models[preset].architecture, described(config, "m")
+    known, found = presets().models[preset].architecture, architecture_of_config(config, "m")
     assert set(known.shapes) == set(found.shapes)
     assert known.num_params == pytest.approx(found.num_params, rel=0.015), "some are given rounded"
     for name in ("num_heads", "hidden_size", "vocab_size", "expanded_dim"):
@@ -146,12 +146,12 @@ def test_a_configuration_is_read_from_a_file_or_a_folder(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (b"{", "this is no config.json"),
-        (b"[" * 100_000, "this is no config.json"),
+        (b"{", "this is not a config.json"),
+        (b"[" * 100_000, "this is not a config.json"),
         (b"[1]", "one JSON object"),
         (b"{}", "no model_type"),
         (b"x" * (MAX_BYTES + 1), "at most 262144 bytes"),
-        (b'{"model_type": "chatglm"}', "'chatglm' is not one that transformers"),
+        (b'{"model_type": "chatglm"}', "does not support the family 'chatglm'"),
         (b'{"model_type": "vit"}', "generates no text"),
         (b'{"model_type": "llama", "num_hidden_layers": 100000}', "num_hidden_layers of the configuration is 100000"),
         (b'{"model_type": "llama", "num_key_value_heads": -1}', "num_key_value_heads of the configuration is -1"),
@@ -167,14 +167,14 @@ def test_an_invalid_configuration_is_explained_in_one_sentence(text: bytes, sent
 
 def test_settings_that_name_code_or_files_are_ignored() -> None:
     more = {"auto_map": {"AutoConfig": "evil.Evil"}, "quantization_config": {"quant_method": "fp8"}, "_x": "/etc"}
-    assert described({**LLAMA, **more}, "m").num_params == 8_030_261_248
+    assert architecture_of_config({**LLAMA, **more}, "m").num_params == 8_030_261_248
 
 
 @pytest.mark.parametrize(
     ("config", "error"),
     [
         ({"model_type": "qwen2", "num_hidden_layers": 300_000_000}, "num_hidden_layers of the configuration is 3000"),
-        ({"model_type": "llava", "vision_config": {"num_hidden_layers": 200_000}}, "is 200000, where a whole number"),
+        ({"model_type": "llava", "vision_config": {"num_hidden_layers": 200_000}}, "is 200000, but must be"),
         ({"model_type": "t5", "num_layers": 500_000, "num_decoder_layers": 2}, "num_layers of the configuration"),
         ({"model_type": "qwen2_moe", "num_experts": 3_000_000}, "num_experts of the configuration is 3000000"),
         ({"model_type": "llama", "num_hidden_layers": 1e12}, "num_hidden_layers of the configuration"),
@@ -193,7 +193,7 @@ def test_excessive_configurations_are_refused_before_anything_is_created(config:
 
 def test_a_model_of_too_many_modules_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.setup.unloaded_model.MAX_MODULES", 50)
-    with pytest.raises(ImpossibleInput, match="more than 50 parts"):
+    with pytest.raises(ImpossibleInput, match="more than 50 modules"):
         architecture_from(b'{"model_type": "llama", "num_hidden_layers": 40}', "config.json")
     monkeypatch.undo()
     assert architecture_from(b'{"model_type": "llama", "num_hidden_layers": 40}', "config.json").num_params > 1

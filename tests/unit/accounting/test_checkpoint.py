@@ -10,7 +10,7 @@ import pytest
 from app.scale.size import answer
 from engine.accounting.checkpoint import read_storage
 from engine.accounting.presets import presets
-from engine.setup.unloaded_model import architecture_from, described
+from engine.setup.unloaded_model import architecture_from, architecture_of_config
 
 QWEN = {
     "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
@@ -39,7 +39,7 @@ def packed(*ignore: str, **weights: Any) -> dict[str, Any]:
 
 
 def sizes(config: dict[str, Any], **query: str) -> dict[str, float]:
-    found = answer(query, presets(), described(config, "m"))
+    found = answer(query, presets(), architecture_of_config(config, "m"))
     return {one.id: one.value for one in found["sizes"]}
 
 
@@ -122,7 +122,7 @@ def test_an_8_bit_kv_cache_scheme_halves_the_cache_unless_a_dtype_is_requested(q
 
 def test_unknown_families_have_the_layout_of_their_architecture() -> None:
     """Kimi K2 has DeepSeek-V3's layout under its own name."""
-    found, plain = described(KIMI, "m"), described({**KIMI, "model_type": "deepseek_v3"}, "m")
+    found, plain = architecture_of_config(KIMI, "m"), architecture_of_config({**KIMI, "model_type": "deepseek_v3"}, "m")
     assert found == plain and sizes(KIMI)["kv_token"] == 61 * 576 * 2
     assert round(found.num_params / 1e12, 2) == 1.03
 
@@ -160,6 +160,6 @@ def test_regular_expressions_of_a_hostile_file_are_matched_in_bounded_time() -> 
     names = ["re:" + ".*a?a?" * 40 + "b", *(f"re:.*{i}.*a.*a.*a.*a.*z" for i in range(5000)), "x*" * 100]
     config = {**QWEN, "quantization_config": packed(*names, num_bits=8)}
     began = time.process_time()
-    described(config, "m")
+    architecture_of_config(config, "m")
     assert time.process_time() - began < 5
     assert read_storage(config).unread

@@ -111,7 +111,7 @@ def test_own_presets_are_usable_for_placement_roofline_and_simulation(
     assert placed["times_source"] == "measured at my desk"
     assert [way["placement"] is not None for way in placed["ways"]] == [True, True, True]
     elsewhere = placements(MultiDict({"model": "mine"}), presets([file]))["ways"][0]["refused"] or {}
-    assert "the layers of Mine were not measured on A100 SXM 80GB; there are times on desk" in elsewhere["en"]
+    assert "the layers of Mine were not measured on A100 SXM 80GB, only on desk" in elsewhere["en"]
     models = SimpleNamespace(is_live=False, first=SimpleNamespace(is_loading=False))
     context = RooflineContext(cast("Any", None), cast("Any", models), tmp_path, presets=file)
     steps = subject(context, MultiDict({"model": "mine", "gpu": "desk"}))

@@ -157,11 +157,11 @@ def test_gpu_capacity_equals_a_hand_calculation() -> None:
     """Of 900 usable bytes, weights and reserve take 100 each. The other 700 hold 87 blocks of 4 tokens of 2 bytes."""
     load = Load(context=17, max_model_len=50, shared_prefix=9, block_size=4, reserve_bytes=100)
     cost = Cost(model(), Stored(weights=WeightStore(each=1), element=1), load)
-    assert by_id(cost.on(1000)) == {
+    assert by_id(cost.capacity(1000)) == {
         "kv_room": 700, "kv_piece": 100, "reserved": 7, "kv_pages": 40, "paged": 87 // 5,
         "kv_prefix": 16, "shared": (87 - 2) // (5 - 2),
     }  # fmt: skip
-    assert by_id(cost.on(200)) == {"kv_room": -20}, "the weights do not fit"
+    assert by_id(cost.capacity(200)) == {"kv_room": -20}, "the weights do not fit"
 
 
 def test_cache_room_is_the_memory_left_by_weights_activations_and_reserve() -> None:
@@ -173,7 +173,7 @@ def test_cache_room_is_the_memory_left_by_weights_activations_and_reserve() -> N
     cost = Cost(model(**widths), Stored(weights=WeightStore(each=1), element=1), load)
     assert cost.activations is not None and cost.activations.value == 462 > 66 + 84
     assert cost.total.value == 100 + 2 * 10 * 2 + 462 + 100
-    assert cost.on(1000)[0].value == 900 - 100 - 462 - 100
+    assert cost.capacity(1000)[0].value == 900 - 100 - 462 - 100
     few = Load(batch=20, context=10, max_num_batched_tokens=1, reserve_bytes=0)
     wide = Cost(model(**widths), Stored(weights=WeightStore(each=1), element=1), few).activations
     assert wide is not None and wide.value == 6 + 20 * 7 * 6, "logits dominate when few tokens are computed"
@@ -204,7 +204,7 @@ def test_gpu_memory_is_what_the_driver_reports() -> None:
         ({"context": "9000", "max_model_len": "8192"}, "longer than max_model_len", "超过了"),
         ({"utilization": "2"}, "gpu_memory_utilization", "应大于 0"),
         ({"utilization": "nan"}, "too large", "太大"),
-        ({"shared_prefix": "2048"}, "not shorter", "应短于"),
+        ({"shared_prefix": "2048"}, "must be shorter", "应短于"),
         ({"arrivals": "-1"}, "not below 0", "不能小于 0"),
         ({"tensor_parallel": "3"}, "heads of Llama 3.1 8B cannot be divided", "无法平分"),
         ({"model": "llama-3.1-8b", "tensor_parallel": "64"}, "32 heads", "32 个注意力头"),

@@ -43,7 +43,7 @@ def test_stopped_captures_do_not_resume_with_a_focus(live: LiveEngine) -> None:
             {"speculative_config": '{"model": "bundled-mqa", "num_speculative_tokens": 5}'},
             " and the draft model's pool of 4112 blocks of 4 slots takes 6 MiB",  # 1024 * 16 / 4 + 2 * 8 blocks
         ),
-        ({"forget_policy": "h2o", "forget_compare": True}, " and the full cache to compare with takes 8 MiB"),
+        ({"forget_policy": "h2o", "forget_compare": True}, " and the full cache for comparison takes 8 MiB"),
         ({"preemption_mode": "swap", "swap_space": 9}, ""),
     ],
 )

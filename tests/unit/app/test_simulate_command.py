@@ -203,9 +203,12 @@ def test_invalid_request_files_are_refused(
         ([*A100, "--link-gb-per-second", "-3"], "--link-gb-per-second must be from"),
         (
             [*A100, "--forget-policy", "h2o"],
-            "with forget_policy, what is computed and what is freed depends on the model",
+            "with forget_policy, the computed tokens and the freed blocks depend on the model",
         ),
-        ([*A100, "--speculative-config", '{"num_speculative_tokens":2}'], "with speculative_config, what is computed"),
+        (
+            [*A100, "--speculative-config", '{"num_speculative_tokens":2}'],
+            "with speculative_config, the computed tokens",
+        ),
         ([*A100, "--like", "run.kvtrace"], "leave --model and --gpu out"),
         (["--like", "nothing.kvtrace"], "cannot read nothing.kvtrace"),
         (["--like", SHIPPED], "not a .kvtrace file"),

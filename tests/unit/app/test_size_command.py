@@ -41,7 +41,7 @@ def test_an_own_configuration_is_sized(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["size", str(tmp_path), "--gpu", "t4"]) == 0
     assert "32,768 B" in capsys.readouterr().out, "2 · 2 layers · 32 heads · 128 · 2 bytes"
     assert main(["size", str(tmp_path / "nothing"), "--gpu", "t4"]) == 2
-    assert "is no preset, no config.json and no folder" in capsys.readouterr().err
+    assert "is neither a preset nor a config.json nor a folder" in capsys.readouterr().err
 
 
 def test_transfer_times_and_common_mistakes_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -167,7 +167,7 @@ def test_settings_that_conflict_with_instances_are_refused() -> None:
         ("sampling", {"n": 2, "temperature": 1.0}, "several outputs"),
     ):
         assert f"{error}" in _wrong({"set": {**two, setting: value}})
-    assert "a peer: of one engine only" in _wrong({"set": two, "peer": "transformers-dynamic"})
+    assert "a peer requires a single engine" in _wrong({"set": two, "peer": "transformers-dynamic"})
 
 
 @pytest.mark.slow

@@ -226,7 +226,7 @@ def test_one_invalid_prompt_refuses_the_whole_submission() -> None:
     cluster.close()
 
 
-@pytest.mark.parametrize(("shape", "message"), [(Shape(1, 0), "goes on with them"), (Shape(0, 1), "computes prompts")])
+@pytest.mark.parametrize(("shape", "message"), [(Shape(1, 0), "one that decodes"), (Shape(0, 1), "computes prompts")])
 def test_an_unusable_cluster_is_refused(shape: Shape, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         cluster_of(tiny_llama(), PLAIN, shape)
@@ -267,7 +267,7 @@ def test_an_accepted_request_is_not_rejected_by_its_decode_instance() -> None:
     run(cluster)  # measures the instances
     cluster.submit([long, ask(PROMPTS[1])])
     cluster.dispatch.router.ttft_slo = 1e-9
-    with pytest.raises(RejectedError, match="and the objective is 1e-09 s"):
+    with pytest.raises(RejectedError, match="but the objective is 1e-09 s"):
         cluster.submit([ask(PROMPTS[2])])
     assert cluster.num_unfinished == 2
     run(cluster)

@@ -181,7 +181,7 @@ def test_unreadable_models_are_refused(tmp_path: Path, workers: Workers) -> None
         others.give_back(worker)
         with Processes(others) as processes:
             one = processes.start("one", "mixed", PLAIN)
-            with pytest.raises(ModelError, match="holds no model"):
+            with pytest.raises(ModelError, match="contains no model"):
                 one.wait_until_ready()
         workers.give_back(others.take())
 

@@ -209,8 +209,8 @@ def test_a_late_first_token_is_rejected_with_the_estimate() -> None:
     with pytest.raises(RejectedError) as refused:
         router.choose(TEXT, None, late)
     assert str(refused.value) == (
-        "the first token would take about 0.3 s, and the objective is 0.25 s: 116 tokens are queued at a and 4 of its "
-        "own are to be computed; send it again when less is waiting"
+        "the first token would take about 0.3 s, but the objective is 0.25 s: 116 tokens are queued at a and 4 of its "
+        "own are to be computed; send it again when the queue is shorter"
     )
     assert (refused.value.estimated_seconds, refused.value.ttft_slo) == (0.3, 0.25)
     assert router.choose(TEXT, None, [late[0], Candidate("b", Load(), 0)]).index == 1, "b is in time"
@@ -250,12 +250,12 @@ def test_the_estimate_includes_waiting_for_the_decode_instance() -> None:
     router.note("d", d.record(batch=[entry(0, "decode", 1)], seconds=0.02))
     free, full = Candidate("d", Load()), Candidate("d", Load(running=1))
     assert router.choose(TEXT, None, candidates([a]), [free]).chosen.estimated_seconds == 20 / 200
-    with pytest.raises(RejectedError, match=r"about 0\.2 s.* no place to run is free for 0\.2 s"):
+    with pytest.raises(RejectedError, match=r"about 0\.2 s.* no sequence can start for 0\.2 s"):
         router.choose(TEXT, None, candidates([a]), [full])
     assert router.choose(TEXT, None, [full]).chosen.estimated_seconds is None, "a decode instance computes no prompt"
 
 
 def test_routing_needs_a_candidate() -> None:
     router, _, _ = pair("least_loaded")
-    with pytest.raises(ValueError, match="no instance"):
+    with pytest.raises(ValueError, match="no candidates"):
         router.choose(TEXT, None, [])

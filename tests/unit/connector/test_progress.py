@@ -79,7 +79,7 @@ def test_a_deadlock_is_an_error_that_names_the_holders_of_blocks(monkeypatch: py
     pair.turn(pair.decode)
     arrived = pair.pass_on(ARRIVING, TO_THE_END)
     with monkeypatch.context() as patch:
-        patch.setattr(Scheduler, "_give_up_arrived", lambda *_: False)
+        patch.setattr(Scheduler, "_free_last_arrived", lambda *_: False)
         with pytest.raises(NoProgressError, match=r"sequence 1 \(waiting\) holds 4 blocks") as found:
             run(pair)
     assert "sequence 0 (" in str(found.value)

@@ -159,7 +159,7 @@ def test_a_failed_load_aborts_the_request_under_policy_fail() -> None:
     pair.run()
     assert requests[0].finish_reason == "abort" and requests[0].output_token_ids == []
     (ended,) = [op for op in of(Finish, pair.ops["decode"]) if op.reason == "abort"]
-    assert ended.detail == "its keys and values did not come: lost: the cable was pulled"
+    assert ended.detail == "its keys and values did not arrive: lost: the cable was pulled"
     assert requests[1].output_token_ids == baseline(PLAIN, PROMPTS[:2])[1] and pair.held()[1] == 0
 
 

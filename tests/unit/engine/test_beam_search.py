@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.requests.beam_search import Beam, BeamSearch, Offer
+from engine.requests.beam_search import Beam, BeamCandidate, BeamSearch
 from engine.requests.request import Request
 from engine.requests.request_spec import RequestError
 from engine.trace.operations import Copy, Finish, Fork, Free, Preempt, Rank
@@ -165,8 +165,8 @@ def test_forks_copies_and_ranks_of_a_beam_search_are_logged() -> None:
 
 def test_impossible_beam_searches_are_refused_with_the_numbers() -> None:
     for change, words in (
-        ({"num_blocks": 20}, "a beam of 3 has 6 of the pool's 20 blocks"),
-        ({"strategy": "none"}, "strategy none caches nothing"),
+        ({"num_blocks": 20}, "a beam search of width 3 has 6 of the pool's 20 blocks per beam"),
+        ({"strategy": "none"}, "strategy none has no cache"),
     ):
         with Engine(tiny_llama(), replace(CONFIG, **change)) as engine, pytest.raises(RequestError, match=words):
             engine.add_request(PROMPTS[0], BEAMS)
@@ -180,10 +180,10 @@ def test_beam_search_equals_a_hand_computed_example() -> None:
     search = BeamSearch(2, 0.0, 10, frozenset({9}))
 
     def beam(cumulative: float, *pairs: tuple[int, float]) -> Beam:
-        return Beam(cumulative, [Offer(token, logprob, logprob) for token, logprob in pairs])
+        return Beam(cumulative, [BeamCandidate(token, logprob, logprob) for token, logprob in pairs])
 
     def chosen(*beams: Beam) -> list[tuple[int, int, float | None]]:
-        return [(c.place, c.offer.token_id, c.score) for c in search.choose(beams)]
+        return [(c.place, c.candidate.token_id, c.score) for c in search.choose(beams)]
 
     assert chosen(beam(0, (1, -1), (2, -2), (9, -3))) == [(0, 1, None), (0, 2, None)]
     continued = chosen(beam(-1, (9, -0.5), (3, -1)), beam(-2, (4, -0.1), (5, -7)))

@@ -17,7 +17,7 @@ MAX_BLOCKS = 1 << 18  # limit of a log, over all groups
         (
             {"num_blocks": MAX_BLOCKS + 1, "block_size": 1},
             [None],
-            f"makes {MAX_BLOCKS + 1} blocks, and a log holds {MAX_BLOCKS} at most",
+            f"gives {MAX_BLOCKS + 1} blocks, and a log can have at most {MAX_BLOCKS}",
         ),
         # pool of the window: 8 + 1 blocks for each of 20000 sequences, and 512 tokens of a step
         (
@@ -47,8 +47,8 @@ def test_a_pool_over_the_limit_of_a_log_is_refused(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_blocks": 1, "block_size": 1}, "a pool of 1 blocks x 1 slots has no room for a prompt token and one to"),
-        ({"max_model_len": 1, "block_size": 1}, r"max_model_len must be between 2 \(a prompt token and one"),
+        ({"num_blocks": 1, "block_size": 1}, "a pool of 1 blocks x 1 slots does not fit one prompt token and one"),
+        ({"max_model_len": 1, "block_size": 1}, r"max_model_len must be between 2 \(one prompt token and one"),
     ],
 )
 def test_settings_that_fit_no_request_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -19,7 +19,7 @@ from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module, load_model
 from engine.setup.device_pool import with_pool
-from engine.setup.pool_size import DRAWN, num_blocks_that_fit
+from engine.setup.pool_size import MAX_DRAWN_BLOCKS, num_blocks_that_fit
 from tests.tiny_models import tiny_model
 
 MIB = 1 << 20
@@ -99,7 +99,7 @@ def test_an_engine_logs_its_computed_pool_size(model: LoadedModel, gpu: Gpu) -> 
 
 def test_a_memory_share_without_room_is_refused_with_the_sizes(model: LoadedModel, gpu: Gpu) -> None:
     gpu.taken = 50 * MIB
-    with pytest.raises(ConfigError, match=r"0\.9 of 100 MiB.*40 MiB are taken.*a step takes 50 MiB") as refused:
+    with pytest.raises(ConfigError, match=r"0\.9 of 100 MiB.*data take 40 MiB.*a step takes 50 MiB") as refused:
         with_pool(EngineConfig(), model)
     assert "\n" not in str(refused.value)
 
@@ -156,11 +156,11 @@ def test_loading_without_memory_is_one_sentence(gpu: Gpu, monkeypatch: pytest.Mo
 def test_only_api_runs_exceed_the_drawable_pool(model: LoadedModel, gpu: Gpu) -> None:
     """Several runs share a GPU, and only the run with the server's own settings gets the remaining memory."""
     engine = engine_builder(model, 64 * MIB)(EngineConfig(block_size=4), None)
-    assert (engine.config.num_blocks or 0) <= DRAWN
+    assert (engine.config.num_blocks or 0) <= MAX_DRAWN_BLOCKS
     engine.close()
     live = LiveModel(model, False, ServerSettings(max_pool_bytes=MIB))
     sized = live.with_pool(EngineConfig(block_size=4))
-    assert (sized.num_blocks or 0) > DRAWN
+    assert (sized.num_blocks or 0) > MAX_DRAWN_BLOCKS
     engine = live.build(sized, None)
     assert engine.config.num_blocks == sized.num_blocks
     pools = engine._engine._runner.kv_store.pools([0, 1, 2])  # type: ignore[attr-defined]

@@ -71,7 +71,7 @@ def test_a_request_waits_while_free_blocks_are_fragmented(tmp_path: Path) -> Non
 
 def test_a_reservation_is_for_one_sequence_and_its_max_tokens() -> None:
     with Engine(tiny_llama(), REGION) as engine:
-        with pytest.raises(RequestError, match="one piece for one sequence, and 2 sequences"):
+        with pytest.raises(RequestError, match="in its own piece, which 2 sequences"):
             engine.add_request([1, 2], SamplingParams(n=2, temperature=1.0, max_tokens=4))
         request = engine.add_request([1, 2], tokens(6))
         engine.adjust(request.request_id, tokens(8))  # a waiting request has no reservation

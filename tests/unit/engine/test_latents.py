@@ -97,7 +97,7 @@ def test_other_pool_layouts_serve_latents(case: Case, tmp_path: Path, strategy: 
 
 @parametrize_families("strategy", "concat", "dynamic", "static")
 def test_per_sequence_caches_refuse_latents(case: Case, strategy: str) -> None:
-    with pytest.raises(ConfigError, match="keeps latents: use paged"):
+    with pytest.raises(ConfigError, match="caches latents: use strategy paged"):
         Engine(case.model, config(strategy=strategy, max_model_len=None))
 
 

@@ -130,7 +130,7 @@ def test_max_num_seqs_counts_every_sample() -> None:
         engine.add_request(PROMPTS[2], replace(SAMPLING, n=2))
         while engine.has_unfinished():
             assert len(engine.step().batch) <= 4
-        with pytest.raises(RequestError, match="5 sequences run for this request; max_num_seqs is 4"):
+        with pytest.raises(RequestError, match="this request runs 5 sequences, but max_num_seqs is 4"):
             engine.add_request(PROMPT, replace(SAMPLING, n=5))
 
 

@@ -103,7 +103,7 @@ def test_impossible_recomputations_are_refused_with_numbers(monkeypatch: pytest.
             engine.recompute_attention(0, 0, num_tokens=18)
         with pytest.raises(RecomputeError, match="at least one"):
             engine.recompute_attention(0, 0, [])
-        with pytest.raises(RecomputeError, match=r"no layer \d"):
+        with pytest.raises(RecomputeError, match=r"no attention layer \d"):
             engine.recompute_attention(0, engine.model.facts.num_layers)
         with pytest.raises(RecomputeError, match=r"no head -1; .* 0 to \d"):
             engine.recompute_attention(0, 0, [-1])

@@ -132,12 +132,12 @@ def test_tensors_are_freed_with_their_sequences() -> None:
 
 
 def test_unsupported_options_of_sequence_caches_are_refused() -> None:
-    with pytest.raises(ConfigError, match="kv_cache_dtype auto"):
+    with pytest.raises(ConfigError, match="kv_cache_dtype must be auto"):
         Engine(tiny_llama(), replace(CONFIG, strategy="dynamic", kv_cache_dtype="int8"))
-    with pytest.raises(ConfigError, match="static reserves 40 slots a sequence"):
+    with pytest.raises(ConfigError, match="static reserves 40 slots per sequence"):
         Engine(tiny_llama(), replace(CONFIG, strategy="static", num_blocks=8))
     with (
         Engine(tiny_llama(), replace(CONFIG, strategy="concat")) as engine,
-        pytest.raises(RequestError, match="strategy concat has one piece for one sequence"),
+        pytest.raises(RequestError, match="strategy concat stores each sequence in its own piece"),
     ):
         engine.add_request(PROMPTS[0], SamplingParams(n=2, temperature=1.0, max_tokens=4))

@@ -92,7 +92,7 @@ def test_states_form_the_last_group_with_its_own_block_size(case: Case) -> None:
 
 @pytest.mark.parametrize("strategy", ["contiguous", "first_fit", "none", "concat", "dynamic", "static"])
 def test_other_strategies_are_refused(case: Case, strategy: str) -> None:
-    with pytest.raises(ConfigError, match="recurrent states goes with strategy paged"):
+    with pytest.raises(ConfigError, match="recurrent states requires strategy paged"):
         Engine(case.model, config(strategy=strategy, max_model_len=None))
 
 
@@ -103,7 +103,7 @@ def test_mamba_block_size_must_be_a_multiple_of_block_size(case: Case) -> None:
 
 def test_prefill_and_decode_instances_are_refused(case: Case) -> None:
     """A transfer ends before the last prompt token, and the sender's state is the one after it."""
-    with pytest.raises(ConfigError, match="a state cannot be taken back by a token"):
+    with pytest.raises(ConfigError, match="a state cannot be reset by single tokens"):
         local_cluster(case.model, config(prefill=1, decode=1))
 
 

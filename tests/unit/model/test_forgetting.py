@@ -65,7 +65,7 @@ def expected(name: PolicyName, q: Tensor, weights: Tensor, seen: Seen) -> list[l
                 case "expected_attention":
                     total = 0.0
                     for h in of_group:
-                        before = torch.stack([turn.undone(q[t, h].double()[None, None], t)[0, 0] for t in range(2, 19)])
+                        before = torch.stack([turn.undo(q[t, h].double()[None, None], t)[0, 0] for t in range(2, 19)])
                         mean, spread = before.mean(0), torch.cov(before.T, correction=0)
                         average = turn.mean(NUM_KEYS, 512).double()
                         logits = []
@@ -98,13 +98,13 @@ def test_undoing_a_rotation_gives_the_original_query() -> None:
     turn = rotation()
     q = torch.randn(5, 1, HEAD_DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     turned = torch.stack([turn.mean(position, 1).double() @ q[i, 0] for i, position in enumerate(range(7, 12))])
-    assert torch.allclose(turn.undone(turned[:, None], 7), q, atol=1e-6)
+    assert torch.allclose(turn.undo(turned[:, None], 7), q, atol=1e-6)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gemma3"])
 def test_a_model_without_llamas_rotation_is_refused(family: str) -> None:
     model = from_module(tiny_model(family), tiny_tokenizer(), "tiny")
-    with pytest.raises(ModelError, match="its rotary embedding is not Llama's, over the whole head"):
+    with pytest.raises(ModelError, match="its rotary embedding differs from Llama's"):
         Rotation(model.module, HEAD_DIM, model.device)
 
 

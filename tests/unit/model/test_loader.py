@@ -82,10 +82,10 @@ def test_bfloat16_weights_are_lossless_and_rounded_ones_are_counted(folder: Path
 
 def test_a_model_without_linear_layers_is_not_rounded() -> None:
     """GPT-2's projections are no `nn.Linear`, and its head is not rounded to int8."""
-    with pytest.raises(ModelError, match=r"no linear layer of .* can be kept in int8: ") as error:
+    with pytest.raises(ModelError, match=r"no linear layer of .* can be stored in int8: ") as error:
         from_module(tiny_model("gpt2"), weights=torch.int8)
     one_sentence(error)
-    with pytest.raises(ModelError, match="int8-weights are for the CPU"):
+    with pytest.raises(ModelError, match="int8-weights is for the CPU"):
         resolve_dtype("int8-weights", torch.device("cuda"))
 
 
@@ -141,7 +141,7 @@ def test_missing_files_are_reported_in_one_sentence(
     with pytest.raises(ModelError, match="no folder") as error:
         load_model(str(tmp_path / "nowhere"))
     one_sentence(error)
-    with pytest.raises(ModelError, match=r"no config\.json") as error:
+    with pytest.raises(ModelError, match=r"config\.json is missing") as error:
         load_model(str(tmp_path))
     one_sentence(error)
     (tmp_path / "config.json").write_text((folder / "config.json").read_text())
@@ -160,7 +160,7 @@ def test_unknown_dtypes_and_devices_are_refused() -> None:
     with pytest.raises(ModelError, match="not supported"):
         resolve_device("mps")
     if not torch.cuda.is_available():
-        with pytest.raises(ModelError, match="sees no GPU") as error:
+        with pytest.raises(ModelError, match="finds no GPU") as error:
             load_model("bundled", device="cuda")
         one_sentence(error)
 

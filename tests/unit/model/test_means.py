@@ -9,7 +9,7 @@ import pytest
 from engine.model import compiled, compiler_process, means
 from engine.model.compiled import compile_model
 from engine.model.loader import load_model
-from engine.model.means import MEMORY, ROOM, CannotCompile, missing_means
+from engine.model.means import DISK_BYTES, MEMORY, CannotCompile, missing_requirement
 from engine.model.own_process import OWN_PROCESS
 from engine.system.cgroup import Memory
 
@@ -22,7 +22,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPat
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv(OWN_PROCESS, "1")
-    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=ROOM))
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=DISK_BYTES))
     return monkeypatch
 
 
@@ -32,7 +32,7 @@ def no_compiler(machine: pytest.MonkeyPatch) -> str:
 
 
 def full_disk(machine: pytest.MonkeyPatch) -> str:
-    machine.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=ROOM - 1))
+    machine.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=DISK_BYTES - 1))
     return "MiB free, compiling takes"
 
 
@@ -46,14 +46,14 @@ def test_missing_requirements_prevent_compiling_with_one_sentence(machine: pytes
     started: list[object] = []
     machine.setattr(compiler_process, "CompilerProcess", started.append)
     machine.setattr(compiler_process, "cores", lambda: 2)
-    machine.setattr(compiled, "compile_apart", started.append)
-    machine.setattr(compiled, "_made", lambda *_: started.append(None))
-    assert missing_means() == ""
+    machine.setattr(compiled, "compile_in_subprocess", started.append)
+    machine.setattr(compiled, "_build", lambda *_: started.append(None))
+    assert missing_requirement() == ""
     compiler_process.start_early("bundled", "auto", "cpu")
     assert len(started) == 1
     started.clear()
     text = limit(machine)
-    assert text in missing_means()
+    assert text in missing_requirement()
     compiler_process.start_early("bundled", "auto", "cpu")
     with pytest.raises(CannotCompile, match=text.partition("+")[0]):
         compile_model(load_model("bundled", device="cpu"))

@@ -129,4 +129,7 @@ def test_without_a_compiler_the_same_tokens_are_chosen(
     finally:
         logit_kernels.cache_clear()
     messages = [record.getMessage() for record in caplog.records]
-    assert messages == ["the figures of logits stay with tensor operations: no C compiler was found"]
+    assert messages == [
+        "tensor operations compute the summary statistics of logits, because their C functions are missing: "
+        "no C compiler was found"
+    ]

@@ -50,7 +50,7 @@ def test_projections_are_read_from_every_storage_form(dtype: str) -> None:
 
 @pytest.mark.parametrize(("family", "part"), [("gpt_neox", "q"), ("deepseek_v3", "k")])
 def test_a_layer_without_a_matrix_per_head_is_refused(family: str, part: ProjectionPart) -> None:
-    with pytest.raises(ProjectionError, match=f"layer 1 has no matrix of its own from which a head's {part.upper()}"):
+    with pytest.raises(ProjectionError, match=f"layer 1 has no separate matrix for a head's {part.upper()}"):
         projection_of(from_module(tiny_model(family)), 1, part, 0)
 
 

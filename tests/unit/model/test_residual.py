@@ -11,7 +11,7 @@ import torch
 from engine.accounting.work import StepWork, layer_flops
 from engine.cache.attention_span import WindowPolicy
 from engine.cache.forget_settings import ForgetSettings
-from engine.model.forgetting.forgetting import Forgetting, Remembered
+from engine.model.forgetting.forgetting import Forgetting, ReplayedForgetting
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
 from engine.model.recompute import RecomputeError, recompute_sequence
@@ -166,7 +166,7 @@ def test_num_keys_counts_the_keys_with_weight_for_the_last_query() -> None:
     full = model.facts.sliding_windows.index(None)
     dropped, scores = [[1, 2, 3], [2]], [[0.3, 0.2, 0.1], [0.1]]
     op = Forget(seq_id=0, layer=full, at=9, positions=dropped, scores=scores, ranks=dropped, lowest_kept=[None, None])
-    for more in ({}, {"policy": WindowPolicy(4, 2)}, {"forgetting": Remembered(0, [op], forgetting)}):
+    for more in ({}, {"policy": WindowPolicy(4, 2)}, {"forgetting": ReplayedForgetting(0, [op], forgetting)}):
         for layer in range(model.facts.num_layers):
             [arrays] = recompute_sequence(model, 0, TOKENS, layer, None, **more).layers
             assert num_keys(model, layer, **more) == np.count_nonzero(arrays.rows[0].weights[:, -1])

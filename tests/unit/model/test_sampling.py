@@ -160,7 +160,7 @@ def test_a_tokens_logprob_does_not_depend_on_how_it_is_computed(kernels: LogitKe
         assert (other.top_ids, other.top_logprobs) == (best.top_ids, best.top_logprobs)
         if other.token_id in best.top_ids:
             assert other.logprob == best.top_logprobs[best.top_ids.index(other.token_id)]
-    offers = sampler.offers(logits[at], row(), count)
+    offers = sampler.beam_candidates(logits[at], row(), count)
     assert [token for token, *_ in offers] == best.top_ids
     assert [adjusted for _, adjusted, _ in offers] == [raw for *_, raw in offers] == best.top_logprobs
 

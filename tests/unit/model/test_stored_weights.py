@@ -16,7 +16,7 @@ from engine.model import device
 from engine.model.device import Allocator, DeviceMemory
 from engine.model.errors import ModelError
 from engine.model.loader import load_model
-from engine.model.weighing import bytes_to_come
+from engine.model.weighing import estimated_weight_bytes
 from tests import quantized_files
 from tests.parity.harness import Driver, mixed_schedule, random_prompt
 from tests.tiny_models import tiny_config, tiny_model, tiny_tokenizer
@@ -37,7 +37,7 @@ def test_expanded_weights_give_the_logits_of_the_quantized_ones(form: str, tmp_p
     taken = 4 * sum(parameter.numel() for parameter in plain.parameters())
     assert model.stored is not None and model.stored.form == form and model.stored.expanded_to == "float32"
     assert model.stored.stored_bytes == stored and taken <= model.stored.taken_bytes <= 1.2 * taken
-    assert model.stored.taken_bytes == bytes_to_come(str(tmp_path), "float32", "cpu")
+    assert model.stored.taken_bytes == estimated_weight_bytes(str(tmp_path), "float32", "cpu")
     assert str(model.stored).endswith("of float32") and f"in {form}, expanded to" in str(model.stored)
 
 
@@ -58,12 +58,15 @@ AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, 
 @pytest.mark.parametrize(
     ("quantization", "reason"),
     [
-        (AWQ, "in awq .*not read here: .*gptqmodel.*they would take"),
-        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "in gptq .*not read here: .*optimum"),
-        ({"quant_method": "torchao", "quant_type": {"default": "int4"}}, "in torchao .*not read here"),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "in bitsandbytes .*not read here: .*bitsandbytes"),
-        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "in modelopt .*not read here: .*no reader"),
-        ({"quant_algo": "FP8"}, "in an unnamed form .*not read here"),
+        (AWQ, "in awq .*not supported here: .*gptqmodel.*they would take"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "in gptq .*not supported here: .*optimum"),
+        ({"quant_method": "torchao", "quant_type": {"default": "int4"}}, "in torchao .*not supported here"),
+        (
+            {"quant_method": "bitsandbytes", "load_in_4bit": True},
+            "in bitsandbytes .*not supported here: .*bitsandbytes",
+        ),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "in modelopt .*not supported here: .*no reader"),
+        ({"quant_algo": "FP8"}, "in an unnamed form .*not supported here"),
     ],
 )
 def test_unsupported_weights_are_refused_before_loading(
@@ -134,6 +137,6 @@ def test_quantized_weights_with_kernels_are_served_as_stored(tmp_path: Path) -> 
     model = load_model(str(tmp_path), device="cpu")
     assert any(isinstance(part, Int8Linear) for part in model.module.modules())
     stored = sum(path.stat().st_size for path in tmp_path.glob("*.safetensors"))
-    assert str(model.stored) == "0 MiB in of-a-test" and bytes_to_come(str(tmp_path), device="cpu") == stored
+    assert str(model.stored) == "0 MiB in of-a-test" and estimated_weight_bytes(str(tmp_path), device="cpu") == stored
     assert model.facts.num_params == num_params and model.facts.bytes_per_weight == stored / num_params < 4
     assert model.differences["auto"].is_rounding

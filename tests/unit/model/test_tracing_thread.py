@@ -7,12 +7,12 @@ import torch
 from torch import nn
 from torch.fx import Tracer, symbolic_trace
 
-from engine.model.tracing_thread import keep_tracing_to_its_thread
+from engine.model.tracing_thread import limit_tracing_to_its_thread
 
 
 def test_tracing_does_not_affect_modules_on_other_threads() -> None:
-    keep_tracing_to_its_thread()
-    keep_tracing_to_its_thread()
+    limit_tracing_to_its_thread()
+    limit_tracing_to_its_thread()
     inside, done = threading.Event(), threading.Event()
 
     class SlowModule(nn.Module):

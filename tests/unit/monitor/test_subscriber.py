@@ -131,7 +131,7 @@ def test_without_replay_missed_messages_are_a_gap() -> None:
 
 
 def test_an_unanswered_replay_request_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.observe.monitor.subscriber.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("engine.observe.monitor.subscriber.REPLY_SECONDS", 0.2)
     with Publisher() as publisher, attached(publisher) as attachment:
         publisher.publish(message(removed([])))
         wait_for(lambda: len(attachment.log) == 2)

@@ -239,7 +239,7 @@ def test_impossible_sequences_are_refused_with_the_numbers() -> None:
         engine.add(PROMPT, max_tokens=6)
     with pytest.raises(ValueError, match="at least one token"):
         engine.add([])
-    with pytest.raises(ValueError, match="at least one token, and one to generate"):
+    with pytest.raises(ValueError, match="at least one token, and max_tokens"):
         engine.add([1], max_tokens=0)
     with pytest.raises(ValueError, match="becomes 3 sequences; max_num_seqs is 2"):
         engine.add([1], num_forks=2)

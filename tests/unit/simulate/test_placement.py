@@ -97,7 +97,7 @@ def test_gpus_of_two_kinds_need_separate_nodes() -> None:
     """Two kinds of GPU need two nodes of any size. Two GPUs of one kind share a node without network traffic."""
     model, demand = "llama-2-7b", Demand(rate=5, prompt_tokens=256, output_tokens=64, ttft=0.2, tpot=0.05)
     one = Nodes(number=1, gpus=8, network=25e9)
-    with pytest.raises(PlacementError, match="it takes 2 GPUs, which are 2 nodes of 8 of one kind, and there are 1"):
+    with pytest.raises(PlacementError, match="are 2 nodes of 8 GPUs of one kind, but there are 1"):
         disaggregated(on(model, H100), one, demand)
     assert disaggregated(on(model, H100), replace(one, number=2), demand).layout.nodes == [["prefill"], ["decode"]]
     same = disaggregated(on(model), one, demand)
@@ -187,7 +187,7 @@ def test_a_slow_network_changes_the_placement(network: float) -> None:
     [
         ({"ttft": 0.001}, "no instance of the measured sizes meets the objective of prefill"),
         ({"tpot": 0.0001}, "no instance of the measured sizes meets the objective of decode"),
-        ({"rate": 5000.0}, "nodes of 4 of one kind, and there are 2"),
+        ({"rate": 5000.0}, "nodes of 4 GPUs of one kind, but there are 2"),
     ],
 )
 def test_unservable_demands_are_refused(changed: dict[str, float], error: str) -> None:

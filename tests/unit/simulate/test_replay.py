@@ -158,9 +158,9 @@ def test_the_first_diverging_record_is_reported() -> None:
         ("observed", "reports no requests"),
         ("instances", "several instances"),
         ("outside", "outside the pool"),
-        ("cache", "loaded from outside the pool"),
-        ("forgetting", "forget_policy, .* depends on the model"),
-        ("drafts", "speculative_config, .* depends on the model"),
+        ("cache", "the log has no requests"),
+        ("forgetting", "forget_policy, .* depend on the model"),
+        ("drafts", "speculative_config, .* depend on the model"),
     ],
 )
 def test_incomplete_logs_are_refused(name: str, error: str) -> None:

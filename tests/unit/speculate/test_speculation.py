@@ -329,11 +329,11 @@ def test_a_failed_draft_model_drops_its_requests_and_recovers(method: str, monke
         ({"speculative_config": '{"method": "eagle", "num_speculative_tokens": 2}'}, "must be JSON"),
         ({"speculative_config": '{"method": "ngram", "num_speculative_tokens": 99}'}, "between 1 and 16"),
         ({"speculative_config": '{"method": "draft_model", "num_speculative_tokens": 2}'}, "needs a model"),
-        ({"speculative_config": '{"model": "bundled", "num_speculative_tokens": 2}'}, "another vocabulary"),
+        ({"speculative_config": '{"model": "bundled", "num_speculative_tokens": 2}'}, "the same vocabulary"),
         ({"speculative_config": '{"model": "bundled-hybrid", "num_speculative_tokens": 2}'}, "has recurrent states"),
         ({"speculative_config": NGRAM, "strategy": "none"}, "strategy none has none"),
         ({"speculative_config": NGRAM, "strategy": "dynamic"}, "strategy dynamic has none"),
-        ({"speculative_config": NGRAM, "fault": "slot_off_by_one"}, "drafts no tokens"),
+        ({"speculative_config": NGRAM, "fault": "slot_off_by_one"}, "does not support a run with"),
     ],
 )
 def test_incompatible_options_are_refused(changes: dict[str, str], reason: str) -> None:
@@ -349,7 +349,7 @@ def test_the_error_names_a_draft_pool_that_does_not_fit() -> None:
 
     config = EngineConfig(block_size=16, num_blocks=10, max_num_seqs=8, max_model_len=96)
     speculative = Speculative(method="draft_model", model="bundled", num_speculative_tokens=3)
-    message = "the draft model's pool, as large as the model's and 8 drafts: 48 blocks do not fit"
+    message = "the draft model's pool, for the tokens of the model's pool and 8 drafts: 48 blocks do not fit"
     with pytest.raises(ConfigError, match=message):
         build_drafter(speculative, load_model("bundled"), config, no_memory)
 

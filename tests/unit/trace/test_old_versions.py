@@ -84,7 +84,7 @@ def test_old_traces_are_explained_and_exported(old: Old, log: TraceReader) -> No
 
 def test_reruns_of_another_version_are_refused(old: Old, log: TraceReader) -> None:
     header = msgspec.structs.replace(log.header, generator="kvtheater 9.9.9")
-    with pytest.raises(RerunError, match=f"made by {old.generator}, which kvtheater 9.9.9 may not do alike"):
+    with pytest.raises(RerunError, match=f"recorded by {old.generator}, whose results kvtheater 9.9.9 may not"):
         check_origin(log.header, header, same_settings=True)
     check_origin(log.header, log.header, same_settings=True)
 

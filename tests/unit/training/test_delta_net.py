@@ -8,7 +8,7 @@ from transformers import Qwen3_5ForCausalLM
 
 from training.config import load_config
 from training.data import collate
-from training.delta_net import keep_documents_apart
+from training.delta_net import separate_documents
 from training.model import batch_loss, build_model
 
 CONFIG = Path(__file__).parents[3] / "training" / "bundled.toml"
@@ -32,7 +32,7 @@ def test_documents_of_a_row_have_the_loss_of_separate_documents() -> None:
             ids = torch.tensor([document])
             logits = plain(input_ids=ids, use_cache=False).logits[0, :-1]
             separate += float(torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum"))
-        keep_documents_apart(plain)
+        separate_documents(plain)
         leaking = float(
             batch_loss(plain, batch.ids, batch.targets, torch.arange(160)[None], batch.mask)  # one long document
         )

@@ -33,7 +33,7 @@ def test_usual_configurations_are_accepted() -> None:
     ("changes", "message"),
     [
         ({"async_scheduling": True}, "async_scheduling=True schedules a step before"),
-        ({"kv_cache_groups": [object(), object()]}, "its 2 groups of layers share one pool"),
+        ({"kv_cache_groups": [object(), object()]}, "its 2 groups of layers share one block pool"),
         ({"kv_cache_groups": []}, "no KV cache"),
         ({"speculative_config": object()}, "speculative decoding"),
         ({"kv_transfer_config": object()}, "a KV connector"),

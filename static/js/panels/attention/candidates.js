@@ -88,9 +88,9 @@ function takeInstead(seq, token) {
 function Row({ label, p, lines, chosen = false, rest = false, take = null }) {
   const action = t("fork.take", { token: label });
   /** @param {PointerEvent} event */
-  const point = (event) => tipAt(event.clientX, event.clientY, take ? [action, ...lines] : lines);
+  const onPoint = (event) => tipAt(event.clientX, event.clientY, take ? [action, ...lines] : lines);
   return html`<li class=${`candidate${chosen ? " chosen" : ""}${rest ? " rest" : ""}`}
-    onPointerMove=${point} onPointerLeave=${hideTip}>
+    onPointerMove=${onPoint} onPointerLeave=${hideTip}>
     ${
       take
         ? html`<button class="candidate-take" onClick=${take} aria-label=${action}>

@@ -62,7 +62,7 @@ export function HeadMap({ zoom, low }) {
     return layout?.hit(event.clientX - left, event.clientY - top) ?? null;
   };
   /** @param {PointerEvent} event */
-  const point = (event) => {
+  const onPoint = (event) => {
     const cell = cellAt(event);
     if (!cell) hideTip();
     else if (cell.head === null) tipAt(event.clientX, event.clientY, [t("overview.zoom", { layer: cell.layer })]);
@@ -83,7 +83,7 @@ export function HeadMap({ zoom, low }) {
       tabindex="0"
       data-arrows
       aria-label=${t("overview.map", { layers: model?.num_layers ?? 0, heads: model?.num_heads ?? 0 })}
-      onPointerMove=${point}
+      onPointerMove=${onPoint}
       onPointerLeave=${hideTip}
       onBlur=${hideTip}
       onClick=${click}

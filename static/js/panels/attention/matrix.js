@@ -204,7 +204,7 @@ function cellLines(now, cell) {
 const cellText = (now, cell) => cellLines(now, cell).filter(Boolean).join("; ");
 
 /**
- * Return `cell` if it is within the first `count` rows, else null: earlier records and other runs may have fewer rows.
+ * Return `cell`, or null if it is not in the first `count` rows. Earlier records and other runs may have fewer rows.
  * @template {Cell} T
  * @param {T | null} cell @param {number} count
  */

@@ -18,14 +18,14 @@ const MAX_FETCHES = 128;
 
 export const image = new RowImage();
 export const filling = signal(0); // increments while rows are still being read
-// Largest weight of a row of the image `of` for a key after its query; null if all rows are causal.
+// Largest weight in the image `of` for a key after its query, or null if all rows are causal.
 export const nonCausal = signal(/** @type {NonCausalWeight | null} */ (null));
 
 /** Record and sequence that computed each row. */
 export const sources = computed(() => (sequenceView.value ? rowSources(sequenceView.value) : []));
 
 /**
- * Return the largest weight that one of the first `count` rows gives to a later key.
+ * Return the largest weight for a later key in the first `count` rows, or null.
  * @param {number} count
  * @returns {NonCausalWeight | null}
  */
@@ -60,7 +60,7 @@ export const imageOf = (now) => `${now.log.id}/${now.seq.seq_id}/${now.layer}/${
 export const nameOf = (source) => `${source.record}/${source.seq_id}/${source.position}`;
 
 /**
- * Add missing rows to the image, newest first, within the frame's time budget, and request those that can be fetched.
+ * Add missing rows to the image, newest first, within the frame's time budget, and request rows that can be fetched.
  * Returns whether every loaded row has been added.
  * @param {View} now
  */

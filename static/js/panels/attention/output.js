@@ -112,7 +112,7 @@ function Picture({ found: { output, view, place } }) {
   const label = t("output.label", { n: grouped(output.weights.length), d: output.sum.length, norm: plain(norm) });
   return html`<div class="panel-canvas output-picture" ref=${ref} role="img" aria-label=${label}
     onPointerMove=${(/** @type {PointerEvent & {currentTarget: HTMLElement}} */ event) =>
-      point(event, view, place, output)}
+      showCell(event, view, place, output)}
     onPointerLeave=${leave}><canvas aria-hidden="true"></canvas></div>`;
 }
 
@@ -123,7 +123,7 @@ function Picture({ found: { output, view, place } }) {
  * @param {number} place position of the query
  * @param {AttentionOutput} output
  */
-function point(event, view, place, output) {
+function showCell(event, view, place, output) {
   const box = event.currentTarget.getBoundingClientRect();
   const layout = layoutOf(output, box);
   const [x, y] = [event.clientX - box.left, event.clientY - box.top];

@@ -1,5 +1,5 @@
-// All layers and heads at once: as small multiples of the causal matrix or of the current row if they fit, else as a
-// map from which a single layer can be opened. Choose a head to enlarge it.
+// All layers and heads at once: small multiples of the causal matrix or of the current row if they fit, otherwise a
+// map from which a single layer can be opened. Choosing a head enlarges it.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { t } from "../../i18n/words.js";

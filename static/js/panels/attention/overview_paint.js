@@ -1,4 +1,4 @@
-// Painting of all layers and heads at once: a small picture of the newest rows for each.
+// Painting of all layers and heads at once: for each, a small picture of its newest rows.
 
 import { computed } from "../../../vendor/signals/signals.js";
 import { canFetch, pooled, rowOf } from "../../core/attention.js";
@@ -131,7 +131,7 @@ function pictureOf(c, now, cells, { first, last, stretch, bins }) {
 }
 
 /**
- * Fetch layers that were not sent with their records, those of the newest row first.
+ * Fetch layers that were not sent with their records, starting with the layers of the newest row.
  * @param {View} now @param {number[]} layers @param {number} first
  * @param {number} last
  */

@@ -1,4 +1,4 @@
-// Bar of a follower: what the page follows, a button back to the class, "lost here", and the current question.
+// Bar of a follower: the followed view, a button back to the class, "lost here", and the current question.
 
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { answerToClass } from "../../control/class_lesson.js";

@@ -66,8 +66,8 @@ const MAX_UNFOLDED = 4; // maximum number of sequences of which all lanes are sh
 const MAX_VISIBLE = 8; // maximum number of visible differing pairs
 
 /**
- * Fold pairs if there are more than `MAX_UNFOLDED`: those with equal tokens to the end in both runs, and those beyond
- * the first `MAX_VISIBLE` differing ones.
+ * Fold pairs if there are more than `MAX_UNFOLDED`: pairs whose tokens are equal to the end in both runs, and differing
+ * pairs after the first `MAX_VISIBLE` ones.
  * @param {SequencePair[]} sequences
  */
 export function foldedPairs(sequences) {
@@ -88,7 +88,6 @@ export function foldedPairs(sequences) {
  * Return the label of the token that an operation sampled, or null if it samples none.
  * @param {Pick<Answer, "sequences">} comparison @param {Side} side @param {Op | null} op
  * @param {number} record
- * @returns {string | null}
  */
 export function chosenToken({ sequences }, side, op, record) {
   if (op?.type === "choose") return labelOf(bytesOf(op.token_bytes));
@@ -99,7 +98,7 @@ export function chosenToken({ sequences }, side, op, record) {
 }
 
 /**
- * Whether a run's log does not report a figure of the whole run; the answer then holds a placeholder value.
+ * Whether a run's log does not report a total. The server's answer then contains a placeholder value.
  * @param {Pick<Answer, "unsaid">} comparison @param {Side} side @param {string} name
  */
 export const isUnsaid = ({ unsaid }, side, name) => unsaid[side].includes(name);
@@ -107,7 +106,7 @@ export const isUnsaid = ({ unsaid }, side, name) => unsaid[side].includes(name);
 /** @typedef {"count" | "bytes" | "flops" | "seconds"} Kind of value */
 
 /**
- * Figures of a whole run, in groups.
+ * Totals of a run, in groups.
  * @typedef {Exclude<keyof Answer["a"]["totals"], "operations">} Figure
  * @type {[group: string, rows: [name: Figure, kind: Kind][]][]}
  */

@@ -95,7 +95,6 @@ function Notes({ now }) {
 /**
  * Notes for reading the comparison: differing settings, a different model or machine, omitted inputs.
  * @param {Pick<Answer, "settings" | "same_model" | "same_machine" | "runs" | "unsaid">} comparison
- * @returns {string[]}
  */
 export function notes({ settings, same_model, same_machine, runs, unsaid }) {
   return [

@@ -140,7 +140,7 @@ function Row({ name, kind, a, b, unsaid }) {
 }
 
 /**
- * Cell of a value; null if the run's log does not report it.
+ * Cell of a value, which is null if the run's log does not report it.
  * @param {{kind: Kind, value: number | null, source: string}} props
  */
 function Value({ kind, value, source }) {

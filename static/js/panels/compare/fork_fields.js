@@ -48,7 +48,7 @@ function SelectField({ id, label, choices, value, choose }) {
  * @typedef {Record<string, string>} Fields entered value by option
  * @typedef {{row: Row, fields: Fields, previous: Record<string, unknown>, set: (fields: Fields) => void}} NumberProps
  *
- * Field of a numeric option. An empty field keeps the previous value.
+ * Field of a numeric option. An empty field leaves the value unchanged.
  * @param {NumberProps} props
  */
 function NumberField({ row, fields, previous, set }) {
@@ -131,7 +131,7 @@ export function AbortFields() {
 
 const CHANGING = SAMPLING.filter((row) => row.may_change && ["integer", "number"].includes(row.kind));
 
-/** Fields for sampling parameters; empty fields keep their value. */
+/** Fields for sampling parameters. Empty fields leave the values unchanged. */
 export function SamplingFields() {
   const { id, pick } = useRequest();
   const [fields, setFields] = useState(/** @type {Fields} */ ({}));

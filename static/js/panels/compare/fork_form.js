@@ -1,4 +1,4 @@
-// Form of a fork: the change to make at the shown record.
+// Form of a fork, for the change to make at the shown record.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { formOpen, goOnAt, KINDS, kind, problem, progress } from "../../control/fork.js";

@@ -35,7 +35,7 @@ const POLL_MS = 1500; // between two requests while a run that is not on stage a
  * }} Run
  */
 
-/** Run on stage: a recording, else the live run. Null for a file that the server does not have. */
+/** Id of the run on stage: a recording or the live run. Null for a file that the server does not have. */
 export const onStage = computed(() => {
   if (connection.value !== "replay") return settings.theater.value;
   return isRecording(settings.recording.value) ? settings.recording.value : null;
@@ -95,7 +95,7 @@ export function followComparison() {
 /** Whether one of the runs has work left, now or after its fork has repeated the earlier records. */
 export const canContinue = computed(() => canStep(comparison.value?.runs ?? []));
 
-/** Runs that a step of both applies to. */
+/** Runs that `continueBoth` steps. */
 export const continuing = computed(() => steppable(comparison.value?.runs ?? []));
 
 /** Take up to `count` steps of both runs, each as long as it has work. @param {number} count */

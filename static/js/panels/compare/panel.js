@@ -1,4 +1,4 @@
-// Two runs side by side: a run and its fork, or any two of this server. Shows the equal part, the first difference and
+// Two runs side by side: a run and its fork, or any two of this server, with the equal part, the first difference and
 // the cost.
 
 import { useEffect, useLayoutEffect } from "../../../vendor/preact/hooks.js";
@@ -140,7 +140,7 @@ function RunSelect({ side }) {
 const GROUPS = ["own", "shipped", "other"];
 
 /**
- * Options of one group of runs; null if the group is empty.
+ * Options of one group of runs. Renders nothing if the group is empty.
  * @param {{group: Run["group"], id: string | null}} props `id`: of the selected run
  */
 function RunOptions({ group, id }) {

@@ -36,7 +36,7 @@ const OUTCOMES = [
 ];
 
 /**
- * Return the outcome of the whole runs with the largest weighted (a − b) / max(a, b), or null if none differs by 5 %.
+ * Return the outcome with the largest weighted (a − b) / max(a, b) of both runs, or null if none differs by 5 %.
  * Seconds count only from 20 % on, and only if both runs used the same machine.
  * @param {Pick<Answer, "a" | "b" | "same_machine" | "unsaid">} comparison
  * @returns {Outcome | null}

@@ -8,7 +8,6 @@ let context = null;
 /**
  * Resolve a CSS colour (`rgb()`, `color(srgb …)`, `oklab()`, …) to `[#rrggbb, opacity]`.
  * @param {string} colour
- * @returns {[string, number]}
  */
 export function plain(colour) {
   const found = cache.get(colour) ?? measure(colour);

@@ -123,7 +123,7 @@ function sharesOf(scores, head) {
 }
 
 /**
- * The reason for a key's eviction, or that it is still cached, with a fork that keeps it.
+ * The reason for a key's eviction, with a button to fork without it, or a note that the key is cached.
  * @param {{view: View, cell: Cell | null, budget: number}} props
  */
 function Why({ view, cell, budget }) {

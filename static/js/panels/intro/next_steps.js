@@ -1,4 +1,4 @@
-// What follows the intro view: a prompt of the user's own, and links to the rest of the page.
+// Next steps after the intro view: a prompt of the user's own, and links to the rest of the page.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { effect, untracked } from "../../../vendor/signals/signals.js";

@@ -212,7 +212,7 @@ function onKey(event) {
   };
   const action = keys[event.key];
   const onButton = event.target instanceof Element && event.target.closest("button");
-  event.stopPropagation(); // keep keys from the page below
+  event.stopPropagation(); // the page below does not handle keys
   if (!action || (event.key === " " && onButton)) return;
   event.preventDefault();
   action();

@@ -48,7 +48,6 @@ const MIN_BAR = 112; // px
  * Return the columns that fit into `width` px beside the bars, and the width of the bars. The column of clients is
  * dropped if there are none; the column `only`, which is used as a filter, is not dropped.
  * @param {number} width @param {readonly SequenceRow[]} rows @param {string | null} only
- * @returns {{columns: Column[], bar: number}}
  */
 export function layoutFor(width, rows, only) {
   const hasClients = rows.some(({ client }) => client !== null);

@@ -227,7 +227,7 @@ function paintRows(c, binned, width, font) {
     c.fillText(t(`large.row.${row.key}`), 0, top + ROW_HEIGHT / 2, label - 4);
     /** @param {number} value */
     const y = (value) => top + ROW_HEIGHT - 2 - (value / maxOf) * (ROW_HEIGHT - 5);
-    const minHeight = row.counts ? 3 : 1.5; // px: keeps a single event visible
+    const minHeight = row.counts ? 3 : 1.5; // px, so that a single event is visible
     for (let bin = 0; bin < count; bin++) {
       if (!high[bin]) continue;
       const x = label + bin * binWidth;

@@ -95,8 +95,8 @@ function Texture() {
   return html`<figure class="large-pool">
     <figcaption>${caption}</figcaption>
     <div class="large-choices">
-      <${Choice} of="colour" all=${meanings.value} now=${shownMeaning.value} chosen=${chosenMeaning} />
-      <${Choice} of="order" all=${orders} now=${order.value} chosen=${order} />
+      <${ViewSelect} of="colour" all=${meanings.value} now=${shownMeaning.value} chosen=${chosenMeaning} />
+      <${ViewSelect} of="order" all=${orders} now=${order.value} chosen=${order} />
     </div>
     <canvas ref=${canvas} id="large-pool" style=${{ height: `${Math.max(size.rows * size.cell, 40)}px` }}
       role="img" aria-label=${caption} tabindex="0" data-arrows
@@ -113,7 +113,7 @@ function Texture() {
  */
 
 /** @template {string} C @param {{of: string, all: readonly C[], now: C, chosen: Chosen<C>}} props */
-const Choice = ({ of, all, now, chosen }) =>
+const ViewSelect = ({ of, all, now, chosen }) =>
   html`<label>${t(`large.${of}`)} <${Select} id=${`large-${of}`} value=${now} commit=${(/** @type {C} */ one) =>
     (chosen.value = one)} choices=${all.map((one) => [one, t(`large.${of}.${one}`)])} /></label>`;
 

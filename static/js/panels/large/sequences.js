@@ -44,7 +44,6 @@ const figuresText = (one) =>
 /**
  * Return the events of a sequence in order: the start of each of its spans, and its end.
  * @param {SequenceRow} one
- * @returns {{record: number, text: string}[]}
  */
 function eventsOf(one) {
   const lost = one.lost_in < 0 ? [] : [{ record: one.lost_in, text: t("large.chosen.lost") }];

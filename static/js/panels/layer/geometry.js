@@ -69,7 +69,7 @@ export function layoutOf({ width, height }, { first }) {
     };
   }
   /**
-   * Place parts and gaps in order; the widest part takes the remaining space.
+   * Place parts and gaps in order. The `FLEXIBLE` part takes the remaining space.
    * @param {Branch} of @param {(string | number)[]} parts
    */
   function fill(of, parts) {

@@ -164,12 +164,12 @@ const largestText = (products) =>
  * Draw a matrix on a canvas with one pixel per cell.
  * @param {ReturnType<typeof heatOf>} heat @param {ReturnType<typeof colours>["diverging"]} scale
  */
-function imageOf({ heatRows, heatColumns, cells, most }, scale) {
+function imageOf({ heatRows, heatColumns, cells, largest }, scale) {
   const canvas = document.createElement("canvas");
   Object.assign(canvas, { width: heatColumns, height: heatRows });
   const context = contextOf(canvas);
   const image = context.createImageData(heatColumns, heatRows);
-  cells.forEach((value, i) => image.data.set([...divergingAt(scale, value / most), 255], 4 * i));
+  cells.forEach((value, i) => image.data.set([...divergingAt(scale, value / largest), 255], 4 * i));
   context.putImageData(image, 0, 0);
   return canvas;
 }

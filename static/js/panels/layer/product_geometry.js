@@ -70,12 +70,12 @@ export function heatOf(weight, width, height) {
   const heatRows = Math.min(rows, Math.floor(height / MIN_CELL));
   const heatColumns = Math.min(columns, Math.floor(width / MIN_CELL));
   const cells = new Float32Array(heatRows * heatColumns);
-  let most = 0;
+  let largest = 0;
   for (let i = 0; i < rows; i++)
     weight.row(i).forEach((value, j) => {
       const cell = Math.floor((i * heatRows) / rows) * heatColumns + Math.floor((j * heatColumns) / columns);
       if (Math.abs(value) > Math.abs(cells[cell])) cells[cell] = value;
-      most = Math.max(most, Math.abs(value));
+      largest = Math.max(largest, Math.abs(value));
     });
-  return { heatRows, heatColumns, cells, most: most || 1 };
+  return { heatRows, heatColumns, cells, largest: largest || 1 };
 }

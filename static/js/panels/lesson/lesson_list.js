@@ -77,7 +77,7 @@ function Entry({ card }) {
 /** @type {Record<Result, string>} */
 const MARKS = { right: "✓", wrong: "✗", unsure: "?" };
 
-/** Return the results of both tests by kind of question, in the order of asking. */
+/** Return the results of both tests by kind of question, in the order of the questions. */
 function rows() {
   const [before, after] = ["before", "after"].map((id) => storedProgress.value[id]?.results ?? {});
   const rules = [...new Set([...Object.keys(before), ...Object.keys(after)])];

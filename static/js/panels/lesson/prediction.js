@@ -111,7 +111,7 @@ function roleOf(item, option) {
 }
 
 /**
- * Select an answer, to be submitted later. In a class it is submitted at once.
+ * Select an answer. It is submitted later, or immediately in a class.
  * @param {AskItem} item
  * @param {number} option -1: not sure
  */

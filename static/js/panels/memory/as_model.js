@@ -1,4 +1,4 @@
-// Bytes that the currently cached tokens would take in another model, with the formula and its numbers.
+// Bytes that the currently cached tokens would occupy in another model, with the formula and its numbers.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { bytesText, grouped, t } from "../../i18n/words.js";

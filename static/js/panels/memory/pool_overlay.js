@@ -90,8 +90,8 @@ function elementBox({ map, origin }, selector) {
 }
 
 /**
- * Return the lines to draw: those of the selection; without a selection, those of the shown layer's block group if
- * there are few, else those to blocks in `shared`.
+ * Return the lines to draw. With a selection, these are its lines. Otherwise they are the lines of the shown layer's
+ * block group, or only the lines to blocks in `shared` if there are many.
  * @param {State} now @param {Set<number>} shared
  */
 function visibleLines(now, shared) {
@@ -160,7 +160,7 @@ function fadedGradient(c, colour, y0, y1) {
 }
 
 /**
- * Return the boxes where a moving block starts and ends; null if not visible.
+ * Return the boxes where a moving block starts and ends, each null if it is not visible.
  * @param {Place} place @param {Travelling} piece
  * @returns {[Box | null, Box | null]}
  */

@@ -28,7 +28,7 @@ const [TINT, TEXTURE] = [0.34, 0.42]; // opacity of an owner's colour and textur
  */
 
 /**
- * Paint the whole pool at the current progress of its record.
+ * Paint the pool at the current progress of the drawn record.
  * @param {CanvasRenderingContext2D} c @param {Layout} layout
  */
 export function paintPool(c, layout) {

@@ -57,7 +57,6 @@ export const isContiguous = computed(() => log.value?.header.engine.strategy ===
 /**
  * Return each block's place in its group's free queue, from 1. Empty for contiguous allocation.
  * @param {number[][]} queues
- * @returns {Map<number, number>}
  */
 export const placesOf = (queues) =>
   new Map(isContiguous.value ? [] : queues.flatMap((queue) => queue.map((id, i) => [id, i + 1])));

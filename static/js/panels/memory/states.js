@@ -1,4 +1,4 @@
-// Layers with recurrent states beside layers with keys and values, and the bytes of both by text length.
+// Layers with recurrent states and layers with keys and values, and the bytes of both kinds by text length.
 
 import { crossing } from "../../core/groups.js";
 import { bytesText, grouped, t } from "../../i18n/words.js";

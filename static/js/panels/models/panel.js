@@ -150,7 +150,6 @@ async function fetchModels() {
  * Split the device's memory into known parts, the rest of this process, and other processes. Pages of a pool that were
  * never written do not occupy host memory yet.
  * @param {Memory} memory
- * @returns {[string, number][]}
  */
 export function partsOf({ facts, weights_bytes: weights, pools_bytes: pools }) {
   const rest = facts.process_bytes - weights - pools;

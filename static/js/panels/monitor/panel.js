@@ -75,8 +75,8 @@ const READINGS = [
 ];
 
 /**
- * Panel of a monitored server. `queries` (queries over the whole log) and `branches` (largest branches of the prefix
- * cache) are panels of their own.
+ * Panel of a monitored server. It shows two other panels: `queries` (queries over the log) and `branches` (largest
+ * branches of the prefix cache).
  * @param {{queries: Component, branches: Component}} props
  */
 export function Panel({ queries, branches }) {
@@ -130,7 +130,7 @@ function Reports({ cache, header, index, queries, branches }) {
  */
 function RankSection({ cache, report, rank, index, header, from, hasRanks, branches }) {
   const { since, problem } = report;
-  const isOpen = since?.reason === "cleared" && since.outside; // clearing the GPU cache says nothing about outer tiers
+  const isOpen = since?.reason === "cleared" && since.outside; // a cleared GPU cache does not imply cleared outer tiers
   return html`<div class="monitor-rank">
     <h3>${hasRanks ? t("monitor.rank", { n: rank }) : t("monitor.events")} <small>${from}</small></h3>
     <p class="monitor-since" data-reason=${since?.reason}>${

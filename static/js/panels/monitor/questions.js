@@ -1,4 +1,4 @@
-// Two questions about a monitored server: why its prefix cache gets no hits, and what it has cached for a prompt.
+// Two queries about a monitored server: the reason for missing prefix cache hits, and the cached part of a prompt.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { t } from "../../i18n/words.js";

@@ -12,7 +12,7 @@ import { firstOf, recordAt } from "../../runs/steps.js";
 /**
  * @typedef {{record: number, seq_id: number, position: number}} KeyOrigin origin of a key
  *
- * A value is max |K − K′| over the KV heads and their dimensions; null if a lane has no captured key.
+ * A value is max |K − K′| over the KV heads and their dimensions, or null if a lane has no captured key.
  * @typedef {{
  *   layers: (number | null)[][],
  *   most: number,
@@ -110,8 +110,7 @@ function fullRow(log, record, seqId, layer, head, position) {
 }
 
 /**
- * Return the attention rows of `seqId` up to the last one computed by `step`, by query; null for rows that are not
- * loaded.
+ * Return the attention rows of `seqId` by query, up to the last row computed by `step`. Missing rows are null.
  * @param {TraceLog} log @param {number} step @param {number} seqId
  * @param {number} layer @param {number} head
  */

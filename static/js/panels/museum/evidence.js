@@ -51,7 +51,6 @@ export function objections(log, step) {
 /**
  * Return the last slot that each sequence wrote in the log's `step`-th step, per block group.
  * @param {TraceLog} log @param {number} step
- * @returns {{seq_id: number, position: number, block: number, offset: number}[]}
  */
 export function lastWrites(log, step) {
   if (!hasStep(log, step)) return [];

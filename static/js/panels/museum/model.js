@@ -40,7 +40,7 @@ export const player = new LanesPlayer(lanes, {
   sentence: () => museumSentence(scene.value, lanes),
 });
 
-/** Sequence whose arrays are shown; null for the one in which the fault appears first. */
+/** Sequence whose arrays are shown, or null for the sequence in which the fault appears first. */
 export const chosenSeq = signal(/** @type {number | null} */ (null));
 
 /**

@@ -5,7 +5,7 @@ import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { hideTip, showTip } from "../../kit/tooltip.js";
 import { connected, hovered, log, select, selected } from "../../state/store.js";
-import { blockIds, heldUntil, hitsOf, idsText, nextOut, ownersIn, piecesOf, rowLines } from "./row_facts.js";
+import { blockIds, evictionPlace, hitsOf, idsText, lastHeldIn, ownersIn, piecesOf, rowLines } from "./row_facts.js";
 
 /** @import {Row} from "../../core/prefix_branches.js" */
 /** @import {Node} from "../../core/prefix_tree.js" */
@@ -86,7 +86,7 @@ const keysText = ({ nodes }) => (nodes.length > 1 ? t("prefix.opens") : null);
 function lastUse(now, state, nodes) {
   const [{ kind }] = nodes;
   if (kind !== "reusable") return kind === "held" ? t("prefix.in_use") : "–";
-  const until = heldUntil(now, state, nodes);
+  const until = lastHeldIn(now, state, nodes);
   return until < 0 ? "–" : t("prefix.record", { record: grouped(until + 1) });
 }
 
@@ -95,7 +95,7 @@ function Holders({ state, nodes }) {
   const [{ kind, findable }] = nodes;
   if (kind === "gone") return t("prefix.gone");
   if (kind === "reusable")
-    return findable ? t("prefix.reusable", { place: grouped(nextOut(state, nodes) ?? 0) }) : t("prefix.lost");
+    return findable ? t("prefix.reusable", { place: grouped(evictionPlace(state, nodes) ?? 0) }) : t("prefix.lost");
   const owners = ownersIn(state, nodes);
   return html`${owners.slice(0, MAX_SWATCHES).map((id) => html`<${Swatch} key=${id} id=${id} />`)}${
     owners.length === 1 ? t("sequence.name", { id: owners[0] }) : `× ${nodes[0].refs}`

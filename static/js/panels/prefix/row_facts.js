@@ -12,11 +12,11 @@ import { log } from "../../state/store.js";
 /** @import {Node} from "../../core/prefix_tree.js" */
 /** @import {State} from "../../state/store.js" */
 
-/** Whether the log omits texts and token ids and has only counts, blocks and times. */
+/** Whether the log omits texts and token ids. */
 export const isPrivate = () => log.value?.header.engine.private === true;
 
-const FEW = 3; // maximum runs of block ids listed
-const MAX_TEXT = 160; // tokens of a row that are decoded; more are not visible
+const MAX_RUNS = 3; // maximum runs of block ids listed
+const MAX_TOKENS = 160; // of a row that are decoded; more would not be visible
 
 /** @typedef {{text: string, prompt: boolean}} Piece of text; `prompt`: prompt text, else generated */
 
@@ -31,12 +31,12 @@ export function piecesOf(state, nodes) {
     const from = nodes[0].content.logical * size;
     return [{ text: t("prefix.positions", { from, to: from + nodes.length * size - 1 }), prompt: true }];
   }
-  const few = nodes.slice(0, Math.ceil(MAX_TEXT / size));
+  const decoded = nodes.slice(0, Math.ceil(MAX_TOKENS / size));
   /** @type {{labels: import("../../core/labels.js").Label[], prompt: boolean}[]} */
   const runs = [];
-  for (const { content } of few) {
+  for (const { content } of decoded) {
     const sequence = state.sequences.get(content.seq);
-    if (!sequence) continue; // its sequence appears only in later records
+    if (!sequence) continue; // the sequence appears only in later records
     const labels = tokenLabels(sequence.token_bytes);
     for (let at = content.logical * size; at < (content.logical + 1) * size; at++) {
       const prompt = at < sequence.num_prompt_tokens;
@@ -48,7 +48,7 @@ export function piecesOf(state, nodes) {
   return runs.map(({ labels, prompt }) => ({ text: spaced(labelsText(labels.filter(Boolean))), prompt }));
 }
 
-/** Show single spaces between words as spaces; keep leading and trailing ones marked. @param {string} text */
+/** Replace single space marks between words by spaces; leading and trailing marks remain. @param {string} text */
 const spaced = (text) => text.replace(/(?<=[^␣])␣(?=[^␣])/g, " ");
 
 /** @param {Node[]} nodes */
@@ -63,8 +63,8 @@ export function idsText(nodes) {
     if (last && id === last[1] + 1) last[1] = id;
     else runs.push([id, id]);
   }
-  const few = runs.slice(0, FEW).map(([from, to]) => (from === to ? String(from) : `${from}–${to}`));
-  return runs.length ? few.join(" ") + (runs.length > FEW ? " …" : "") : "–";
+  const texts = runs.slice(0, MAX_RUNS).map(([from, to]) => (from === to ? String(from) : `${from}–${to}`));
+  return runs.length ? texts.join(" ") + (runs.length > MAX_RUNS ? " …" : "") : "–";
 }
 
 /** Return the sequences that hold a row's blocks. @param {State} state @param {Node[]} nodes */
@@ -77,35 +77,36 @@ export function ownersIn(state, nodes) {
 export const hitsOf = (nodes) => Math.max(0, ...nodes.flatMap(({ blocks }) => blocks.map((block) => block.num_hits)));
 
 /**
- * Return the last record in which one of the row's now free blocks was held; -1 if none was.
+ * Return the last record in which a free block of the row was held, or -1 if none was.
  * @param {TraceLog} now @param {State} state @param {Node[]} nodes
  */
-export function heldUntil(now, state, nodes) {
-  const left = blockIds(nodes).map(
+export function lastHeldIn(now, state, nodes) {
+  const records = blockIds(nodes).map(
     (id) => blockHistory(now, id, state.index).findLast(({ op }) => "to" in op && op.to !== null)?.record ?? -1,
   );
-  return Math.max(-1, ...left);
+  return Math.max(-1, ...records);
 }
 
 /**
- * Return the smallest place of a row's blocks in the free queue, from 1, or null if they are held.
+ * Return the first place (from 1) of the row's blocks in the free queue, or null if they are held.
  * @param {State} state @param {Node[]} nodes
  */
-export function nextOut(state, nodes) {
+export function evictionPlace(state, nodes) {
   const ids = new Set(blockIds(nodes));
   const places = state.free_queues.map((queue) => queue.findIndex((id) => ids.has(id))).filter((place) => place >= 0);
   return places.length ? Math.min(...places) + 1 : null;
 }
 
 /** Describe the state of a row. @param {State} state @param {Node[]} nodes */
-function standingText(state, nodes) {
+function statusText(state, nodes) {
   const [{ kind, findable, refs }] = nodes;
   if (kind === "held") {
     const names = ownersIn(state, nodes).map((id) => t("sequence.name", { id }));
     return t(findable ? "prefix.said.held" : "prefix.said.held_lost", { owners: names.join(t("join.list")), n: refs });
   }
   if (kind === "gone") return t("prefix.said.gone");
-  return t(findable ? "prefix.said.reusable" : "prefix.said.lost", { place: grouped(nextOut(state, nodes) ?? 0) });
+  const place = grouped(evictionPlace(state, nodes) ?? 0);
+  return t(findable ? "prefix.said.reusable" : "prefix.said.lost", { place });
 }
 
 /**
@@ -121,12 +122,12 @@ export function rowLines(now, state, { nodes }, hits) {
       n: nodes.length,
       tokens: grouped(tokens),
     }),
-    standingText(state, nodes),
+    statusText(state, nodes),
   ];
   const count = hitsOf(nodes);
   if (count) lines.push(t("prefix.said.hits", { n: count }));
   if (nodes[0].kind === "reusable") {
-    const until = heldUntil(now, state, nodes);
+    const until = lastHeldIn(now, state, nodes);
     if (until >= 0) lines.push(t("prefix.said.until", { record: grouped(until + 1) }));
   }
   const [{ blocks, content }] = nodes;

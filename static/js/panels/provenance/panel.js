@@ -1,4 +1,4 @@
-// The provenance panel: the chain of the pinned selection in detail. It replaces the left column while something is
+// The provenance panel: the chain of the pinned selection in detail. It replaces the left column while a selection is
 // pinned.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
@@ -63,27 +63,27 @@ function Link({ link }) {
     ${link.kind === "owners" ? html`<${Owners} owners=${link.owners} />` : null}
     ${link.kind === "blocks" ? html`<${Blocks} link=${link} />` : null}
     ${link.kind === "contiguous" ? html`<${Requests} link=${link} />` : null}
-    ${link.kind === "life" ? html`<${Life} events=${link.events} />` : html`<${Ways} link=${link} />`}
+    ${link.kind === "life" ? html`<${Life} events=${link.events} />` : html`<${Targets} link=${link} />`}
   </li>`;
 }
 
-/** Links to the record and the things that a link names. @param {{link: ChainLink}} props */
-function Ways({ link }) {
+/** Buttons for the record and the selection that a link of the chain refers to. @param {{link: ChainLink}} props */
+function Targets({ link }) {
   const { go, select } = link;
   /**
    * @type {(to: Parameters<typeof follow>[0], text: string, label?: string) => import("../../kit/html.js").Children}
    */
   const way = (to, text, label) =>
     html`<button class="way" aria-label=${label} onClick=${() => follow(to)}>${text}</button>`;
-  const ways = [];
+  const buttons = [];
   if (go !== undefined)
-    ways.push(way({ go }, t("chain.record", { record: go + 1 }), t("chain.go", { record: go + 1 })));
-  if (select && !isHeld(select)) ways.push(way({ select }, nameOf(select)));
-  return ways.length ? html`<p class="ways num">${ways}</p>` : null;
+    buttons.push(way({ go }, t("chain.record", { record: go + 1 }), t("chain.go", { record: go + 1 })));
+  if (select && !isSelected(select)) buttons.push(way({ select }, nameOf(select)));
+  return buttons.length ? html`<p class="ways num">${buttons}</p>` : null;
 }
 
 /** @param {Selection} target */
-const isHeld = (target) =>
+const isSelected = (target) =>
   Object.entries(target).every(([key, value]) => selected.value?.[/** @type {keyof Selection} */ (key)] === value) &&
   Object.keys(selected.value ?? {}).length === Object.keys(target).length;
 

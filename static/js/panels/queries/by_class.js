@@ -6,7 +6,7 @@ import { grouped, percentText, secondsText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Select } from "../../kit/inputs.js";
-import { BYS, COLUMNS, differenceOf, kindOf, sorted } from "./model.js";
+import { CLASSIFIERS, COLUMNS, differenceOf, kindOf, sorted } from "./model.js";
 import { pollAnswer } from "./poll_answer.js";
 
 /** @import {Refusal} from "../../i18n/language.js" */
@@ -32,7 +32,7 @@ export function ByClass({ address }) {
     );
   }, [by, other]);
   useEffect(() => {
-    if (by && !runs.length) listed().then(setRuns, () => {});
+    if (by && !runs.length) listRuns().then(setRuns, () => {});
   }, [by]);
   const others = runs.filter(({ id }) => !address.includes(`/${id}/`)).map(({ id, name }) => [id, name]);
   return html`<section aria-labelledby="queries-classes" id="classes">
@@ -40,7 +40,10 @@ export function ByClass({ address }) {
       formula=${t("queries.classes.formula")} /></h3>
     <p class="queries-ask">
       <label>${t("queries.classes.by")} <${Select} id="classes-by" value=${by} commit=${setBy}
-        choices=${[["", t("queries.classes.choose")], ...BYS.map((one) => [one, t(`queries.by.${one}`)])]} /></label>
+        choices=${[
+          ["", t("queries.classes.choose")],
+          ...CLASSIFIERS.map((one) => [one, t(`queries.by.${one}`)]),
+        ]} /></label>
       ${
         by
           ? html`<label>${t("queries.classes.beside")} <${Select} id="classes-beside" value=${other}
@@ -55,26 +58,26 @@ export function ByClass({ address }) {
 }
 
 /** List the runs that can be compared. @returns {Promise<{id: string, name: string}[]>} */
-async function listed() {
+async function listRuns() {
   const [{ theaters }, { recordings = [] }] = await Promise.all(
     ["api/theaters", "api/recordings"].map(async (address) => (await fetch(address)).json()),
   );
-  const named = (/** @type {string} */ id, /** @type {string} */ name) => ({ id, name: name || id });
+  const runOf = (/** @type {string} */ id, /** @type {string} */ name) => ({ id, name: name || id });
   return [
-    ...recordings.map((/** @type {{id: string, name: string}} */ one) => named(one.id, one.name)),
-    ...theaters.map((/** @type {{theater: string, name: string}} */ one) => named(one.theater, one.name)),
+    ...recordings.map((/** @type {{id: string, name: string}} */ one) => runOf(one.id, one.name)),
+    ...theaters.map((/** @type {{theater: string, name: string}} */ one) => runOf(one.theater, one.name)),
   ];
 }
 
 /** @param {{answer: Answer, runs: {id: string, name: string}[]}} props `runs`: by name */
 function ClassCounts({ answer, runs }) {
   const [sort, setSort] = useState({ column: /** @type {Column | null} */ (null), down: true });
-  const two = answer.runs.length > 1;
+  const isPair = answer.runs.length > 1;
   const nameOfRun = (/** @type {string} */ theater) => runs.find(({ id }) => id === theater)?.name ?? theater;
-  const rows = sorted(answer.classes, sort.column, sort.down, two);
+  const rows = sorted(answer.classes, sort.column, sort.down, isPair);
   return html`${answer.runs.map(
     (run, i) =>
-      html`<p class="hint" key=${i} role="status">${two ? `${"AB"[i]}: ${nameOfRun(run.theater)} · ` : ""}${
+      html`<p class="hint" key=${i} role="status">${isPair ? `${"AB"[i]}: ${nameOfRun(run.theater)} · ` : ""}${
         run.unsaid
           ? t("queries.classes.unsaid", { why: run.unsaid })
           : run.num_surveyed < run.num_records
@@ -83,8 +86,8 @@ function ClassCounts({ answer, runs }) {
       }${run.is_simulated ? t("queries.classes.simulated") : ""}</p>`,
   )}
   <div class="queries-table" tabindex="0" role="region" aria-labelledby="queries-classes">
-    <table class="num" data-two=${two}>
-      <thead><tr><th scope="col">${t(`queries.by.${answer.by}`)}</th>${two ? html`<td></td>` : null}${COLUMNS.map(
+    <table class="num" data-two=${isPair}>
+      <thead><tr><th scope="col">${t(`queries.by.${answer.by}`)}</th>${isPair ? html`<td></td>` : null}${COLUMNS.map(
         (name) => {
           const order = sort.column === name ? (sort.down ? "descending" : "ascending") : "none";
           return html`<th scope="col" key=${name} aria-sort=${order}><button title=${t(`queries.column.${name}.why`)}
@@ -93,26 +96,26 @@ function ClassCounts({ answer, runs }) {
             }</button></th>`;
         },
       )}</tr></thead>
-      ${rows.map((one) => html`<${Line} key=${one.name ?? ""} one=${one} two=${two} answer=${answer} />`)}
+      ${rows.map((one) => html`<${ClassRows} key=${one.name ?? ""} one=${one} isPair=${isPair} answer=${answer} />`)}
     </table>
   </div>
   ${answer.num_more ? html`<p class="hint">${t("queries.classes.more", { n: grouped(answer.num_more) })}</p>` : null}`;
 }
 
-/** A class with its figures, and for two runs both figures and their difference. @param {any} props */
-function Line({ one, two, answer: { by, runs } }) {
+/** Rows of a class: its figures, and for two runs the figures of both and their difference. @param {any} props */
+function ClassRows({ one, isPair, answer: { by, runs } }) {
   const name = nameOf(one.name, by);
-  const sides = two ? /** @type {const} */ (["a", "b"]) : /** @type {const} */ (["a"]);
+  const sides = isPair ? /** @type {const} */ (["a", "b"]) : /** @type {const} */ (["a"]);
   return html`<tbody data-class=${one.name ?? "?"}>
     ${sides.map(
       (side, i) => html`<tr key=${side}>
-      ${i ? null : html`<th scope="rowgroup" rowspan=${two ? 3 : 1}>${name}</th>`}
-      ${two ? html`<th scope="row" class="queries-side">${side.toUpperCase()}</th>` : null}
+      ${i ? null : html`<th scope="rowgroup" rowspan=${isPair ? 3 : 1}>${name}</th>`}
+      ${isPair ? html`<th scope="row" class="queries-side">${side.toUpperCase()}</th>` : null}
       ${COLUMNS.map((column) => html`<td key=${column}>${figureText(one[side], column, runs[i])}</td>`)}
     </tr>`,
     )}
     ${
-      two
+      isPair
         ? html`<tr class="queries-difference">
             <th scope="row" class="queries-side">${t("queries.classes.difference")}</th>
             ${COLUMNS.map((column) => html`<td key=${column}>${differenceText(one, column)}</td>`)}

@@ -25,17 +25,16 @@ export const COLUMNS = /** @type {const} */ ([
 ]);
 
 /** Attributes by which requests are classified. */
-export const BYS = /** @type {const} */ (["all", "client", "priority", "prompt", "output", "prefix"]);
+export const CLASSIFIERS = /** @type {const} */ (["all", "client", "priority", "prompt", "output", "prefix"]);
 
 /** Kind of a figure: share, time or count. @param {Column} column */
 export const kindOf = (column) =>
   column === "cached_share" ? "share" : column.startsWith("t") ? "time" : /** @type {const} */ ("count");
 
 /**
- * Return the difference of `b` from `a`: for times their ratio minus one, for shares and counts b − a. Returns null if
- * either is missing.
- * @param {Class} one
- * @param {Column} column
+ * Return the difference of `b` from `a`: b / a − 1 for times, b − a for shares and counts. Returns null if a value is
+ * missing.
+ * @param {Class} one @param {Column} column
  */
 export function differenceOf({ a, b }, column) {
   const [from, to] = [a?.[column] ?? null, b?.[column] ?? null];
@@ -45,16 +44,14 @@ export function differenceOf({ a, b }, column) {
 }
 
 /**
- * Sort the classes by a column: for two runs by difference, for one by value; missing values last. Without a column,
- * the server's order is kept.
- * @param {Class[]} classes
- * @param {Column | null} column
- * @param {boolean} down
- * @param {boolean} two
+ * Sort the classes by a column: by the difference of two runs, or by the value of one run. Missing values are last.
+ * Without a column, the order is the server's.
+ * @param {Class[]} classes @param {Column | null} column @param {boolean} down
+ * @param {boolean} isPair
  */
-export function sorted(classes, column, down, two) {
+export function sorted(classes, column, down, isPair) {
   if (!column) return classes;
-  const keyOf = (/** @type {Class} */ one) => (two ? differenceOf(one, column) : (one.a?.[column] ?? null));
+  const keyOf = (/** @type {Class} */ one) => (isPair ? differenceOf(one, column) : (one.a?.[column] ?? null));
   return [...classes].sort((x, y) => {
     const [a, b] = [keyOf(x), keyOf(y)];
     if (a === null || b === null) return Number(a === null) - Number(b === null);

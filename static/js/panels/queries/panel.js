@@ -1,4 +1,4 @@
-// Queries over the whole log, predefined or in SQL. They need a server.
+// Queries over the complete log, predefined or in SQL. They need a server.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
@@ -25,25 +25,25 @@ export function Panel() {
 }
 
 const RECORD = /(^|_)(record|in)$/; // columns with record numbers, which are links
-const WIDEST = 24; // maximum characters of a cell; the tooltip has all
+const MAX_CELL = 24; // characters of a cell; the tooltip has the complete text
 
 /**
  * @typedef {{id: string, observed: boolean, en: string, zh: string, sql: string}} Question
  * @typedef {string | number | null} Value
  * @typedef {{columns: string[], rows: Value[][], is_cut: boolean, num_records: number}} Answer
- * @typedef {{answer: Answer | null, problem: Refusal | null, waits: string | null}} QueryState `waits`: reason
- *   for waiting
+ * @typedef {{answer: Answer | null, problem: Refusal | null, waiting: string | null}} QueryState `waiting`: reason for
+ *   waiting
  */
 
 /** @type {QueryState} */
-const NOTHING = { answer: null, problem: null, waits: null };
+const NOTHING = { answer: null, problem: null, waiting: null };
 
 /** @param {{observed: boolean}} props `observed`: whether the log is a monitored server's */
 function QueryForm({ observed }) {
   const [saved, setSaved] = useState(/** @type {Question[]} */ ([]));
   const [sql, setSql] = useState("");
   const [query, setQuery] = useState(/** @type {{sql: string} | null} */ (null)); // a new object for each query
-  const [{ answer, problem, waits }, setFound] = useState(NOTHING);
+  const [{ answer, problem, waiting }, setFound] = useState(NOTHING);
   const address = runAddress("query");
   useEffect(() => {
     if (address === null) return;
@@ -54,7 +54,7 @@ function QueryForm({ observed }) {
   }, [address === null]);
   useEffect(() => {
     if (!query || address === null) return undefined;
-    setFound({ ...NOTHING, waits: t("queries.ask.waits") });
+    setFound({ ...NOTHING, waiting: t("queries.ask.waits") });
     return pollAnswer(
       `${address}?${new URLSearchParams(query)}`,
       (found) => {
@@ -62,15 +62,15 @@ function QueryForm({ observed }) {
         return true;
       },
       (refusal) => setFound({ ...NOTHING, problem: refusal }),
-      () => setFound({ ...NOTHING, waits: t("queries.ask.making") }),
+      () => setFound({ ...NOTHING, waiting: t("queries.ask.making") }),
     );
   }, [query]);
   if (address === null) return null;
-  const ask = (/** @type {string} */ text) => {
+  const submit = (/** @type {string} */ text) => {
     setSql(text);
     setQuery({ sql: text });
   };
-  const isRunning = waits !== null;
+  const isRunning = waiting !== null;
   return html`<section aria-labelledby="queries-ask" id="ask-log">
     <h3 class="panel-title" id="queries-ask">${t("queries.ask")}</h3>
     <p class="hint">${t(observed ? "queries.ask.hint.observed" : "queries.ask.hint")}</p>
@@ -80,22 +80,22 @@ function QueryForm({ observed }) {
         .map(
           (one) => html`<li key=${one.id}>
           <button class="ask-question" data-question=${one.id} aria-pressed=${one.sql === sql} disabled=${isRunning}
-            onClick=${() => ask(one.sql)}>${language.value === "zh" ? one.zh : one.en}</button>
+            onClick=${() => submit(one.sql)}>${language.value === "zh" ? one.zh : one.en}</button>
         </li>`,
         )}
     </ul>
     <form class="ask-sql" onSubmit=${(/** @type {Event} */ event) => {
       event.preventDefault();
-      ask(sql);
+      submit(sql);
     }}>
       <textarea rows="4" spellcheck=${false} aria-label=${t("queries.ask.sql")} value=${sql}
         placeholder="SELECT type, count(*) AS n FROM events GROUP BY type"
         onInput=${(/** @type {any} */ { target }) => setSql(target.value)}></textarea>
       <button class="quiet" disabled=${isRunning || !sql.trim()} aria-busy=${isRunning}>${t("queries.ask.do")}</button>
     </form>
-    ${waits ? html`<p class="hint" role="status" id="ask-waits">${waits}</p>` : null}
+    ${waiting ? html`<p class="hint" role="status" id="ask-waits">${waiting}</p>` : null}
     ${problem ? html`<p class="ask-problem" role="alert">${refusalText(problem)}</p>` : null}
-    ${answer ? html`<${Found} answer=${answer} />` : null}
+    ${answer ? html`<${Result} answer=${answer} />` : null}
   </section>`;
 }
 
@@ -103,7 +103,7 @@ function QueryForm({ observed }) {
 const recordCount = () => (own.large.value ? own.numRecords.value : numRecords.value);
 
 /** @param {{answer: Answer}} props */
-function Found({ answer: { columns, rows, is_cut: isCut, num_records: count } }) {
+function Result({ answer: { columns, rows, is_cut: isCut, num_records: count } }) {
   const text = t(isCut ? "queries.ask.cut" : "queries.ask.found", { n: grouped(rows.length), count: rows.length });
   const older = recordCount() > count ? ` ${t("queries.ask.older", { n: grouped(count) })}` : "";
   return html`<p class="hint" role="status">${text}${older}</p>
@@ -133,5 +133,5 @@ function Cell({ name, value }) {
   if (RECORD.test(name) && typeof value === "number" && value < recordCount())
     return html`<button class="ask-record" title=${t("queries.ask.go", { n: grouped(value + 1) })}
       onClick=${() => jumpTo(value)}>${text}</button>`;
-  return text.length > WIDEST ? html`<span title=${text}>${text.slice(0, WIDEST - 1)}…</span>` : text;
+  return text.length > MAX_CELL ? html`<span title=${text}>${text.slice(0, MAX_CELL - 1)}…</span>` : text;
 }

@@ -55,13 +55,13 @@ export function WhatIf({ address }) {
       setProblem,
     );
   }, [query]);
-  const ask = () => {
+  const simulate = () => {
     setFound(null);
     setProblem(null);
     setDone(0);
     setQuery({ times });
   };
-  const waits = query !== null && !found && !problem;
+  const isRunning = query !== null && !found && !problem;
   return html`<section aria-labelledby="queries-what-if" id="what-if">
     <h3 class="panel-title" id="queries-what-if">${t("queries.what_if")} <${Fidelity} kind="derived"
       formula=${t("queries.what_if.formula")} /></h3>
@@ -69,18 +69,22 @@ export function WhatIf({ address }) {
     <p class="queries-ask">
       <label>${t("queries.what_if.times")} <${Select} id="what-if-times" value=${times} commit=${setTimes}
         choices=${TIMES.map((one) => [one, `${one} ×`])} /></label>
-      <button class="command" id="what-if-ask" disabled=${waits} aria-busy=${waits} onClick=${ask}>${t(
+      <button class="command" id="what-if-ask" disabled=${isRunning} aria-busy=${isRunning} onClick=${simulate}>${t(
         "queries.what_if.ask",
       )}</button>
-      ${waits ? html`<progress max="1" value=${done} aria-label=${t("queries.what_if.replaying")}></progress>` : null}
+      ${
+        isRunning
+          ? html`<progress max="1" value=${done} aria-label=${t("queries.what_if.replaying")}></progress>`
+          : null
+      }
     </p>
     ${problem ? html`<p class="queries-problem" role="alert">${refusalText(problem)}</p>` : null}
-    ${found ? html`<${Answer} found=${found} />` : null}
+    ${found ? html`<${Result} found=${found} />` : null}
   </section>`;
 }
 
 /** @param {{found: Found}} props */
-function Answer({ found }) {
+function Result({ found }) {
   const { log, same, other, differs_in: differs } = found;
   const sides = differs === null ? [log, other] : [log, same, other];
   const heads = ["log", ...(differs === null ? [] : ["own"]), "other", "difference"];

@@ -13,13 +13,13 @@ import { racing } from "./model.js";
  * @typedef {"step" | "perToken" | "blocks" | "states" | "weightBytes" | "kvBytes"} ModelKey
  * @typedef {StepKey | CountedKey | ModelKey | "totalComputed" | "totalFlops" | "totalBytes" | "totalSeconds"} Key
  *
- * `about`: tooltip lines.
+ * `tipLines`: tooltip lines.
  * @typedef {{
  *   key: Key,
  *   column: string,
  *   text: (value: number) => string,
  *   fidelity?: "captured" | "derived",
- *   about?: (lane: LaneFigures, key: Key, strategy: string) => string[],
+ *   tipLines?: (lane: LaneFigures, key: Key, strategy: string) => string[],
  * }} Column
  */
 
@@ -42,14 +42,14 @@ const TIME = [
   ],
 ];
 /** @type {Group[]} */
-const OF_STRATEGIES = [
+const STRATEGY_GROUPS = [
   TOKENS,
   [
     "memory",
     [
-      { key: "kept", column: "kept", text: bytesText, about: memoryAbout },
-      { key: "transient", column: "transient", text: bytesText, about: memoryAbout },
-      { key: "wasted", column: "wasted", text: bytesText, about: memoryAbout },
+      { key: "kept", column: "kept", text: bytesText, tipLines: memoryLines },
+      { key: "transient", column: "transient", text: bytesText, tipLines: memoryLines },
+      { key: "wasted", column: "wasted", text: bytesText, tipLines: memoryLines },
     ],
   ],
   [
@@ -62,70 +62,70 @@ const OF_STRATEGIES = [
   [
     "bytes",
     [
-      { key: "bytes", column: "step", text: bytesText, about: exactBytes },
-      { key: "totalBytes", column: "total", text: bytesText, about: exactBytes },
-      { key: "intensity", column: "intensity", text: intensityText, about: sideAbout },
+      { key: "bytes", column: "step", text: bytesText, tipLines: exactBytes },
+      { key: "totalBytes", column: "total", text: bytesText, tipLines: exactBytes },
+      { key: "intensity", column: "intensity", text: intensityText, tipLines: boundLines },
     ],
   ],
   TIME,
 ];
 /** @type {Group[]} */
-const OF_CACHES = [
+const CACHE_GROUPS = [
   TOKENS,
   [
     "reserved",
     [
-      { key: "kept", column: "kept", text: bytesText, about: memoryAbout },
-      { key: "wasted", column: "wasted", text: bytesText, about: memoryAbout },
+      { key: "kept", column: "kept", text: bytesText, tipLines: memoryLines },
+      { key: "wasted", column: "wasted", text: bytesText, tipLines: memoryLines },
     ],
   ],
-  ["tensors", [{ key: "storage", column: "storage", text: bytesText, about: exactBytes, fidelity: "captured" }]],
+  ["tensors", [{ key: "storage", column: "storage", text: bytesText, tipLines: exactBytes, fidelity: "captured" }]],
   [
     "copied",
     [
-      { key: "copied", column: "step", text: bytesText, about: copiedAbout, fidelity: "captured" },
-      { key: "totalCopied", column: "total", text: bytesText, about: exactBytes, fidelity: "derived" },
+      { key: "copied", column: "step", text: bytesText, tipLines: copiedLines, fidelity: "captured" },
+      { key: "totalCopied", column: "total", text: bytesText, tipLines: exactBytes, fidelity: "derived" },
     ],
   ],
   TIME,
 ];
 /** @type {Group[]} */
-const OF_DRAFTS = [
+const DRAFT_GROUPS = [
   TOKENS,
-  OF_CACHES[1],
-  ...OF_STRATEGIES.slice(2, -1),
+  CACHE_GROUPS[1],
+  ...STRATEGY_GROUPS.slice(2, -1),
   ["time", [{ key: "step", column: "steps", text: grouped }, ...TIME[1]]],
 ];
 /** @type {Group[]} */
-const OF_MODELS = [
+const MODEL_GROUPS = [
   TOKENS,
   [
     "cache",
     [
-      { key: "perToken", column: "perToken", text: bytesText, about: exactBytes },
+      { key: "perToken", column: "perToken", text: bytesText, tipLines: exactBytes },
       { key: "blocks", column: "blocks", text: grouped },
-      { key: "states", column: "states", text: bytesText, about: exactBytes },
-      { key: "kept", column: "kept", text: bytesText, about: memoryAbout },
+      { key: "states", column: "states", text: bytesText, tipLines: exactBytes },
+      { key: "kept", column: "kept", text: bytesText, tipLines: memoryLines },
     ],
   ],
   [
     "bytes",
     [
-      { key: "weightBytes", column: "weights", text: bytesText, about: exactBytes },
-      { key: "kvBytes", column: "kv", text: bytesText, about: exactBytes },
-      { key: "totalBytes", column: "total", text: bytesText, about: exactBytes },
+      { key: "weightBytes", column: "weights", text: bytesText, tipLines: exactBytes },
+      { key: "kvBytes", column: "kv", text: bytesText, tipLines: exactBytes },
+      { key: "totalBytes", column: "total", text: bytesText, tipLines: exactBytes },
     ],
   ],
   ["time", [{ key: "step", column: "steps", text: grouped }, ...TIME[1]]],
 ];
-export const MARKED = new Set(["tokens", "tensors", "copied"]); // groups whose columns have their own fidelity marks
+export const MARKED_GROUPS = new Set(["tokens", "tensors", "copied"]); // groups with a fidelity mark per column
 
-const GROUPS = { strategies: OF_STRATEGIES, caches: OF_CACHES, drafts: OF_DRAFTS, models: OF_MODELS };
+const GROUPS = { strategies: STRATEGY_GROUPS, caches: CACHE_GROUPS, drafts: DRAFT_GROUPS, models: MODEL_GROUPS };
 
 /** Column groups of the current set. */
 export const groups = () => GROUPS[racing.value];
 
-/** Columns with the name of their group, and whether each begins one. */
+/** Columns with the name of their group. `begins`: whether the column is the first of a later group. */
 export const columns = () =>
   groups().flatMap(([group, found], at) =>
     found.map((column, place) => ({ ...column, group, begins: at > 0 && place === 0 })),
@@ -137,17 +137,15 @@ function exactBytes(lane, key) {
 }
 
 /** @param {LaneFigures} lane @param {Key} key */
-function memoryAbout(lane, key) {
+function memoryLines(lane, key) {
   return [...exactBytes(lane, key), t("race.used", { bytes: bytesText(lane.used), exact: grouped(lane.used) })];
 }
 
 /**
- * Bytes copied in a step, compared with the formula.
- * @param {LaneFigures} lane
- * @param {Key} key
- * @param {string} strategy
+ * Lines about the bytes copied in a step, with the formula.
+ * @param {LaneFigures} lane @param {Key} key @param {string} strategy
  */
-function copiedAbout(lane, key, strategy) {
+function copiedLines(lane, key, strategy) {
   if (strategy !== "concat" && strategy !== "dynamic") return [...exactBytes(lane, key), t("race.copied.in_place")];
   const [read, bytes] = [lane.slots?.read ?? 0, lane.used / ((lane.slots?.read ?? 0) + lane.computed)];
   const values = { read: grouped(read), bytes: grouped(bytes), product: grouped(read * bytes) };
@@ -155,16 +153,16 @@ function copiedAbout(lane, key, strategy) {
 }
 
 /**
- * Whether memory or arithmetic bounds the step, relative to the machine's ridge. Omitted if the machine is not
- * measured.
+ * Lines about a step's arithmetic intensity. If the machine is measured, they say whether memory or arithmetic bounds
+ * the step.
  * @param {LaneFigures} lane
  */
-function sideAbout({ flops, bytes, intensity }) {
+function boundLines({ flops, bytes, intensity }) {
   const formula = t("race.intensity.formula", { flops: grouped(flops), bytes: grouped(bytes) });
-  const known = roofs.value;
-  if (typeof known !== "object" || intensity === null) return [formula];
-  const side = intensity < ridge(known) ? "memory" : "arithmetic";
-  return [formula, t(`race.intensity.${side}`, { ridge: intensityText(ridge(known)) })];
+  const roof = roofs.value;
+  if (typeof roof !== "object" || intensity === null) return [formula];
+  const side = intensity < ridge(roof) ? "memory" : "arithmetic";
+  return [formula, t(`race.intensity.${side}`, { ridge: intensityText(ridge(roof)) })];
 }
 
 /** Format a number of operations with a decimal prefix: 11.4 M. @param {number} count */

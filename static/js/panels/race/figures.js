@@ -1,5 +1,5 @@
-// Figures of a prompt under several strategies: tokens computed and memory in each step. All come from the lanes'
-// logs; a lane is the log of a run with one sequence. Pure.
+// Figures of a prompt under several strategies: tokens computed and memory in each step. All are derived from the
+// lanes' logs; a lane is the log of a run with one sequence. Pure.
 
 import { heldIn } from "../../core/groups.js";
 import { unfinished } from "../../core/instances.js";
@@ -28,8 +28,7 @@ import { align, sequencesAt } from "../../runs/tokens.js";
  * cache. `blocks` of K and V, `states` bytes of the state after the step, `perToken` bytes of K and V of a position. Of
  * the bytes moved, `weightBytes` are weights and `kvBytes` are K and V read and written. `total*` are sums over the
  * steps so far.
- * @param {TraceLog} log
- * @param {number} step
+ * @param {TraceLog} log @param {number} step
  */
 export function laneAt(log, step) {
   const records = stepRecords(log);
@@ -107,34 +106,33 @@ function totals(log, count) {
 const tokensComputed = (record) => (record.batch ?? []).reduce((sum, entry) => sum + entry.token_ids.length, 0);
 
 /** Return the tokens computed up to and including each step. @param {TraceLog} log */
-export const computedSoFar = (log) => soFar(log, tokensComputed);
+export const cumulativeComputed = (log) => cumulative(log, tokensComputed);
 
 /** Return the bytes of K and V copied up to and including each step. @param {TraceLog} log */
-export const copiedSoFar = (log) => soFar(log, (record) => record.cache_tensors?.copied_bytes ?? 0);
+export const cumulativeCopied = (log) => cumulative(log, (record) => record.cache_tensors?.copied_bytes ?? 0);
 
 /** @param {TraceLog} log @param {(record: StepRecord) => number} figure */
-function soFar(log, figure) {
+function cumulative(log, figure) {
   let sum = 0;
   return stepRecords(log).map((index) => (sum += figure(log.records[index])));
 }
 
 /** Return the bytes of the blocks held in each step. @param {TraceLog} log */
 export function heldInEach(log) {
-  const known = heldBefore.get(log) ?? [];
-  heldBefore.set(log, known);
+  const held = heldCache.get(log) ?? [];
+  heldCache.set(log, held);
   const count = stepRecords(log).length;
-  while (known.length < count) known.push(laneAt(log, known.length + 1).held);
-  return known;
+  while (held.length < count) held.push(laneAt(log, held.length + 1).held);
+  return held;
 }
 
-/** @type {WeakMap<TraceLog, number[]>} cache by step; logs only grow */
-const heldBefore = new WeakMap();
+/** @type {WeakMap<TraceLog, number[]>} by step; valid because logs only grow */
+const heldCache = new WeakMap();
 
 /**
- * Return how often each position of the lane's sequence was computed in its first `step` steps. Without a cache, a
- * position is computed in every step since its token exists; with one, once.
- * @param {TraceLog} log
- * @param {number} step
+ * Return how often each position of the lane's sequence was computed in its first `step` steps. With a cache, each
+ * position is computed once; without one, it is computed in every step after its token exists.
+ * @param {TraceLog} log @param {number} step
  */
 export function timesComputed(log, step) {
   /** @type {number[]} */
@@ -147,8 +145,7 @@ export function timesComputed(log, step) {
 
 /**
  * Return all lanes after `step` steps, with their tokens.
- * @param {TraceLog[]} logs
- * @param {number} step
+ * @param {TraceLog[]} logs @param {number} step
  * @returns {Race}
  */
 export function raceAt(logs, step) {
@@ -160,8 +157,7 @@ export function raceAt(logs, step) {
 
 /**
  * Return the tokens computed for `count` output tokens after a prompt of `prompt` tokens, with and without a cache.
- * @param {number} prompt
- * @param {number} count
+ * @param {number} prompt @param {number} count
  */
 export function expectedComputed(prompt, count) {
   return { cached: prompt + count - 1, none: count * prompt + (count * (count - 1)) / 2 };
@@ -170,19 +166,15 @@ export function expectedComputed(prompt, count) {
 /**
  * Positions copied by concatenation in `count` steps after a prompt of `prompt` tokens: the i-th step after the first
  * copies prompt + i − 1 positions into a new tensor.
- * @param {number} prompt
- * @param {number} count
+ * @param {number} prompt @param {number} count
  */
 export const expectedCopied = (prompt, count) => ((count - 1) * (2 * prompt + count - 2)) / 2;
 
 /**
- * Compare the ratios of time and work in this run; null before two decode steps. `plain` and `cached` are logs. Ratios
- * are of sums over `step` steps; `plainStep` and `cachedStep` are medians of the steps after the first as `{tokens,
- * seconds}`; `slowest` is the cached lane's longest step. Medians exclude single steps slowed by other load on the
- * machine.
- * @param {TraceLog} plain
- * @param {TraceLog} cached
- * @param {number} step
+ * Return the ratios of work and time of two lanes over `step` steps, or null before two decode steps. `plainStep` and
+ * `cachedStep` are the medians of the steps after the first as `{tokens, seconds}`, since single steps may be slowed by
+ * other load on the machine. `slowest` is the cached lane's longest step.
+ * @param {TraceLog} plain @param {TraceLog} cached @param {number} step
  */
 export function timeAgainstWork(plain, cached, step) {
   const [a, b] = [laneAt(plain, step), laneAt(cached, step)];
@@ -190,18 +182,18 @@ export function timeAgainstWork(plain, cached, step) {
     stepRecords(log)
       .slice(1, step)
       .map((index) => log.records[index]);
-  const [many, one] = [decoded(plain), decoded(cached)];
-  if (many.length < 2 || one.length < 2 || !b.totalFlops || !b.totalSeconds) return null;
-  const middle = (/** @type {StepRecord[]} */ records) => ({
+  const [plainRecords, cachedRecords] = [decoded(plain), decoded(cached)];
+  if (plainRecords.length < 2 || cachedRecords.length < 2 || !b.totalFlops || !b.totalSeconds) return null;
+  const mediansOf = (/** @type {StepRecord[]} */ records) => ({
     tokens: median(records.map(tokensComputed)),
     seconds: median(records.map(stepSeconds)),
   });
   return {
     flops: a.totalFlops / b.totalFlops,
     time: a.totalSeconds / b.totalSeconds,
-    plainStep: middle(many),
-    cachedStep: middle(one),
-    slowest: Math.max(...one.map(stepSeconds)),
+    plainStep: mediansOf(plainRecords),
+    cachedStep: mediansOf(cachedRecords),
+    slowest: Math.max(...cachedRecords.map(stepSeconds)),
   };
 }
 

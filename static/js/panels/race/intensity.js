@@ -14,20 +14,20 @@ import { player } from "./player.js";
 /** @import {Size} from "../../runs/picture.js" */
 /** @import {Race} from "./figures.js" */
 
-/** Decades that are always shown, typical for steps of a small model. */
+/** Exponents of the decades that are always shown. They suit the steps of a small model. */
 const DECADES = { low: -1, high: 3 };
-const SIDE = 14; // px right of the scale
-const HEAD = 16; // px for the names of both sides
-const FOOT = 14; // px for the labels of the scale
+const RIGHT = 14; // px
+const HEAD_HEIGHT = 16; // px for the names of both sides
+const FOOT_HEIGHT = 14; // px for the labels of the scale
 
 /** @param {{now: Race | null}} props */
 export function Intensity({ now }) {
-  const bend = typeof roofs.value === "object" ? ridge(roofs.value) : null;
+  const ridgePoint = typeof roofs.value === "object" ? ridge(roofs.value) : null;
   const values = now?.lanes.map((lane) => lane.intensity) ?? [];
   const parts = names().flatMap((name, i) =>
     values[i] ? [t("race.axis.lane", { name, value: intensityText(values[i]) })] : [],
   );
-  const ridgeWord = bend ? t("race.axis.ridge", { ridge: intensityText(bend) }) : t("race.axis.unknown");
+  const ridgeWord = ridgePoint ? t("race.axis.ridge", { ridge: intensityText(ridgePoint) }) : t("race.axis.unknown");
   return html`<section class="race-intensity">
     <h3 class="panel-title">
       ${t("race.axis")} <${Fidelity} kind="derived" formula=${t("race.formula.bytes")} />
@@ -36,29 +36,30 @@ export function Intensity({ now }) {
       player=${player}
       name="race-axis"
       label=${[t("race.axis"), ...parts, ridgeWord].join(t("runs.comma"))}
-      paint=${(/** @type {CanvasRenderingContext2D} */ c, /** @type {Size} */ size) => paint(c, size, values, bend)}
+      paint=${(/** @type {CanvasRenderingContext2D} */ c, /** @type {Size} */ size) =>
+        paint(c, size, values, ridgePoint)}
     />
   </section>`;
 }
 
 /**
  * Paint a row per lane and the ridge.
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
+ * @param {CanvasRenderingContext2D} c @param {Size} size
  * @param {(number | null)[]} values by lane
- * @param {number | null} bend operations per byte of the ridge, or null if the machine is not measured
+ * @param {number | null} ridgePoint operations per byte of the ridge, or null if the machine is not measured
  */
-function paint(c, { width, height }, values, bend) {
+function paint(c, { width, height }, values, ridgePoint) {
   const palette = colours();
-  const { low, high } = decades([...values, bend]);
+  const { low, high } = decades([...values, ridgePoint]);
   const left = Math.max(...names().map((name) => c.measureText(name).width)) + 10;
-  const base = height - FOOT;
-  const x = (/** @type {number} */ value) => left + ((Math.log10(value) - low) / (high - low)) * (width - left - SIDE);
+  const base = height - FOOT_HEIGHT;
+  const scale = (width - left - RIGHT) / (high - low);
+  const x = (/** @type {number} */ value) => left + (Math.log10(value) - low) * scale;
   c.fillStyle = palette["ink-3"];
   c.textAlign = "left";
-  if (bend !== null) paintSides(c, { width, height: base }, left, x(bend), intensityText(bend));
-  else c.fillText(t("race.axis.unknown"), left, HEAD - 4);
-  hairline(c, left, base, width - SIDE, base, palette.line);
+  if (ridgePoint !== null) paintSides(c, { width, height: base }, left, x(ridgePoint), intensityText(ridgePoint));
+  else c.fillText(t("race.axis.unknown"), left, HEAD_HEIGHT - 4);
+  hairline(c, left, base, width - RIGHT, base, palette.line);
   c.fillStyle = palette["ink-3"];
   c.textBaseline = "alphabetic";
   c.textAlign = "center";
@@ -66,11 +67,11 @@ function paint(c, { width, height }, values, bend) {
     hairline(c, x(10 ** decade), base, x(10 ** decade), base + 3, palette.line);
     c.fillText(intensityText(10 ** decade), x(10 ** decade), height - 2);
   }
-  const row = (base - HEAD) / values.length;
+  const row = (base - HEAD_HEIGHT) / values.length;
   c.textBaseline = "middle";
   c.textAlign = "left";
   names().forEach((name, i) => {
-    const y = HEAD + row * (i + 0.5);
+    const y = HEAD_HEIGHT + row * (i + 0.5);
     c.fillStyle = palette["ink-2"];
     c.fillText(name, 0, y);
     const value = values[i];
@@ -86,20 +87,17 @@ function paint(c, { width, height }, values, bend) {
 
 /** Return the powers of ten that enclose all values. @param {(number | null)[]} values */
 export function decades(values) {
-  const known = values.filter((value) => value !== null && value > 0).map((value) => Math.log10(Number(value)));
+  const exponents = values.filter((value) => value !== null && value > 0).map((value) => Math.log10(Number(value)));
   return {
-    low: Math.min(DECADES.low, ...known.map(Math.floor)),
-    high: Math.max(DECADES.high, ...known.map(Math.ceil)),
+    low: Math.min(DECADES.low, ...exponents.map(Math.floor)),
+    high: Math.max(DECADES.high, ...exponents.map(Math.ceil)),
   };
 }
 
 /**
- * Paint a value right of its mark, or left if there is no room.
- * @param {CanvasRenderingContext2D} c
- * @param {string} text
- * @param {number} x
- * @param {number} y
- * @param {number} width
+ * Paint a value at the right of its mark, or at the left if it does not fit.
+ * @param {CanvasRenderingContext2D} c @param {string} text @param {number} x
+ * @param {number} y @param {number} width
  */
 function paintValue(c, text, x, y, width) {
   const wide = c.measureText(text).width + 7;
@@ -112,9 +110,8 @@ function paintValue(c, text, x, y, width) {
 }
 
 /**
- * Paint the sides of the ridge: left of it memory bounds a step, right of it arithmetic.
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
+ * Paint the sides of the ridge: at its left memory bounds a step, at its right arithmetic.
+ * @param {CanvasRenderingContext2D} c @param {Size} size
  * @param {number} left px
  * @param {number} at px of the ridge
  * @param {string} value
@@ -122,15 +119,15 @@ function paintValue(c, text, x, y, width) {
 function paintSides(c, { width, height }, left, at, value) {
   const palette = colours();
   c.fillStyle = alpha(palette["line-2"], 0.6);
-  c.fillRect(left, HEAD, at - left, height - HEAD);
+  c.fillRect(left, HEAD_HEIGHT, at - left, height - HEAD_HEIGHT);
   c.setLineDash([3, 3]);
-  hairline(c, at, HEAD, at, height, palette["ink-2"]);
+  hairline(c, at, HEAD_HEIGHT, at, height, palette["ink-2"]);
   c.setLineDash([]);
   c.fillStyle = palette["ink-3"];
   c.textBaseline = "alphabetic";
   const sides = { memory: t("race.axis.memory"), ridge: value, arithmetic: t("race.axis.arithmetic") };
   const middle = c.measureText(sides.ridge).width / 2 + 6;
-  const y = HEAD - 4;
+  const y = HEAD_HEIGHT - 4;
   c.textAlign = "center";
   c.fillText(sides.ridge, at, y);
   c.textAlign = "right";

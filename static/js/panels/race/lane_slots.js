@@ -15,9 +15,9 @@ import { player } from "./player.js";
 /** @import {Point, Size} from "../../runs/picture.js" */
 /** @import {LaneFigures} from "./figures.js" */
 
-const ROOM_FOR_GAPS = 3; // px of a slot from which squares have gaps
-const ROOM_FOR_BLOCKS = 5; // px of a block from which its frame is drawn
-const SLOTS_HIGH = 16; // px; the counts are above
+const GAPS_FROM = 3; // minimum px of a slot for gaps between squares
+const FRAMES_FROM = 5; // minimum px of a block for its frame
+const SLOTS_HEIGHT = 16; // px; the counts are above the slots
 
 export function Legend() {
   const keys = ["computed", "read", "reserved"];
@@ -29,14 +29,14 @@ export function Legend() {
 /** @param {{name: string, index: number, lane: LaneFigures | null, logs: TraceLog[] | null}} props */
 export function LaneSlots({ name, index, lane, logs }) {
   const slots = lane?.slots ?? null;
-  const again = lanes.value[index] === "none";
+  const recomputes = lanes.value[index] === "none";
   const times = logs && lane ? timesComputed(logs[index], lane.step) : [];
   const empty = slots && slots.reserved - slots.read - slots.computed;
   const label = slots ? t("race.slots", { name, read: slots.read, computed: slots.computed, empty }) : name;
   const sequence = [...(logs?.[index].tail.sequences.values() ?? [])][0];
-  const counted = again && times.length ? timesWord(times, sequence.num_prompt_tokens) : "";
+  const countText = recomputes && times.length ? timesText(times, sequence.num_prompt_tokens) : "";
   const paint = (/** @type {CanvasRenderingContext2D} */ c, /** @type {Size} */ { width, height }) => {
-    const high = Math.min(height, SLOTS_HIGH);
+    const high = Math.min(height, SLOTS_HEIGHT);
     c.fillStyle = colours()["line-2"];
     c.fillRect(0, height - 1, width, 1);
     if (!slots || !logs) return;
@@ -44,7 +44,7 @@ export function LaneSlots({ name, index, lane, logs }) {
     c.translate(0, height - high);
     paintSlots(c, { width, height: high }, slots, logs, index);
     c.restore();
-    if (again) paintTimes(c, { width, height: height - high }, times, width / capacityOf(logs, slots), counted);
+    if (recomputes) paintTimes(c, { width, height: height - high }, times, width / capacityOf(logs, slots), countText);
   };
   const tipOf = (/** @type {Point} */ { x }, /** @type {Size} */ { width }) => {
     const position = logs && slots ? Math.floor(x / (width / capacityOf(logs, slots))) : -1;
@@ -53,8 +53,8 @@ export function LaneSlots({ name, index, lane, logs }) {
   };
   return html`<${Picture}
     player=${player}
-    name=${again ? "lane-slots again" : "lane-slots"}
-    label=${counted ? `${label}; ${counted}` : label}
+    name=${recomputes ? "lane-slots again" : "lane-slots"}
+    label=${countText ? `${label}; ${countText}` : label}
     paint=${paint}
     tipOf=${tipOf}
   />`;
@@ -69,43 +69,42 @@ const capacityOf = (logs, slots) =>
   Math.max(...logs.map((log) => Number(log.header.engine.max_model_len ?? 0)), slots.reserved);
 
 /**
- * Text of how often the prompt's tokens were computed, which is the same for all of them.
+ * Text of the number of times that each of the prompt's tokens was computed.
  * @param {number[]} times
  * @param {number} prompt tokens
  */
-const timesWord = (times, prompt) => t("race.times", { prompt, n: times[0], total: grouped(sum(times)) });
+const timesText = (times, prompt) => t("race.times", { prompt, n: times[0], total: grouped(sum(times)) });
 
 /** @param {number[]} values */
 const sum = (values) => values.reduce((all, one) => all + one, 0);
 
 /**
- * Paint a bar per position with the number of times it was computed; the first reaches full height at the end of the
+ * Paint a bar per position with the number of times it was computed. The first bar has full height at the end of the
  * race.
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size of the area above the slots
  * @param {number[]} times
  * @param {number} slot px
- * @param {string} words label beside the bars, if it fits
+ * @param {string} label label beside the bars, if it fits
  */
-function paintTimes(c, { width, height }, times, slot, words) {
+function paintTimes(c, { width, height }, times, slot, label) {
   const palette = colours();
-  const most = Math.max(times[0] ?? 0, race.numSteps.value, 1);
+  const maxCount = Math.max(times[0] ?? 0, race.numSteps.value, 1);
   c.fillStyle = alpha(palette.q, 0.45);
   times.forEach((count, position) => {
-    const high = Math.max(1, (height - 2) * (count / most));
-    c.fillRect(position * slot, height - high, Math.max(slot - (slot >= ROOM_FOR_GAPS ? 1 : 0), 0.75), high);
+    const high = Math.max(1, (height - 2) * (count / maxCount));
+    c.fillRect(position * slot, height - high, Math.max(slot - (slot >= GAPS_FROM ? 1 : 0), 0.75), high);
   });
   const end = times.length * slot + 6;
-  if (end + c.measureText(words).width > width) return;
+  if (end + c.measureText(label).width > width) return;
   c.fillStyle = palette["ink-2"];
   c.textAlign = "left";
   c.textBaseline = "alphabetic";
-  c.fillText(words, end, height - 5);
+  c.fillText(label, end, height - 5);
 }
 
 /**
- * @param {CanvasRenderingContext2D} c
- * @param {Size} size
+ * @param {CanvasRenderingContext2D} c @param {Size} size
  * @param {{reserved: number, read: number, computed: number}} slots
  * @param {TraceLog[]} logs
  * @param {number} index of the lane
@@ -113,7 +112,7 @@ function paintTimes(c, { width, height }, times, slot, words) {
 function paintSlots(c, { width, height }, slots, logs, index) {
   const palette = colours();
   const size = width / capacityOf(logs, slots);
-  const gap = size >= ROOM_FOR_GAPS ? 1 : 0;
+  const gap = size >= GAPS_FROM ? 1 : 0;
   const filled = slots.read + slots.computed;
   const run = (/** @type {number} */ from, /** @type {number} */ to, /** @type {string} */ style) => {
     if (to <= from) return;
@@ -129,6 +128,6 @@ function paintSlots(c, { width, height }, slots, logs, index) {
   c.lineWidth = 1;
   const { block_size: blockSize } = logs[index].tail;
   const block = blockSize * size; // px
-  for (let slot = 0; block >= ROOM_FOR_BLOCKS && slot < slots.reserved; slot += blockSize)
+  for (let slot = 0; block >= FRAMES_FROM && slot < slots.reserved; slot += blockSize)
     c.strokeRect(Math.round(slot * size) + 0.5, 0.5, Math.max(1, Math.round(block) - 2), height - 3);
 }

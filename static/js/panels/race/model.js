@@ -10,17 +10,17 @@ import { settings } from "../../state/settings.js";
 
 /**
  * @typedef {import("../../state/settings.js").OwnValues["lanes"]} SetName
- * @typedef {{id: string, strategy: string, model: string | null, drafts?: string}} LaneOf `model` null: the page's own;
- *   `drafts`: its speculative_config
+ * @typedef {{id: string, strategy: string, model: string | null, drafts?: string}} LaneOf `model` null: the page's
+ *   model; `drafts`: the speculative_config
  */
 
 /** @type {(...names: string[]) => LaneOf[]} */
 const strategies = (...names) => names.map((id) => ({ id, strategy: id, model: null }));
 
 /**
- * `strategies`: from no cache to the least waste, compared on one sequence. `caches`: ways to store K and V:
- * concatenation, the two caches of transformers, pages. `models`: the bundled sibling models, three that differ only in
- * their KV heads, and the hybrid. `drafts`: one token per step, n-gram drafts, drafts by a model.
+ * `strategies`: no cache, contiguous reservation and paging. `caches`: ways to store K and V: concatenation, the two
+ * caches of transformers, pages. `models`: the bundled models, of which three differ only in their KV heads and one is
+ * hybrid. `drafts`: one token per step, n-gram drafts, drafts by a model.
  * @type {Record<SetName, LaneOf[]>}
  */
 export const SETS = {
@@ -42,7 +42,7 @@ export const SETS = {
 /** The current set. */
 export const racing = computed(() => settings.lanes.value);
 
-/** Ids of its lanes. */
+/** Ids of the current set's lanes. */
 export const lanes = computed(() => SETS[racing.value].map(({ id }) => id));
 
 export const race = new Lockstep(
@@ -51,7 +51,7 @@ export const race = new Lockstep(
   { recorded: (id) => `race-${language.value}-${id}` },
 );
 
-/** Logs of these lanes; null before the first run or if the existing logs belong to another set. */
+/** Logs of the current set's lanes, or null before the first run and if the logs are of another set. */
 export const logs = computed(() => {
   const wish = race.wish.value;
   return !wish || Object.keys(wish.configs).join() === lanes.value.join() ? race.logs.value : null;

@@ -23,15 +23,15 @@ import { agreement, Note } from "./words.js";
 /** @param {{now: import("./figures.js").Race | null}} props */
 function Proof({ now }) {
   const prompt = race.wish.value?.prompts[0] ?? draft.value;
-  const nothing = names().map(() => []);
-  const aligned = now?.tokens ?? align(nothing, () => false);
+  const noTokens = names().map(() => []);
+  const aligned = now?.tokens ?? align(noTokens, () => false);
   const after = t("race.prompt", { text: prompt });
-  const wrong = aligned.difference && racing.value !== "models";
+  const isFault = aligned.difference && racing.value !== "models";
   return html`<section class="race-proof">
     <h3 class="panel-title">
       <span>${t("race.proof")}</span> <${Fidelity} kind="captured" />
       <span class="race-prompt prompt" title=${prompt} lang=${langOf(prompt)}>${after}</span>
-      <span class=${wrong ? "race-verdict differs" : "race-verdict"} id="race-verdict">
+      <span class=${isFault ? "race-verdict differs" : "race-verdict"} id="race-verdict">
         ${agreement(aligned)}
       </span>
     </h3>
@@ -42,25 +42,25 @@ function Proof({ now }) {
 }
 
 export function Panel() {
-  const here = connection.value !== "replay" || isSite;
-  useLanes(player, here);
+  const isAvailable = connection.value !== "replay" || isSite;
+  useLanes(player, isAvailable);
   const steps = race.numSteps.value;
   const set = settings.lanes.value;
-  const before = useRef(set);
+  const previous = useRef(set);
   useEffect(() => {
-    if (before.current !== set) changeLanes();
-    before.current = set;
+    if (previous.current !== set) changeLanes();
+    previous.current = set;
   }, [set]);
   useEffect(() => void (raced.value = steps), [steps]);
   useEffect(beginLessons, [lessonRace.value, raceIsDue.value, race.logs.value]);
-  if (!here) return html`<${Nothing} of="race" text=${t("race.replay")} />`;
-  const known = logs.value;
+  if (!isAvailable) return html`<${Nothing} of="race" text=${t("race.replay")} />`;
+  const currentLogs = logs.value;
   const step = player.shownStep.value;
   return html`<div class=${`runs race ${racing.value}`} id="race" data-phase=${race.phase.value} data-step=${step}>
-    <${LaneTable} logs=${known} now=${now.value} />
+    <${LaneTable} logs=${currentLogs} now=${now.value} />
     <${Proof} now=${now.value} />
-    <${RaceChart} logs=${known} />
+    <${RaceChart} logs=${currentLogs} />
     ${racing.value === "caches" ? null : html`<${Intensity} now=${now.value} />`}
-    <${Note} logs=${known} step=${step} />
+    <${Note} logs=${currentLogs} step=${step} />
   </div>`;
 }

@@ -11,14 +11,14 @@ import { raceAt } from "./figures.js";
 import { lanes, logs, race, racing, SETS } from "./model.js";
 import { raceSentence } from "./words.js";
 
-/** All lanes at the shown step; null before the first run. */
+/** All lanes at the shown step, or null before the first run. */
 export const now = computed(() => (logs.value ? raceAt(logs.value, player.shownStep.value) : null));
 
 export const player = new LanesPlayer(race, { wish, sentence: () => raceSentence(now.value) });
 
 player.chosen.value = lanes.value.length - 1;
 
-/** Start the lesson's lanes if the learner has just reached them; reset the lanes of another request. */
+/** Start the lesson's lanes when the learner reaches them, and reset the lanes of another request. */
 export function beginLessons() {
   const current = race.wish.peek();
   const isDue = raceIsDue.peek();
@@ -38,7 +38,7 @@ export function changeLanes() {
 }
 
 /**
- * Return the request of all lanes: the setup's prompt and sampling with one sample each and default batching, or the
+ * Return the request of all lanes: the setup's prompt and sampling, with one sample and default batching, or the
  * lesson's.
  * @returns {import("../../runs/lockstep.js").Wish}
  */

@@ -10,7 +10,7 @@ import { Segmented } from "../../kit/inputs.js";
 import { tips } from "../../kit/tooltip.js";
 import { wantRoofs } from "../../net/rooflines.js";
 import { lessonRace } from "../../state/lessons.js";
-import { columns, groups, MARKED } from "./columns.js";
+import { columns, groups, MARKED_GROUPS } from "./columns.js";
 import { LaneSlots, Legend } from "./lane_slots.js";
 import { lanes, names, racing, SETS } from "./model.js";
 import { player } from "./player.js";
@@ -19,7 +19,7 @@ import { player } from "./player.js";
 /** @import {LaneFigures} from "./figures.js" */
 
 const NAME_COLUMNS = 3; // columns spanned by a lane's name; its slots take the rest
-const OWN_NAME = new Set(["kept", "transient", "wasted", "intensity", "blocks", "steps"]);
+const NAMED_COLUMNS = new Set(["kept", "transient", "wasted", "intensity", "blocks", "steps"]);
 
 /** @param {{logs: TraceLog[] | null, now: import("./figures.js").Race | null}} props */
 export function LaneTable({ logs, now }) {
@@ -30,7 +30,7 @@ export function LaneTable({ logs, now }) {
     <div class="race-head">
       ${
         lessonRace.value
-          ? html`<${Go} />`
+          ? html`<${RunButton} />`
           : html`<${Segmented} label=${t("race.lanes")} name="lanes" choices=${Object.keys(SETS)}
               text=${(/** @type {string} */ set) => t(`race.lanes.${set}`)} />`
       }
@@ -43,7 +43,7 @@ export function LaneTable({ logs, now }) {
       <thead>
         <tr>
           ${groups().map(([group, { length }]) => {
-            const kind = MARKED.has(group) ? undefined : "derived";
+            const kind = MARKED_GROUPS.has(group) ? undefined : "derived";
             const formula = t(`race.formula.${group}`, { bytes });
             const name = group === "tokens" ? "tokens_short" : group;
             return html`<th colspan=${length} scope="colgroup">${title(name)}${mark(kind, formula)}</th>`;
@@ -67,7 +67,7 @@ export function LaneTable({ logs, now }) {
 }
 
 /** Button that runs the lesson's lanes, also on phones. */
-function Go() {
+function RunButton() {
   const now = main.value;
   const text = t(`race.go.${now}`);
   return html`<button class="quiet race-go" id="race-go" onClick=${doMain}><${Icon} name=${now} /> ${text}</button>`;
@@ -75,8 +75,7 @@ function Go() {
 
 /**
  * Fidelity mark of a column, if it has one.
- * @param {"captured" | "derived" | undefined} kind
- * @param {string} formula
+ * @param {"captured" | "derived" | undefined} kind @param {string} formula
  */
 const mark = (kind, formula) => (kind ? [" ", html`<${Fidelity} kind=${kind} formula=${formula} />`] : null);
 
@@ -101,11 +100,13 @@ function LaneRows({ name, index, lane, logs }) {
       </td>
     </tr>
     <tr>
-      ${columns().map(({ key, group, column, text, about, begins }) => {
+      ${columns().map(({ key, group, column, text, tipLines, begins }) => {
         const label = nameOf(group, column);
         const value = lane?.[key] ?? null;
         const attributes =
-          about && lane && value !== null ? { tabindex: 0, ...tips(() => about(lane, key, lanes.value[index])) } : {};
+          tipLines && lane && value !== null
+            ? { tabindex: 0, ...tips(() => tipLines(lane, key, lanes.value[index])) }
+            : {};
         return html`<td data-figure=${key} data-label=${label} data-begins=${begins}
           ...${attributes}>${value === null ? "–" : text(value)}</td>`;
       })}
@@ -114,11 +115,10 @@ function LaneRows({ name, index, lane, logs }) {
 }
 
 /**
- * Label of a figure without column heads; columns with their own name omit the group.
- * @param {string} group
- * @param {string} column
+ * Label of a figure in layouts without column heads. The group is omitted for `NAMED_COLUMNS`.
+ * @param {string} group @param {string} column
  */
 function nameOf(group, column) {
   const title = t(`race.column.${column}`);
-  return OWN_NAME.has(column) ? title : `${t(`race.column.${group}`)} · ${title}`;
+  return NAMED_COLUMNS.has(column) ? title : `${t(`race.column.${group}`)} · ${title}`;
 }

@@ -6,19 +6,19 @@ import { html } from "../../kit/html.js";
 import { stepRecords } from "../../runs/steps.js";
 import { differsAt, labelsOf } from "../../runs/tokens.js";
 import { beforehand, choices, verdict } from "../../runs/words.js";
-import { copiedSoFar, expectedCopied, laneAt, timeAgainstWork } from "./figures.js";
+import { cumulativeCopied, expectedCopied, laneAt, timeAgainstWork } from "./figures.js";
 import { names, race, racing } from "./model.js";
 
 /** @import {TraceLog} from "../../core/log.js" */
 /** @import {Race} from "./figures.js" */
 
-const NOISY = 3; // multiple of the median from which a slow step is attributed to the machine, not the model
-const NEAR = 0.7; // share of the operations' ratio from which time counts as following it
+const MAX_NOISE = 3; // multiple of the median; slower steps are attributed to the machine
+const MIN_FOLLOWING = 0.7; // share of the operations' ratio; a larger time ratio counts as near
 
 /** Sentence about the shown step of the race. @param {Race | null} now */
 export function raceSentence(now) {
-  const early = beforehand(race);
-  if (early !== null || !now) return early ?? "";
+  const notReady = beforehand(race);
+  if (notReady !== null || !now) return notReady ?? "";
   if (racing.value === "caches") return copySentence(now);
   if (racing.value === "models") return modelSentence(now);
   if (racing.value === "drafts") return draftSentence(now);
@@ -33,7 +33,7 @@ export function raceSentence(now) {
   return t(now.step === 1 ? "race.say.first" : "race.say.step", { ...values, token: labelsOf(chosen)[place] });
 }
 
-/** The same for lanes that compute alike and differ in what they copy. @param {Race} now */
+/** Sentence for lanes that differ only in the bytes that they copy. @param {Race} now */
 function copySentence({ step, lanes, tokens, finished }) {
   if (step === 0) return t("race.caches.ready", { n: promptLength() });
   const list = (/** @type {(lane: typeof lanes[0]) => number} */ figure) =>
@@ -49,19 +49,19 @@ function copySentence({ step, lanes, tokens, finished }) {
 }
 
 /**
- * The same for lanes with different models: each holds as many blocks, but generates its own text.
+ * Sentence for lanes with different models, which hold equally many blocks but generate different texts.
  * @param {Race} now
  */
 function modelSentence({ step, lanes, tokens, finished }) {
   if (step === 0) return t("race.caches.ready", { n: promptLength() });
-  const over = finished && step === race.numSteps.value && race.phase.value === "done";
-  const found = over ? (race.logs.value ?? []).map((log) => laneAt(log, stepRecords(log).length)) : lanes;
+  const isOver = finished && step === race.numSteps.value && race.phase.value === "done";
+  const found = isOver ? (race.logs.value ?? []).map((log) => laneAt(log, stepRecords(log).length)) : lanes;
   const held = found.map((lane, i) => t("race.caches.one", { name: names()[i], bytes: bytesText(lane.held) }));
   const states = Math.max(...found.map((lane) => lane.states));
   const state = states ? t("race.models.state", { bytes: bytesText(states) }) : "";
   const blocks = Math.max(...found.map((lane) => lane.blocks));
   const values = { step, held: held.join(t("runs.comma")), blocks, state };
-  if (over) {
+  if (isOver) {
     const apart = tokens.difference ? t("race.models.apart", { place: tokens.difference.place + 1 }) : "";
     return t("race.models.end", { ...values, ratio: ratioText(found[0].perToken / found[2].perToken), apart });
   }
@@ -72,7 +72,7 @@ function modelSentence({ step, lanes, tokens, finished }) {
 }
 
 /**
- * The same for lanes with and without speculative decoding: length of each text, and tokens computed for it.
+ * Sentence for lanes with and without speculative decoding: the length of each text, and the tokens computed for it.
  * @param {Race} now
  */
 function draftSentence({ step, lanes, tokens }) {
@@ -84,11 +84,11 @@ function draftSentence({ step, lanes, tokens }) {
   return t("race.drafts.step", { step, each: each.join(t("runs.comma")), apart });
 }
 
-/** Note on what the figures of the draft lanes omit. */
+/** Note on the omissions in the figures of the draft lanes. */
 const DraftNote = () => html`<p class="race-why hint" id="race-why">${t("race.drafts.note")}</p>`;
 
 /**
- * Composition of a token's K and V in each model, with these models' numbers.
+ * Note on the bytes of a token's K and V in each model.
  * @param {{logs: TraceLog[] | null}} props
  */
 function ModelNote({ logs }) {
@@ -113,7 +113,7 @@ export function Note(props) {
   return html`<${found} ...${props} />`;
 }
 
-/** Whether the lanes sampled the same tokens, as they must except for models. @param {Race["tokens"]} aligned */
+/** Text that states whether the lanes sampled the same tokens. @param {Race["tokens"]} aligned */
 export function agreement(aligned) {
   const { difference } = aligned;
   if (racing.value !== "models" || !difference) return verdict(names(), aligned);
@@ -138,15 +138,15 @@ export function promptLength() {
 const ratioText = (value) => value.toFixed(value < 10 ? 1 : 0);
 
 /**
- * Explain with this run's numbers why times differ less than operations.
+ * Note with this run's numbers on why times differ less than operations.
  * @param {{logs: TraceLog[] | null, step: number}} props
  */
 export function TimeNote({ logs, step }) {
   const found = logs ? timeAgainstWork(logs[0], logs[2], step) : null;
   if (!found) return html`<p class="race-why hint" id="race-why"></p>`;
   const { plainStep, cachedStep } = found;
-  const key = found.time >= NEAR * found.flops ? "race.why.near" : "race.why.less";
-  const noisy = found.slowest > NOISY * cachedStep.seconds;
+  const key = found.time >= MIN_FOLLOWING * found.flops ? "race.why.near" : "race.why.less";
+  const isNoisy = found.slowest > MAX_NOISE * cachedStep.seconds;
   return html`<p class="race-why hint" id="race-why">
     ${t(key, {
       flops: ratioText(found.flops),
@@ -156,13 +156,13 @@ export function TimeNote({ logs, step }) {
       many: Math.round(plainStep.tokens),
       more: secondsText(plainStep.seconds),
     })}
-    ${noisy ? ` ${t("race.why.noise", { slowest: secondsText(found.slowest) })}` : ""}${" "}
+    ${isNoisy ? ` ${t("race.why.noise", { slowest: secondsText(found.slowest) })}` : ""}${" "}
     <${Fidelity} kind="derived" formula=${t("race.why.formula")} />
   </p>`;
 }
 
 /**
- * Explain with this run's numbers how copies are counted, and compare with the formula.
+ * Note with this run's numbers on how copies are counted, with the formula.
  * @param {{logs: TraceLog[] | null, step: number}} props
  */
 export function CopyNote({ logs, step }) {
@@ -172,7 +172,7 @@ export function CopyNote({ logs, step }) {
     step,
     bytes: grouped(perToken),
     formula: grouped(expectedCopied(promptLength(), step) * perToken),
-    counted: grouped(copiedSoFar(logs[0])[step - 1] ?? 0),
+    counted: grouped(cumulativeCopied(logs[0])[step - 1] ?? 0),
   };
   return html`<p class="race-why hint" id="race-why">
     ${t("race.caches.note", values)} <${Fidelity} kind="captured" />

@@ -24,14 +24,13 @@ import { log, numRecords, viewIndex } from "../../state/store.js";
  *   request's submission
  */
 
-const SHORT = 0.04; // share of the run
+const MIN_MEAN_SHARE = 0.04; // of the run's duration
 const PHASES = /** @type {const} */ (["waiting", "prefill", "receiving", "decode", "preempted"]);
 
 /**
- * Return the time range of the bars of `rows`: from the first submission to the last end, or, with `own`, from 0 to the
+ * Return the time range of the bars of `rows`: from the first submission to the last end, or with `own` from 0 to the
  * longest duration.
- * @param {readonly Row[]} rows
- * @param {boolean} own
+ * @param {readonly Row[]} rows @param {boolean} own
  * @returns {Scale}
  */
 export function scaleOf(rows, own) {
@@ -43,11 +42,11 @@ export function scaleOf(rows, own) {
   return { from, to, own };
 }
 
-/** Whether bars on the run's clock would be too short to read, as in long runs. */
+/** Whether bars on the run's clock would be too short to read, because the run is much longer than its requests. */
 export function areShort(/** @type {readonly Row[]} */ rows) {
   const { from, to } = scaleOf(rows, false);
   const mean = rows.reduce((sum, { begin, until }) => sum + until - begin, 0) / rows.length;
-  return mean < SHORT * (to - from);
+  return mean < MIN_MEAN_SHARE * (to - from);
 }
 
 /** @param {{row: Row, scale: Scale, width: number, high: number}} props px */
@@ -75,26 +74,26 @@ export function Bar({ row, scale, width, high }) {
     },
   );
   /** @param {MouseEvent} event */
-  const at = (event) => {
+  const segmentAt = (event) => {
     if (!now) return null;
     const { x } = pointIn(event, /** @type {HTMLElement} */ (event.currentTarget));
     return barOf(now, tracks, from, to, width).findLast((segment) => segment.x <= x) ?? null;
   };
   /** @param {PointerEvent} event */
-  const point = (event) => {
-    const segment = at(event);
+  const onPoint = (event) => {
+    const segment = segmentAt(event);
     if (segment) tipAt(event.clientX, event.clientY, [segmentText(segment)]);
   };
   /** @param {MouseEvent} event */
-  const go = (event) => {
-    const segment = at(event);
+  const open = (event) => {
+    const segment = segmentAt(event);
     if (!segment) return;
     event.stopPropagation();
     settings.seq.value = segment.seq;
     jumpTo(segment.from);
   };
   return html`<span class="request-bar" ref=${ref} style=${{ width: `${width}px`, height: `${high}px` }}
-    onPointerMove=${point} onPointerLeave=${hideTip} onClick=${go}><canvas aria-hidden="true"></canvas></span>`;
+    onPointerMove=${onPoint} onPointerLeave=${hideTip} onClick=${open}><canvas aria-hidden="true"></canvas></span>`;
 }
 
 /** @param {Segment} segment */

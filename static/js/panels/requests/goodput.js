@@ -12,15 +12,15 @@ import { settings } from "../../state/settings.js";
 
 /** @import {Slo} from "../../core/goodput.js" */
 
-const FEW = 5; // number of missed requests listed
-const OWN = "own";
+const MAX_LISTED = 5;
+const CUSTOM = "own";
 
 /** @param {{figures: import("./lists.js").Figures, open: (seq: number) => void}} props */
 export function GoodputSection({ figures, open }) {
   const chosen = settings.slo.value;
-  const slo = /** @type {Slo} */ (sloOf(chosen, APPLICATIONS)); // the setting accepts only valid texts
+  const slo = /** @type {Slo} */ (sloOf(chosen, APPLICATIONS)); // the setting has only valid texts
   const { met, ended, perSecond, missed } = goodput(figures.rows, figures.seconds, slo);
-  const more = missed.length - FEW;
+  const numMore = missed.length - MAX_LISTED;
   const limits = { ttft: grouped(milliseconds(slo.ttft)), tpot: grouped(milliseconds(slo.tpot)) };
   const formula = t("requests.goodput_formula", { ...limits, seconds: secondsText(figures.seconds) });
   return html`<section aria-labelledby="requests-goodput" id="goodput">
@@ -29,9 +29,9 @@ export function GoodputSection({ figures, open }) {
     </h3>
     <div class="goodput-slo">
       <${Select} id="slo" aria-label=${t("requests.slo")} title=${t("requests.slo.source")}
-        value=${chosen in APPLICATIONS ? chosen : OWN}
-        choices=${[...Object.keys(APPLICATIONS), OWN].map((name) => [name, t(`requests.slo.${name}`)])}
-        commit=${(/** @type {string} */ name) => (settings.slo.value = name === OWN ? sloText(slo) : name)} />
+        value=${chosen in APPLICATIONS ? chosen : CUSTOM}
+        choices=${[...Object.keys(APPLICATIONS), CUSTOM].map((name) => [name, t(`requests.slo.${name}`)])}
+        commit=${(/** @type {string} */ name) => (settings.slo.value = name === CUSTOM ? sloText(slo) : name)} />
       <${Limit} slo=${slo} name="ttft" /><${Limit} slo=${slo} name="tpot" />
     </div>
     <p class="goodput-said" role="status">${
@@ -42,7 +42,7 @@ export function GoodputSection({ figures, open }) {
     ${
       missed.length
         ? html`<ol>
-          ${missed.slice(0, FEW).map(
+          ${missed.slice(0, MAX_LISTED).map(
             ({ seq, request, ttft, tpot }) => html`<li key=${seq}>
               <button class="decision" onClick=${() => open(seq)}>
                 <b><${Swatch} id=${seq} />${request}</b>
@@ -51,18 +51,18 @@ export function GoodputSection({ figures, open }) {
             </li>`,
           )}
         </ol>
-        ${more > 0 ? html`<p class="hint">${t("requests.goodput_more", { n: more })}</p>` : null}`
+        ${numMore > 0 ? html`<p class="hint">${t("requests.goodput_more", { n: numMore })}</p>` : null}`
         : null
     }
   </section>`;
 }
 
-const LIMIT = { min: 0.001, max: 1e9 }; // ms
+const BOUNDS = { min: 0.001, max: 1e9 }; // ms
 
 /** Field of one of the two limits. Editing it makes the objective custom. @param {{slo: Slo, name: keyof Slo}} props */
 function Limit({ slo, name }) {
   const commit = (/** @type {number} */ n) => (settings.slo.value = sloText({ ...slo, [name]: n / 1000 }));
   return html`<label class="goodput-limit">${name.toUpperCase()} ≤
-    <${Numeric} id=${`slo-${name}`} bounds=${LIMIT} step="any"
+    <${Numeric} id=${`slo-${name}`} bounds=${BOUNDS} step="any"
       aria-label=${t(`requests.slo.${name}`)} value=${milliseconds(slo[name])} commit=${commit} /> ms</label>`;
 }

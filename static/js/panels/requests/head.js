@@ -11,7 +11,7 @@ import { saveText } from "../../kit/save.js";
 import { settings } from "../../state/settings.js";
 import { log } from "../../state/store.js";
 import { Legend } from "./bar.js";
-import { aside, showsBars } from "./columns.js";
+import { showsBars, showsLists } from "./columns.js";
 
 /** @import {Row} from "../../core/requests.js" */
 
@@ -45,16 +45,16 @@ const CELLS = [
 export const csvOfRows = (rows) =>
   csvText([CELLS.map(([name]) => name), ...rows.map((row) => CELLS.map(([, of]) => of(row)))]);
 
-/** @typedef {"table" | "story" | "lists"} View visible part in layouts without room for all */
+/** @typedef {"table" | "story" | "lists"} View visible part in narrow layouts */
 
 const VIEWS = /** @type {const} */ (["table", "timeline", "lists"]);
 
 /**
- * @param {{found: readonly Row[], all: readonly Row[], wide: boolean, shown: View, show: (view: View) => void}} props
+ * @param {{found: readonly Row[], all: readonly Row[], isWide: boolean, shown: View, show: (view: View) => void}} props
  *   `found`: the rows that are shown
  */
-export function Head({ found, all, wide, shown, show }) {
-  const isTable = wide || shown === "table";
+export function Head({ found, all, isWide, shown, show }) {
+  const isTable = isWide || shown === "table";
   return html`<header class="requests-head">
     <input type="search" id="requests-find" value=${settings.find.value ?? ""} placeholder=${t("requests.find")}
       aria-label=${t("requests.find")} onInput=${withValue((text) => (settings.find.value = text || null))} />
@@ -67,13 +67,13 @@ export function Head({ found, all, wide, shown, show }) {
     ${
       isTable
         ? html`<button class="link" id="requests-csv" disabled=${!found.length} title=${t("requests.csv")}
-            aria-label=${t("requests.csv")} onClick=${() => keep(found)}>CSV</button>`
+            aria-label=${t("requests.csv")} onClick=${() => saveCsv(found)}>CSV</button>`
         : null
     }
     <span class="segmented-small" role="group" aria-label=${t("requests.view")}>
       ${VIEWS.map(
         (name) => html`<button key=${name} id=${`requests-${name}`} title=${t(`requests.view.${name}.tip`)}
-          aria-pressed=${isPressed(name, wide, shown)} onClick=${() => turnTo(name, wide, show)}
+          aria-pressed=${isPressed(name, isWide, shown)} onClick=${() => selectView(name, isWide, show)}
           >${t(`requests.view.${name}`)}</button>`,
       )}
     </span>
@@ -82,22 +82,22 @@ export function Head({ found, all, wide, shown, show }) {
   </header>`;
 }
 
-/** @param {typeof VIEWS[number]} name @param {boolean} wide @param {View} shown */
-function isPressed(name, wide, shown) {
-  if (name === "lists" && wide) return aside.value;
-  return name === (wide || shown === "table" ? (showsBars.value ? "timeline" : "table") : shown);
+/** @param {typeof VIEWS[number]} name @param {boolean} isWide @param {View} shown */
+function isPressed(name, isWide, shown) {
+  if (name === "lists" && isWide) return showsLists.value;
+  return name === (isWide || shown === "table" ? (showsBars.value ? "timeline" : "table") : shown);
 }
 
-/** @param {typeof VIEWS[number]} name @param {boolean} wide @param {(view: View) => void} show */
-function turnTo(name, wide, show) {
-  if (name === "lists" && wide) return void (aside.value = !aside.value);
+/** @param {typeof VIEWS[number]} name @param {boolean} isWide @param {(view: View) => void} show */
+function selectView(name, isWide, show) {
+  if (name === "lists" && isWide) return void (showsLists.value = !showsLists.value);
   if (name === "lists") return show(name);
   showsBars.value = name === "timeline";
   return show("table");
 }
 
-/** Formula text naming the clock of the times. */
+/** Formula with the clock of the times. */
 const formulaText = () => t(log.value && isShared(log.value) ? "requests.formula.shared" : "requests.formula");
 
 /** @param {readonly Row[]} rows */
-const keep = (rows) => saveText(csvOfRows(rows), `requests-${(log.peek()?.header.created ?? "").slice(0, 10)}.csv`);
+const saveCsv = (rows) => saveText(csvOfRows(rows), `requests-${(log.peek()?.header.created ?? "").slice(0, 10)}.csv`);

@@ -20,12 +20,12 @@ const tokensText = (prefill, decode) =>
   ].join(t("join.list"));
 
 /**
- * Lists of outliers. `queries`: panel of queries over the whole log, which needs a server.
+ * Lists of outliers. `queries` is the panel of queries over the whole log, which needs a server.
  * @param {{figures: Figures, open: (seq: number) => void, queries: import("../../kit/html.js").Component}} props
  */
 export function Lists({ figures, open, queries }) {
   const { slowest, numSlow, median, rows } = figures;
-  const victims = mostPreempted(rows);
+  const preemptedRows = mostPreempted(rows);
   return html`<div class="requests-lists num">
     ${runAddress("what_if") === null ? null : html`<${queries} />`}
     <${GoodputSection} figures=${figures} open=${open} />
@@ -53,9 +53,9 @@ export function Lists({ figures, open, queries }) {
       <h3 class="panel-title" id="requests-preempted">${t("requests.most_preempted")}
         <${Fidelity} kind="captured" /></h3>
       ${
-        victims.length
+        preemptedRows.length
           ? html`<ol>
-            ${victims.map(
+            ${preemptedRows.map(
               ({ seq, request, preempted, lost }) => html`<li key=${seq}>
                 <button class="decision" onClick=${() => open(seq)}>
                   <b>${grouped(preempted)} ×</b>

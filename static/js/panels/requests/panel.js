@@ -1,5 +1,5 @@
-// The requests of a run as a sortable, searchable table; each opens its story. The story, or the outliers, are beside
-// the table or replace it in narrow layouts.
+// The requests of a run as a sortable, searchable table. Each opens its timeline. The timeline or the outliers are
+// beside the table, or replace it in narrow layouts.
 
 import { useMemo } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -13,7 +13,7 @@ import { orderOf } from "../../kit/request_table.js";
 import { useEnlargedWhereLow } from "../../runs/side_by_side.js";
 import { settings } from "../../state/settings.js";
 import { connection, log, numRecords, status, viewIndex } from "../../state/store.js";
-import { aside, NAMES } from "./columns.js";
+import { NAMES, showsLists } from "./columns.js";
 import { Head } from "./head.js";
 import { Lists } from "./lists.js";
 import { Table } from "./table.js";
@@ -21,19 +21,19 @@ import { Timeline } from "./timeline.js";
 
 /** @import {View} from "./head.js" */
 
-const WIDE = 860; // px from which table and story fit side by side
+const WIDE_FROM = 860; // minimum px of width for the table and the timeline side by side
 
 /**
- * Visible part in narrow layouts. A link that names a sequence opens its story.
+ * Visible part in narrow layouts. A link with a sequence opens its timeline.
  * @type {import("../../../vendor/signals/signals.js").Signal<View>}
  */
 const view = signal(settings.seq.peek() === null ? "table" : "story");
 
 /**
- * Show a sequence on the stage and open its story. If it is submitted later, move to its submission.
+ * Show a sequence on the stage and open its timeline. If it is submitted later, move to its submission.
  * @param {number} seq
  */
-function open(seq) {
+function openStory(seq) {
   const now = log.peek();
   const arrival = now && timelineOf(now, seq)?.events[0].record;
   if (arrival && arrival > viewIndex.peek()) jumpTo(arrival);
@@ -45,8 +45,8 @@ function open(seq) {
 export function Panel({ queries }) {
   useEnlargedWhereLow();
   const [box, size] = useBox();
-  const arriving = connection.value === "replay" && numRecords.value < (status.value?.num_records ?? 0);
-  const figures = log.value && numRecords.value ? requestFigures(log.value, arriving) : null;
+  const isArriving = connection.value === "replay" && numRecords.value < (status.value?.num_records ?? 0);
+  const figures = log.value && numRecords.value ? requestFigures(log.value, isArriving) : null;
   const rows = figures?.rows ?? [];
   const [find, sort] = [settings.find.value, settings.sort.value];
   const [only, client] = [settings.only.value, settings.client.value];
@@ -56,22 +56,22 @@ export function Panel({ queries }) {
   }, [rows, find, sort, only, client]);
   const chosen = settings.seq.value;
   const row = chosen === null ? undefined : rows.find(({ parts }) => parts.includes(chosen));
-  const wide = size.width >= WIDE;
+  const isWide = size.width >= WIDE_FROM;
   const shown = view.value === "story" && !row ? "table" : view.value;
-  const show = (/** @type {View} */ name) => void (wide || (view.value = name)); // wide layouts always show the table
-  const story = row && (shown === "story" || (wide && shown === "table"));
+  const show = (/** @type {View} */ name) => void (isWide || (view.value = name)); // wide layouts always show the table
+  const showsStory = row && (shown === "story" || (isWide && shown === "table"));
   if (!figures || !rows.length)
     return html`<div class="requests" ref=${box}><p class="hint">${t("requests.empty")}</p></div>`;
-  const lists = wide ? aside.value : shown === "lists";
-  return html`<div class="requests" id="requests" data-wide=${wide && Boolean(story || lists)} data-view=${shown}
+  const lists = isWide ? showsLists.value : shown === "lists";
+  return html`<div class="requests" id="requests" data-wide=${isWide && Boolean(showsStory || lists)} data-view=${shown}
     ref=${box}>
-    <${Head} found=${found} all=${rows} wide=${wide} shown=${shown} show=${show} />
-    ${wide || shown === "table" ? html`<${Table} rows=${found} all=${rows} open=${open} />` : null}
+    <${Head} found=${found} all=${rows} isWide=${isWide} shown=${shown} show=${show} />
+    ${isWide || shown === "table" ? html`<${Table} rows=${found} all=${rows} open=${openStory} />` : null}
     ${
-      story
-        ? html`<${Timeline} row=${row} close=${() => (view.value = wide ? "lists" : "table")} />`
+      showsStory
+        ? html`<${Timeline} row=${row} close=${() => (view.value = isWide ? "lists" : "table")} />`
         : lists
-          ? html`<${Lists} figures=${figures} open=${open} queries=${queries} />`
+          ? html`<${Lists} figures=${figures} open=${openStory} queries=${queries} />`
           : null
     }
   </div>`;

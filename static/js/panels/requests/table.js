@@ -10,30 +10,30 @@ import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
 import { areShort, Bar, scaleOf } from "./bar.js";
-import { LETTERED, layoutFor, NAMES, ownStart, showsBars } from "./columns.js";
+import { layoutFor, NAMES, ownStart, showsBars, TEXT_COLUMNS } from "./columns.js";
 
 /** @import {Row} from "../../core/requests.js" */
 /** @import {Scale} from "./bar.js" */
 /** @import {Column} from "./columns.js" */
 
-const ROW = 24; // px
-const THUMB = 44; // px of a row on touch screens
-const NARROW = 560; // px of a phone's width
+const ROW_HEIGHT = 24; // px
+const TOUCH_ROW_HEIGHT = 44; // px
+const PHONE_WIDTH = 560; // px
 const GAP = 8; // px before a bar
 
 /**
- * @param {{rows: readonly Row[], all: readonly Row[], open: (seq: number) => void}} props `rows`: those that are shown,
+ * @param {{rows: readonly Row[], all: readonly Row[], open: (seq: number) => void}} props `rows`: the shown rows,
  *   in their order
  */
 export function Table({ rows, all, open }) {
   const [box, size] = useBox();
   const { columns, bar } = layoutFor(size.width || innerWidth, showsBars.value, all, settings.only.value);
   const scale = useMemo(() => scaleOf(rows, ownStart.value ?? areShort(rows)), [rows, ownStart.value]);
-  const high = size.width && size.width < NARROW ? THUMB : ROW;
+  const high = size.width && size.width < PHONE_WIDTH ? TOUCH_ROW_HEIGHT : ROW_HEIGHT;
   const list = useLongList({ box, height: size.height, count: rows.length, high, head: high });
   const { first, last } = list;
   const { find, sort, only, client } = settings;
-  useLayoutEffect(list.toTop, [find.value, sort.value, only.value, client.value]); // other rows: scroll to top
+  useLayoutEffect(list.toTop, [find.value, sort.value, only.value, client.value]); // when the rows change
 
   return html`<div class="requests-scroll" ref=${box}
     onScroll=${list.scrolled}>
@@ -57,7 +57,7 @@ export function Table({ rows, all, open }) {
 }
 
 /**
- * Time range of the bars, and a toggle to start each at its request's submission.
+ * Time range of the bars, and a toggle to start each bar at the request's submission.
  * @param {{scale: Scale, width: number}} props
  */
 function BarHead({ scale: { from, to, own }, width }) {
@@ -71,7 +71,7 @@ function BarHead({ scale: { from, to, own }, width }) {
 
 /** @param {{column: Column}} props */
 const Head = ({ column: { name, width } }) =>
-  html`<${SortHead} ...${{ name, names: NAMES, lettered: LETTERED }} width=${name === "request" ? null : width}
+  html`<${SortHead} ...${{ name, names: NAMES, lettered: TEXT_COLUMNS }} width=${name === "request" ? null : width}
     text=${t(`requests.${name}`)} about=${tips(() => [t(`requests.tip.${name}`)])} />`;
 
 /**
@@ -92,7 +92,7 @@ function Line({ row, at, columns, high, open, focusable, scale, bar }) {
     ${
       bar
         ? html`<td data-column="bar"><${Bar} row=${row} scale=${scale} width=${bar - GAP}
-          high=${Math.min(high, ROW)} /></td>`
+          high=${Math.min(high, ROW_HEIGHT)} /></td>`
         : null
     }
   </tr>`;

@@ -1,4 +1,4 @@
-// Story of one request, one sentence per event with a link to its record.
+// Timeline of a request, a sentence per event with a link to the event's record.
 
 import { batch } from "../../../vendor/signals/signals.js";
 import { jumpTo } from "../../control/playback.js";
@@ -33,7 +33,9 @@ export function Timeline({ row, close }) {
     <p class="request-figures num">${figuresText(row)}</p>
     <ol class="request-life num" tabindex="0" aria-labelledby="request-timeline">
       ${timelines.map(({ events, seq }) =>
-        events.map((event) => html`<${Turn} key=${`${event.record}/${event.at}`} ...${{ log: now, event, seq }} />`),
+        events.map(
+          (event) => html`<${TimelineItem} key=${`${event.record}/${event.at}`} ...${{ log: now, event, seq }} />`,
+        ),
       )}
       ${timeline.waiting ? html`<li class="request-waits">${waitingText(timeline.waiting)}</li>` : null}
     </ol>
@@ -60,11 +62,11 @@ function figuresText(row) {
 }
 
 /** @param {{ log: import("../../core/log.js").TraceLog, event: TimelineEvent, seq: number, }} props */
-function Turn({ log: now, event, seq }) {
+function TimelineItem({ log: now, event, seq }) {
   const { record, at, step } = event;
   const { tone } = kindOf(now.records[record].ops?.[at].type ?? "");
   const instance = instanceName(now.header, now.records[record].instance ?? 0);
-  const go = () =>
+  const open = () =>
     batch(() => {
       jumpTo(record);
       settings.seq.value = seq;
@@ -72,7 +74,7 @@ function Turn({ log: now, event, seq }) {
     });
   return html`<li>
     <button class=${`decision ${tone ?? ""}`} aria-current=${viewIndex.value === record ? "step" : undefined}
-      onClick=${go}>
+      onClick=${open}>
       <span class="request-when">${t("requests.record", { record: grouped(record + 1), step: grouped(step) })}${
         instance ? html` <span class="instance">${instance}</span>` : null
       }</span>
@@ -82,15 +84,13 @@ function Turn({ log: now, event, seq }) {
 }
 
 // Timeline of a sequence in sentences, from core/timeline.js. The command line (app/cli/trace_explain.py) uses the same
-
 // texts.
 
 /** @typedef {Parameters<typeof partsWhere>[0]} Log */
 
 /**
- * Return an event as a sentence: its operation, the cost of resuming, and the wait before it with its reason.
- * @param {Log} log
- * @param {TimelineEvent} event
+ * Return an event as a sentence: its operation, the cost of resuming, and the wait before it with the reasons.
+ * @param {Log} log @param {TimelineEvent} event
  */
 export function eventText(log, { record, at, again, wait }) {
   const parts = [messagesText(partsWhere(log, record, (_, place) => place === at))];
@@ -99,7 +99,7 @@ export function eventText(log, { record, at, again, wait }) {
   return sentences(parts);
 }
 
-/** Return a wait that lasts until the end of the log. @param {Wait} wait */
+/** Return the text of a wait that lasts until the end of the log. @param {Wait} wait */
 export const waitingText = (wait) => waitText("timeline.waits", wait);
 
 /** @param {string} key @param {Wait} wait */
@@ -107,6 +107,6 @@ function waitText(key, { steps, behind, deferred, last }) {
   const parts = behind ? [t("timeline.behind", { n: behind })] : [];
   for (const [reason, n] of deferred)
     parts.push(t("timeline.deferred", { n, reason: t(`op.defer.reason.${reason}.chain`) }));
-  const at = last ? [t("timeline.needed", { needed: last.needed, available: last.available })] : [];
-  return t(key, { n: steps, reasons: [parts.join(t("join.list")), ...at].join(t("join.clauses")) });
+  const needed = last ? [t("timeline.needed", { needed: last.needed, available: last.available })] : [];
+  return t(key, { n: steps, reasons: [parts.join(t("join.list")), ...needed].join(t("join.clauses")) });
 }

@@ -15,17 +15,16 @@ export function paintBudgets(at) {
   const now = tracks.columns[shown];
   const { tokens, seqs, gap } = layout.budget;
   const tokenScale = budgetScale(tracks.most.tokens, limits.tokens, niceCeiling);
-  bars(at, 0, tokens, tokenScale, limits.tokens, (column) => [
+  paintBars(at, 0, tokens, tokenScale, limits.tokens, (column) => [
     [column.decode, palette.generated, null],
     [column.prefill, palette.prompt, null],
   ]);
-  bars(at, tokens + gap, seqs, budgetScale(tracks.most.scheduled, limits.seqs, niceCeiling), limits.seqs, (column) => [
-    [column.scheduled, palette["ink-3"], null],
-  ]);
+  const seqScale = budgetScale(tracks.most.scheduled, limits.seqs, niceCeiling);
+  paintBars(at, tokens + gap, seqs, seqScale, limits.seqs, (column) => [[column.scheduled, palette["ink-3"], null]]);
   c.fillStyle = palette.paper;
   c.fillRect(0, 0, layout.gutter - 4, layout.top);
   const used = now && now.kind === "step" ? now.prefill + now.decode : null;
-  label(
+  paintLabel(
     c,
     palette,
     t("tracks.tokens"),
@@ -33,7 +32,7 @@ export function paintBudgets(at) {
     0,
     tokens,
   );
-  label(
+  paintLabel(
     c,
     palette,
     t("tracks.seqs"),
@@ -44,24 +43,20 @@ export function paintBudgets(at) {
 }
 
 /**
- * Paint one row of bars above its base line, and the limit as a dashed line if it is within the scale.
- * @param {At} at
- * @param {number} y
- * @param {number} height
- * @param {number} scale
- * @param {number} limit
- * @param {(column: Column) => [number, string, null][]} parts
+ * Paint a row of bars above its base line, and the limit as a dashed line if it is within the scale.
+ * @param {At} at @param {number} y @param {number} height
+ * @param {number} scale @param {number} limit @param {(column: Column) => [number, string, null][]} parts
  */
-function bars({ c, palette, tracks, layout, view, first, last, x }, y, height, scale, limit, parts) {
+function paintBars({ c, palette, tracks, layout, view, first, last, x }, y, height, scale, limit, parts) {
   const gap = layout.cell > 4 ? 1 : 0;
   for (let i = first; i <= last; i++) {
     let base = y + height;
     for (const [value, colour] of parts(tracks.columns[i])) {
       if (!value) continue;
-      const tall = Math.max(1, (value / scale) * (height - 1));
+      const barHeight = Math.max(1, (value / scale) * (height - 1));
       c.fillStyle = colour;
-      c.fillRect(x(i), base - tall, layout.cell - gap, tall);
-      base -= tall;
+      c.fillRect(x(i), base - barHeight, layout.cell - gap, barHeight);
+      base -= barHeight;
     }
   }
   c.fillStyle = palette.line;
@@ -78,14 +73,10 @@ function bars({ c, palette, tracks, layout, view, first, last, x }, y, height, s
 }
 
 /**
- * @param {CanvasRenderingContext2D} c
- * @param {import("../../kit/colour.js").Palette} palette
- * @param {string} name
- * @param {string} value
- * @param {number} y
- * @param {number} height
+ * @param {CanvasRenderingContext2D} c @param {import("../../kit/colour.js").Palette} palette @param {string} name
+ * @param {string} value @param {number} y @param {number} height
  */
-function label(c, palette, name, value, y, height) {
+function paintLabel(c, palette, name, value, y, height) {
   c.textAlign = "left";
   c.fillStyle = palette["ink-3"];
   if (height >= 24) {

@@ -6,7 +6,7 @@ import { cellAt, marksIn } from "../../core/tracks.js";
 import { t } from "../../i18n/words.js";
 import { settings } from "../../state/settings.js";
 import { goTo, log, select } from "../../state/store.js";
-import { GUTTER, NAMES } from "./geometry.js";
+import { GUTTER, INSTANCE_WIDTH } from "./geometry.js";
 
 /** @import {TraceLog} from "../../core/log.js" */
 /** @import {Tracks} from "./paint.js" */
@@ -18,14 +18,14 @@ export const limitsOf = ({ header }) => ({
 });
 
 /** Width of the fixed left column. @param {TraceLog | null} log */
-export const gutterOf = (log) => GUTTER + (log && isShared(log) ? NAMES : 0);
+export const gutterOf = (log) => GUTTER + (log && isShared(log) ? INSTANCE_WIDTH : 0);
 
 /**
  * Choose a sequence by its name, a record by a cell, or an operation by its mark.
  * @param {{record: number | null, track: number | null}} at
  * @param {Tracks} tracks
  */
-export function pick({ record, track: row }, tracks) {
+export function selectCell({ record, track: row }, tracks) {
   const track = row === null ? undefined : tracks.tracks[row];
   if (record === null) return track && (settings.seq.value = track.seq_id);
   goTo(record);
@@ -35,9 +35,7 @@ export function pick({ record, track: row }, tracks) {
 
 /**
  * Describe a cell: position, work of the sequence, events, and budgets of the step.
- * @param {Tracks} tracks
- * @param {number | null} row
- * @param {number} record
+ * @param {Tracks} tracks @param {number | null} row @param {number} record
  */
 export function describe(tracks, row, record) {
   const column = tracks.columns[record];
@@ -49,8 +47,8 @@ export function describe(tracks, row, record) {
       t(column.kind === "step" ? "tracks.at_step" : "tracks.at", { name, record: record + 1, step: column.step }),
     );
     const run = cellAt(track, record);
-    const beside = run?.kind === "idle" && column.instance !== track.instance;
-    const kind = beside ? "beside" : run?.again ? "again" : run?.kind;
+    const isElsewhere = run?.kind === "idle" && column.instance !== track.instance;
+    const kind = isElsewhere ? "beside" : run?.again ? "again" : run?.kind;
     const key = kind ?? (track.to !== null && record > track.to ? "finished" : "none");
     const instance = log.value ? instanceName(log.value.header, column.instance) : "";
     const marks = marksIn(track, record, record).map(({ mark }) => t(`tracks.${mark}`));

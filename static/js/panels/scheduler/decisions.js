@@ -21,21 +21,21 @@ export function Decisions() {
           : t("ops.title")
       } <${Fidelity} kind="captured"
           /></h3>
-      ${now?.kind === "step" ? html`<span class="decisions-used num">${used(now)}</span>` : null}
+      ${now?.kind === "step" ? html`<span class="decisions-used num">${budgetText(now)}</span>` : null}
     </header>
-    ${now ? html`<${List} now=${now} />` : html`<p class="hint">${t("ops.empty")}</p>`}
+    ${now ? html`<${DecisionList} now=${now} />` : html`<p class="hint">${t("ops.empty")}</p>`}
   </section>`;
 }
 
 /** @param {StepRecord} record */
-function used({ batch = [] }) {
+function budgetText({ batch = [] }) {
   const { max_num_batched_tokens: budget, max_num_seqs: places } = log.value?.header.engine ?? {};
   const tokens = batch.reduce((sum, entry) => sum + entry.token_ids.length, 0);
   return t("ops.used", { tokens: grouped(tokens), budget: grouped(Number(budget)), seqs: batch.length, places });
 }
 
 /** @param {{now: StepRecord}} props */
-function List({ now }) {
+function DecisionList({ now }) {
   const entries = log.value ? operationsOf(log.value, now.index) : [];
   const decided = entries.some((entry) => !kindOf(entry.type).routine);
   return html`<ul class="decision-list" tabindex="0" aria-label=${t("ops.title")}>

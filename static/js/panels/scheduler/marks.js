@@ -6,12 +6,8 @@
 
 /**
  * Paint the mark of an event of a sequence in a record.
- * @param {CanvasRenderingContext2D} c
- * @param {Palette} palette
- * @param {string} mark
- * @param {number} x
- * @param {number} y
- * @param {number} row
+ * @param {CanvasRenderingContext2D} c @param {Palette} palette @param {string} mark
+ * @param {number} x @param {number} y @param {number} row
  * @param {boolean} [selected]
  */
 export function paintMark(c, palette, mark, x, y, row, selected = false) {

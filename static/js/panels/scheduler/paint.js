@@ -7,13 +7,13 @@ import { alpha, colours } from "../../kit/colour.js";
 import { sequencePattern } from "../../kit/texture.js";
 import { paintRun } from "../../kit/track_run.js";
 import { paintBudgets } from "./budgets.js";
-import { AXIS, labelEvery } from "./geometry.js";
+import { AXIS_HEIGHT, labelEvery } from "./geometry.js";
 import { paintMark } from "./marks.js";
 
 const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
 
 /**
- * Parameters of the painters: tracks, layout, visible window of the plane, and its records.
+ * Parameters of the painters: tracks, layout, the visible window of the plane, and the visible records.
  *
  * @typedef {import("../../core/tracks.js").ShownTracks} Tracks
  * @typedef {Tracks["tracks"][number]} Track
@@ -32,8 +32,7 @@ const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
 
 /**
  * Paint the window `view` (scroll position and size) of the plane.
- * @param {CanvasRenderingContext2D} c
- * @param {Plane} plane
+ * @param {CanvasRenderingContext2D} c @param {Plane} plane
  */
 export function paintTracks(c, { tracks, layout, view, header, limits, shown, shownSeq, selected }) {
   const palette = colours();
@@ -56,21 +55,17 @@ export function paintTracks(c, { tracks, layout, view, header, limits, shown, sh
     x: (record) => layout.x(record) - view.left,
   };
   c.font = FONT;
-  clipped(c, layout.gutter, 0, view.width - layout.gutter, view.height, () => paintShown(at));
-  clipped(c, 0, layout.top, view.width, view.height - layout.top - AXIS, () => paintRows(at));
-  clipped(c, 0, 0, view.width, layout.top, () => paintBudgets(at));
+  paintClipped(c, layout.gutter, 0, view.width - layout.gutter, view.height, () => paintShown(at));
+  paintClipped(c, 0, layout.top, view.width, view.height - layout.top - AXIS_HEIGHT, () => paintRows(at));
+  paintClipped(c, 0, 0, view.width, layout.top, () => paintBudgets(at));
   paintAxis(at);
 }
 
 /**
- * @param {CanvasRenderingContext2D} c
- * @param {number} x
- * @param {number} y
- * @param {number} width
- * @param {number} height
- * @param {() => void} paint
+ * @param {CanvasRenderingContext2D} c @param {number} x @param {number} y
+ * @param {number} width @param {number} height @param {() => void} paint
  */
-function clipped(c, x, y, width, height, paint) {
+function paintClipped(c, x, y, width, height, paint) {
   c.save();
   c.beginPath();
   c.rect(x, y, width, height);
@@ -94,11 +89,12 @@ function paintShown({ c, palette, layout, view, shown, x }) {
 function paintRows(at) {
   const { c, palette, tracks, layout, view } = at;
   const from = Math.max(0, Math.floor(view.top / layout.row));
-  const to = Math.min(tracks.tracks.length - 1, Math.floor((view.top + view.height - layout.top - AXIS) / layout.row));
+  const bottom = view.top + view.height - layout.top - AXIS_HEIGHT;
+  const to = Math.min(tracks.tracks.length - 1, Math.floor(bottom / layout.row));
   for (let i = from; i <= to; i++) {
     paintRow(at, tracks.tracks[i], layout.y(i) - view.top);
-    const before = i > Number(tracks.pinned) ? tracks.tracks[i - 1] : undefined;
-    if (i === from || before?.instance !== tracks.tracks[i].instance)
+    const previous = i > Number(tracks.pinned) ? tracks.tracks[i - 1] : undefined;
+    if (i === from || previous?.instance !== tracks.tracks[i].instance)
       paintInstance(at, tracks.tracks[i], layout.y(i) - view.top, i > from);
   }
   if (!layout.pinned) return;
@@ -106,14 +102,14 @@ function paintRows(at) {
   c.fillRect(0, layout.top, view.width, layout.pinned);
   c.fillStyle = alpha(palette.focus, 0.1);
   c.fillRect(0, layout.top, view.width, layout.pinned);
-  clipped(c, layout.gutter, layout.top, view.width - layout.gutter, layout.pinned, () => paintShown(at));
+  paintClipped(c, layout.gutter, layout.top, view.width - layout.gutter, layout.pinned, () => paintShown(at));
   paintRow(at, tracks.tracks[0], layout.top);
 }
 
 /** Paint a track and its name. @param {At} at @param {Track} track @param {number} y */
 function paintRow(at, track, y) {
   const { c, palette, layout, view, shownSeq } = at;
-  clipped(c, layout.gutter - 1, y, view.width - layout.gutter + 1, layout.row, () => paintTrack(at, track, y));
+  paintClipped(c, layout.gutter - 1, y, view.width - layout.gutter + 1, layout.row, () => paintTrack(at, track, y));
   c.fillStyle = palette.sequences[track.seq_id % 8];
   c.fillRect(0, y + layout.row / 2 - 5, 10, 10);
   c.fillStyle = sequencePattern(c, track.seq_id, palette.paper, 0.9);
@@ -127,19 +123,17 @@ function paintRow(at, track, y) {
 
 /**
  * Paint an instance's name beside its first track, with a line above.
- * @param {At} at
- * @param {Track} track
- * @param {number} y
- * @param {boolean} lined
+ * @param {At} at @param {Track} track @param {number} y
+ * @param {boolean} hasLine
  */
-function paintInstance({ c, palette, layout, view, header }, track, y, lined) {
+function paintInstance({ c, palette, layout, view, header }, track, y, hasLine) {
   const name = instanceName(header, track.instance);
   if (!name) return;
   c.fillStyle = palette["ink-2"];
   c.textAlign = "left";
   c.fillText(name, 42, y + layout.row / 2 + 4, layout.gutter - 46);
   c.fillStyle = palette.line;
-  if (lined) c.fillRect(0, y, view.width, 1);
+  if (hasLine) c.fillRect(0, y, view.width, 1);
 }
 
 /** @param {At} at @param {Track} track @param {number} y */
@@ -163,7 +157,7 @@ const isSelected = ({ selected }, mark) => selected?.record === mark.record && s
 function paintAxis({ c, palette, tracks, layout, view, first, last, x }) {
   const y = view.height - 3;
   c.fillStyle = palette.paper;
-  c.fillRect(0, view.height - AXIS, layout.gutter - 4, AXIS);
+  c.fillRect(0, view.height - AXIS_HEIGHT, layout.gutter - 4, AXIS_HEIGHT);
   c.textAlign = "left";
   c.fillStyle = palette["ink-3"];
   c.fillText(t("tracks.step"), 0, y);

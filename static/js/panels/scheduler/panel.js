@@ -15,9 +15,9 @@ import { Term } from "../../kit/term.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { log, numRecords, selected, shownSeq, viewIndex } from "../../state/store.js";
-import { describe, gutterOf, limitsOf, pick } from "./cells.js";
+import { describe, gutterOf, limitsOf, selectCell } from "./cells.js";
 import { Decisions } from "./decisions.js";
-import { AXIS, recordsInSight, rowsFit, tracksLayout } from "./geometry.js";
+import { AXIS_HEIGHT, rowsFit, tracksLayout, visibleRecords } from "./geometry.js";
 import { Legend } from "./legend.js";
 import { paintTracks } from "./paint.js";
 
@@ -30,7 +30,7 @@ import { paintTracks } from "./paint.js";
  */
 
 /**
- * Cell of the keyboard cursor; null: the shown sequence in the shown record.
+ * Cell of the keyboard cursor, or null for the shown sequence in the shown record.
  * @type {import("../../../vendor/signals/signals.js").Signal<Place | null>}
  */
 const cursor = signal(null);
@@ -58,22 +58,22 @@ export function Panel() {
 }
 
 /**
- * The scrolled plane: a canvas of the window's size, painted with the visible part. If not all tracks fit, only those
- * alive in the visible records are shown, with the chosen one pinned on top.
+ * The scrolled plane: a canvas of the window's size, painted with the visible part. If not all tracks fit, only the
+ * tracks of the visible records are shown, with the chosen one pinned on top.
  * @param {{tracks: AllTracks}} props
  */
 function Plane({ tracks: all }) {
-  const outer = useRef(/** @type {HTMLElement | null} */ (null));
+  const scrollBox = useRef(/** @type {HTMLElement | null} */ (null));
   const [size, setSize] = useState({ width: 0, height: 0 });
   const [left, setLeft] = useState(0);
   const gutter = gutterOf(log.value);
-  const fit = rowsFit(all.tracks.length, size.height);
-  const [from, to] = fit || !size.width ? [0, Infinity] : recordsInSight(all.length, size.width, left, gutter);
-  const tracks = tracksIn(all, from, to, fit ? null : settings.seq.value);
+  const fitsAll = rowsFit(all.tracks.length, size.height);
+  const [from, to] = fitsAll || !size.width ? [0, Infinity] : visibleRecords(all.length, size.width, left, gutter);
+  const tracks = tracksIn(all, from, to, fitsAll ? null : settings.seq.value);
   const counts = { records: tracks.length, tracks: tracks.tracks.length, pinned: tracks.pinned };
   const layout = tracksLayout({ ...counts, ...size, gutter });
-  const latest = useRef({ layout, tracks });
-  latest.current = { layout, tracks };
+  const planeRef = useRef({ layout, tracks });
+  planeRef.current = { layout, tracks };
   const [scrolled] = useState(() => signal(0));
   const ref = usePainter(
     () => [
@@ -85,52 +85,52 @@ function Plane({ tracks: all }) {
       language.value,
       themeVersion.value,
     ],
-    (plane) => paint(plane, outer.current, latest.current),
+    (plane) => paint(plane, scrollBox.current, planeRef.current),
   );
   useEffect(() => {
     const measure = () =>
-      outer.current && setSize({ width: outer.current.clientWidth, height: outer.current.clientHeight });
+      scrollBox.current && setSize({ width: scrollBox.current.clientWidth, height: scrollBox.current.clientHeight });
     const sizes = new ResizeObserver(measure);
-    if (outer.current) sizes.observe(outer.current);
+    if (scrollBox.current) sizes.observe(scrollBox.current);
     measure();
     const stop = registerAnchor("track", (seq) => {
-      const [{ layout: at, tracks: all }, scroll] = [latest.current, outer.current];
+      const [{ layout: at, tracks: all }, scroll] = [planeRef.current, scrollBox.current];
       const row = all.tracks.findIndex((track) => track.seq_id === seq);
       const box = scroll?.getBoundingClientRect();
       if (!scroll || !box || row < 0) return null;
       const y = at.y(row) - (row < Number(all.pinned) ? 0 : scroll.scrollTop);
-      const isSeen = y >= at.top && y + at.row <= box.height - AXIS;
+      const isSeen = y >= at.top && y + at.row <= box.height - AXIS_HEIGHT;
       return isSeen ? { x: box.left, y: box.top + y, width: at.gutter, height: at.row } : null;
     });
     return () => (stop(), sizes.disconnect());
   }, []);
   const shown = viewIndex.value;
-  useLayoutEffect(() => keepInView(outer.current, layout, shown), [shown, tracks.length, size.width]);
+  useLayoutEffect(() => scrollToRecord(scrollBox.current, layout, shown), [shown, tracks.length, size.width]);
   useEffect(() => {
     hidden.value = tracks.hidden;
     return () => {
       hidden.value = 0;
     };
   }, [tracks.hidden]);
-  useLayoutEffect(() => runningIntoView(outer.current, layout, tracks, shown), [shown, tracks.hidden, size.height]);
+  useLayoutEffect(() => scrollToRunning(scrollBox.current, layout, tracks, shown), [shown, tracks.hidden, size.height]);
   /** @param {PointerEvent} event */
-  const hoverHere = (event) => hover(event, tracks, layout);
+  const onPointer = (event) => hover(event, tracks, layout);
   /** @param {MouseEvent} event */
-  const pickHere = (event) => pick(pointAt(event, layout), tracks);
+  const onClick = (event) => selectCell(pointAt(event, layout), tracks);
   const scroll = () => {
     scrolled.value += 1;
     hideTip();
-    if (!fit) setLeft(outer.current?.scrollLeft ?? 0);
+    if (!fitsAll) setLeft(scrollBox.current?.scrollLeft ?? 0);
   };
-  return html`<div class="tracks-scroll" ref=${outer} onScroll=${scroll} data-tracks=${tracks.tracks.length}>
+  return html`<div class="tracks-scroll" ref=${scrollBox} onScroll=${scroll} data-tracks=${tracks.tracks.length}>
     <div class="tracks-plane" ref=${ref}
       style=${{ width: `${layout.width}px`, height: `${layout.height}px` }}
       role="group"
       data-arrows
       aria-label=${t("tracks.label", { n: tracks.tracks.length, records: tracks.length })}
-      onPointerMove=${hoverHere}
+      onPointerMove=${onPointer}
       onPointerLeave=${hideTip}
-      onClick=${pickHere}
+      onClick=${onClick}
     >
       <canvas aria-hidden="true"></canvas>
       <${Cursor} tracks=${tracks} layout=${layout} />
@@ -138,7 +138,7 @@ function Plane({ tracks: all }) {
   </div>`;
 }
 
-/** @param {HTMLElement} plane @param {HTMLElement | null} scroll @param {{layout: Layout, tracks: Tracks}} latest */
+/** @param {HTMLElement} plane @param {HTMLElement | null} scroll @param {{layout: Layout, tracks: Tracks}} current */
 function paint(plane, scroll, { layout, tracks }) {
   const canvas = plane.querySelector("canvas");
   if (!scroll || !canvas) return; // the panel was closed before the frame
@@ -164,11 +164,9 @@ function paint(plane, scroll, { layout, tracks }) {
 
 /**
  * Scroll horizontally if the shown record is not visible.
- * @param {HTMLElement | null} scroll
- * @param {Layout} layout
- * @param {number} record
+ * @param {HTMLElement | null} scroll @param {Layout} layout @param {number} record
  */
-function keepInView(scroll, layout, record) {
+function scrollToRecord(scroll, layout, record) {
   if (!scroll || record < 0) return;
   const left = layout.x(record) - layout.gutter;
   const room = scroll.clientWidth - layout.gutter;
@@ -178,16 +176,14 @@ function keepInView(scroll, layout, record) {
 
 /**
  * Scroll vertically if no track that runs in the shown record is visible. Budgets and axis are fixed.
- * @param {HTMLElement | null} scroll
- * @param {Layout} layout
- * @param {Tracks} tracks
+ * @param {HTMLElement | null} scroll @param {Layout} layout @param {Tracks} tracks
  * @param {number} record
  */
-function runningIntoView(scroll, layout, { tracks, pinned }, record) {
+function scrollToRunning(scroll, layout, { tracks, pinned }, record) {
   if (!scroll || record < 0) return;
   const numPinned = Number(pinned);
-  const first = scroll.scrollTop / layout.row + numPinned; // visible rows, without pinned ones
-  const last = first + (scroll.clientHeight - layout.top - AXIS - layout.pinned) / layout.row;
+  const first = scroll.scrollTop / layout.row + numPinned; // visible rows without the pinned one
+  const last = first + (scroll.clientHeight - layout.top - AXIS_HEIGHT - layout.pinned) / layout.row;
   const running = tracks.flatMap((track, row) => {
     const kind = row < numPinned ? null : cellAt(track, record)?.kind;
     return kind === "prefill" || kind === "decode" || kind === "idle" ? [row] : [];
@@ -198,15 +194,14 @@ function runningIntoView(scroll, layout, { tracks, pinned }, record) {
 
 /**
  * Return record and track under the pointer. The canvas does not scroll, so names and budgets have window coordinates.
- * @param {MouseEvent} event
- * @param {Layout} layout
+ * @param {MouseEvent} event @param {Layout} layout
  */
 function pointAt(event, layout) {
   const scroll = /** @type {HTMLElement} */ (/** @type {HTMLElement} */ (event.currentTarget).parentElement);
   const box = scroll.getBoundingClientRect();
   const [x, y] = [event.clientX - box.left, event.clientY - box.top];
   const found = layout.at(x + scroll.scrollLeft, y < layout.top ? -1 : y + scroll.scrollTop);
-  if (y > scroll.clientHeight - AXIS) found.track = null;
+  if (y > scroll.clientHeight - AXIS_HEIGHT) found.track = null;
   else if (y >= layout.top && y < layout.top + layout.pinned) found.track = 0;
   return x < layout.gutter - 4 ? { record: null, track: found.track } : found;
 }
@@ -218,7 +213,7 @@ function hover(event, tracks, layout) {
   tipAt(event.clientX, event.clientY, describe(tracks, track, record));
 }
 
-/** @type {Record<string, [number, number]>} columns and rows by key */
+/** @type {Record<string, [number, number]>} columns and rows to move, by key */
 const MOVES = {
   ArrowLeft: [-1, 0],
   ArrowRight: [1, 0],
@@ -234,7 +229,7 @@ const MOVES = {
  */
 function Cursor({ tracks, layout }) {
   const ref = useRef(/** @type {HTMLElement | null} */ (null));
-  const moved = useRef(false);
+  const hasMoved = useRef(false);
   const row = Math.max(
     0,
     Math.min(
@@ -244,25 +239,25 @@ function Cursor({ tracks, layout }) {
   );
   const record = Math.max(0, Math.min(cursor.value?.record ?? viewIndex.value, tracks.length - 1));
   useEffect(() => {
-    if (moved.current) ref.current?.scrollIntoView({ block: "nearest", inline: "nearest" });
-    moved.current = false;
+    if (hasMoved.current) ref.current?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    hasMoved.current = false;
   });
   /** @param {KeyboardEvent} event */
-  const move = (event) => {
+  const onKey = (event) => {
     if (!(event.key in MOVES)) return;
     const [dx, dy] = MOVES[event.key];
     event.preventDefault();
-    moved.current = true;
+    hasMoved.current = true;
     cursor.value = {
       track: Math.max(0, Math.min(row + dy, tracks.tracks.length - 1)),
       record: Math.max(0, Math.min(record + dx, tracks.length - 1)),
     };
   };
   /** @param {MouseEvent} event */
-  const pressed = (event) => {
+  const onClick = (event) => {
     if (event.detail !== 0) return; // mouse clicks are handled by the plane
     event.stopPropagation();
-    pick({ record, track: row }, tracks);
+    selectCell({ record, track: row }, tracks);
   };
   const words = describe(tracks, row, record).join("; ");
   // A single button keeps the focus; the cell below it is announced.
@@ -276,9 +271,9 @@ function Cursor({ tracks, layout }) {
       width: `${layout.cell}px`,
       height: `${layout.row}px`,
     }}
-    onKeyDown=${move}
+    onKeyDown=${onKey}
     onBlur=${() => (cursor.value = null)}
-    onClick=${pressed}
+    onClick=${onClick}
   ></button>
   <span class="visually-hidden" aria-live="polite">${cursor.value ? words : ""}</span>`;
 }

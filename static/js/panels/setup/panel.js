@@ -18,27 +18,27 @@ import { Sequences } from "./sequences.js";
 import { CacheSettings, InstanceSettings, NumberField, SamplingSettings, SchedulerSettings } from "./settings.js";
 
 /**
- * Id of the previewed scene, "" for none; null: the scene that is played.
+ * Id of the previewed scene, "" for none, or null for the scene that is played.
  * @type {import("../../../vendor/signals/signals.js").Signal<string | null>}
  */
-const looked = signal(null);
+const previewed = signal(null);
 
 export function Panel() {
-  const replay = isReplay.value;
+  const isReplaying = isReplay.value;
   return html`<section class="region setup" aria-labelledby="setup-title" id="region-setup">
     <h2 id="setup-title" class="visually-hidden">${t("region.setup")}</h2>
-    ${replay ? null : html`<${Composer} /><${Scenes} />`}
+    ${isReplaying ? null : html`<${Composer} /><${Scenes} />`}
     <${Sequences} />
-    ${replay ? null : html`<${CacheSettings} /><${SchedulerSettings} /><${InstanceSettings} />`}
-    ${replay ? null : html`<${SamplingSettings} /><${StartOver} />`}
+    ${isReplaying ? null : html`<${CacheSettings} /><${SchedulerSettings} /><${InstanceSettings} />`}
+    ${isReplaying ? null : html`<${SamplingSettings} /><${ApplyButton} />`}
   </section>`;
 }
 
 /** @param {number | null} n */
-const choosePriority = (n) => (settings.priority.value = n ?? 0);
+const setPriority = (n) => (settings.priority.value = n ?? 0);
 
 /** @param {number | null} n */
-const chooseAfter = (n) => (settings.after.value = n ?? 0);
+const setAfter = (n) => (settings.after.value = n ?? 0);
 
 function Composer() {
   return html`<div class="group composer">
@@ -72,26 +72,26 @@ function Composer() {
         <${Icon} name="add" /> ${t("setup.add")}
       </button>
       <${NumberField} id="after" label=${t("setup.after")} hint=${t("setup.after_hint")} bounds=${PROMPT_BOUNDS.after}
-        value=${settings.after.value} commit=${chooseAfter} />
+        value=${settings.after.value} commit=${setAfter} />
       ${
         chosenOr("scheduling_policy") === "priority"
           ? html`<${NumberField} id="priority" label=${t("setup.priority")} hint=${t("setup.priority_hint")}
-            bounds=${PROMPT_BOUNDS.priority} value=${settings.priority.value} commit=${choosePriority} />`
+            bounds=${PROMPT_BOUNDS.priority} value=${settings.priority.value} commit=${setPriority} />`
           : null
       }
     </div>
   </div>`;
 }
 
-/** The server's presets: prompts and settings that demonstrate one effect, with a note on what to watch. */
+/** The server's scenes: prompts and settings that demonstrate an effect, with a note on what to watch. */
 function Scenes() {
-  const chosen = scenes.value.find(({ id }) => id === (looked.value ?? settings.scene.value));
+  const chosen = scenes.value.find(({ id }) => id === (previewed.value ?? settings.scene.value));
   if (!scenes.value.length) return null;
   const end = chosen === scene.value ? sceneEnd.value : null;
   return html`<div class="group scenes">
     <${Select} id="scene" aria-label=${t("setup.scenes")} value=${chosen?.id}
       choices=${[["", t("setup.scene_none")], ...scenes.value.map((one) => [one.id, inLanguage(one.title)])]}
-      commit=${(/** @type {string} */ id) => (looked.value = id)} />
+      commit=${(/** @type {string} */ id) => (previewed.value = id)} />
     ${
       chosen
         ? html`<p class="scene-watch" id="scene-watch">${inLanguage(chosen.watch)}</p>
@@ -107,12 +107,12 @@ function Scenes() {
 
 /** @param {import("../../control/restart.js").Scene} chosen */
 function show(chosen) {
-  looked.value = null;
+  previewed.value = null;
   playScene(chosen);
 }
 
 /** Apply button at the bottom of the region, shown when the settings differ from the run. */
-function StartOver() {
+function ApplyButton() {
   const { differs, restart } = player.value;
   const shown = differs();
   return html`<div class="start-over" data-shown=${shown}>

@@ -19,30 +19,30 @@ import { connection, log, ownIsShown, shownSeq, state, status, viewIndex } from 
 
 /** @import {Sequence} from "../../state/store.js" */
 
-const MANY = 6; // number of sequences from which the list has a filter and only the shown one has its text
+const MANY_FROM = 6; // with this many sequences, the list has a filter and only the shown one has its text
 /** @type {Sequence["status"][]} */
 const STATUSES = ["running", "waiting", "receiving", "preempted", "finished"];
 
-/** Status filter; null: all. @type {import("../../../vendor/signals/signals.js").Signal<Sequence["status"] | null>} */
-const wanted = signal(null);
+/** Chosen status, or null for all. */
+const statusFilter = signal(/** @type {Sequence["status"] | null} */ (null));
 
 export function Sequences() {
   const all = state.value ? [...state.value.sequences.values()] : [];
-  const many = all.length >= MANY;
-  const listed = many && wanted.value ? all.filter((seq) => seq.status === wanted.value) : all;
+  const isMany = all.length >= MANY_FROM;
+  const listed = isMany && statusFilter.value ? all.filter((seq) => seq.status === statusFilter.value) : all;
   return html`<div class="group sequences">
     <h3 class="group-title">${t("setup.sequences")} <${Fidelity} kind="captured" /></h3>
-    ${many ? html`<${Filter} all=${all} />` : null}
-    <${Coming} />
+    ${isMany ? html`<${Filter} all=${all} />` : null}
+    <${ScheduledPrompts} />
     ${
       all.length === 0
         ? html`<p class="hint">${t("setup.no_sequences")}</p>`
-        : html`<ul class=${many ? "sequence-list many" : "sequence-list"} tabindex=${many ? 0 : undefined}
+        : html`<ul class=${isMany ? "sequence-list many" : "sequence-list"} tabindex=${isMany ? 0 : undefined}
           aria-label=${t("setup.sequences")}>
           ${listed.length === 0 ? html`<li class="hint">${t("sequences.none")}</li>` : null}
           ${listed.map(
             (seq) => html`<${SequenceItem} key=${seq.seq_id} seq=${seq}
-            brief=${many && shownSeq.value !== seq.seq_id} />`,
+            brief=${isMany && shownSeq.value !== seq.seq_id} />`,
           )}
         </ul>`
     }
@@ -50,7 +50,7 @@ export function Sequences() {
 }
 
 /** Scheduled prompts that are submitted automatically later. */
-function Coming() {
+function ScheduledPrompts() {
   const coming = ownIsShown.value ? (status.value?.coming ?? []) : [];
   if (!coming.length) return null;
   const n = coming.length;
@@ -63,8 +63,8 @@ function Filter({ all }) {
   const count = (status) => all.filter((seq) => seq.status === status).length;
   /** @type {(status: Sequence["status"] | null, label: string, n: number) => import("../../kit/html.js").Children} */
   const button = (status, label, n) =>
-    html`<button class="filter" aria-pressed=${wanted.value === status} disabled=${n === 0 && wanted.value !== status}
-      onClick=${() => (wanted.value = status)}>
+    html`<button class="filter" aria-pressed=${statusFilter.value === status}
+      disabled=${n === 0 && statusFilter.value !== status} onClick=${() => (statusFilter.value = status)}>
       ${label} <span class="num">${n}</span>
     </button>`;
   return html`<div class="filters" role="group" aria-label=${t("sequences.filter")}>
@@ -83,7 +83,7 @@ function SequenceItem({ seq, brief }) {
   const instance = log.value ? instanceName(log.value.header, seq.instance) : "";
   const held = state.value?.holding.includes(seq.seq_id);
   const item = useRef(/** @type {HTMLLIElement | null} */ (null));
-  const chosen = settings.seq.value === seq.seq_id; // chosen by a click or a link; it may be far down the list
+  const chosen = settings.seq.value === seq.seq_id; // by a click or a link, so it may not be visible
   useEffect(() => void (chosen && showIn(item.current)), [chosen]);
   return html`<li class=${shown ? "sequence shown" : "sequence"} ref=${item}>
     <button class="sequence-main" aria-pressed=${shown} aria-description=${t("sequence.show", { name })}
@@ -115,7 +115,7 @@ function SequenceItem({ seq, brief }) {
   </li>`;
 }
 
-/** Scroll only the list, not the regions around it, until the item is visible. @param {HTMLElement | null} item */
+/** Scroll the list, but not the regions around it, until the item is visible. @param {HTMLElement | null} item */
 function showIn(item) {
   const list = item?.parentElement;
   if (!item || !list) return;
@@ -130,14 +130,14 @@ function showIn(item) {
  * @param {{seq: Sequence, output: number}} props
  */
 function Progress({ seq, output }) {
-  const most = seq.num_prompt_tokens + seq.max_tokens;
+  const maxLength = seq.num_prompt_tokens + seq.max_tokens;
   const done = Math.min(seq.num_computed_tokens, seq.num_prompt_tokens);
   // generated tokens count even after their K and V are freed
-  const known = output > 0 ? seq.num_prompt_tokens : done;
+  const computed = output > 0 ? seq.num_prompt_tokens : done;
   const label = t("sequences.progress", { done, n: seq.num_prompt_tokens, output, max: seq.max_tokens });
   return html`<span class="sequence-bar" role="img" aria-label=${label} title=${label}>
-    <i class="prompt-part" style=${{ width: `${(100 * known) / most}%` }}></i><i class="output-part"
-      style=${{ width: `${(100 * output) / most}%` }}></i>
+    <i class="prompt-part" style=${{ width: `${(100 * computed) / maxLength}%` }}></i><i class="output-part"
+      style=${{ width: `${(100 * output) / maxLength}%` }}></i>
   </span>`;
 }
 

@@ -59,7 +59,7 @@ function moveStrategy(event) {
 }
 
 /**
- * A group of settings that can be collapsed; `values` stay visible.
+ * A collapsible group of settings. `values` remain visible.
  * @param {{id: string, title: string, values: string, open?: boolean, children: Children}} props
  */
 const Group = ({ id, title, values, open = false, children }) => html`<details class="group" id=${id} open=${open}>
@@ -80,7 +80,7 @@ function schedulerValues() {
 
 const SHAPES = ["0,0,0", "0,0,2", "1,1,0", "2,1,0", "1,2,0"]; // number of instances of each role
 
-/** SelectField between one engine and several instances. */
+/** Choice between one engine and several instances. */
 export function InstanceSettings() {
   const now = ROLES.map((name) => Number(chosenOr(name) ?? 0)).join();
   const shapes = SHAPES.includes(now) ? SHAPES : [...SHAPES, now];
@@ -129,8 +129,8 @@ const labelOf = ({ name, control }) =>
   control.term ? html`<${Term} id=${control.term}>${optionLabel(name)}<//>` : optionLabel(name);
 
 /**
- * Control of an engine option. An option that depends on another (`beside`) is hidden while that one is off; others are
- * disabled.
+ * Control of an engine option. An option that depends on another one (`beside`) is hidden while that one is off. Other
+ * options that do not apply are disabled.
  * @param {{row: OptionRow}} props
  */
 function EngineField({ row }) {
@@ -142,20 +142,20 @@ function EngineField({ row }) {
   const commit = (chosen) => changeConfig(name, chosen);
   /** @param {string} text */
   const commitNumber = (text) => commit(Number(text));
-  const usual = html`<${Usual} row=${row} />`;
+  const defaultNote = html`<${DefaultValue} row=${row} />`;
   if (kind === "switch") return html`<${Switch} ...${shown} value=${!shown.disabled && value} commit=${commit} />`;
   if (kind === "choice") {
     const choices = (row.choices ?? []).map((choice) => [choice, valueText(name, choice)]);
     if (!row.optional)
-      return html`<${SelectField} ...${shown} value=${value} choices=${choices} commit=${commit}>${usual}<//>`;
+      return html`<${SelectField} ...${shown} value=${value} choices=${choices} commit=${commit}>${defaultNote}<//>`;
     choices.unshift([String(control.none_as ?? ""), noneText(name)]);
     return html`<${SelectField} ...${shown} value=${value ?? ""} choices=${choices}
-      commit=${(/** @type {string} */ chosen) => commit(chosen || null)}>${usual}<//>`;
+      commit=${(/** @type {string} */ chosen) => commit(chosen || null)}>${defaultNote}<//>`;
   }
   if (kind === "text") {
-    const known = [...new Set([control.none_as, ...(control.offered ?? []), value])];
-    const choices = known.map((one) => [one, one === control.none_as ? noneText(name) : draftsText(String(one))]);
-    return html`<${SelectField} ...${shown} value=${value} choices=${choices} commit=${commit}>${usual}<//>`;
+    const texts = [...new Set([control.none_as, ...(control.offered ?? []), value])];
+    const choices = texts.map((one) => [one, one === control.none_as ? noneText(name) : draftsText(String(one))]);
+    return html`<${SelectField} ...${shown} value=${value} choices=${choices} commit=${commit}>${defaultNote}<//>`;
   }
   if (control.usual) {
     const choices = withChosen(control.usual, value).map((n) => [
@@ -163,10 +163,10 @@ function EngineField({ row }) {
       n === control.none_as ? noneText(name) : numberText(name, n),
     ]);
     return html`<${SelectField} ...${shown} value=${value} choices=${choices}
-      commit=${commitNumber}>${usual}<//>`;
+      commit=${commitNumber}>${defaultNote}<//>`;
   }
   return html`<${NumberField} ...${shown} value=${value} bounds=${boundsOf(row)} step=${control.step}
-    commit=${commit}>${usual}<//>`;
+    commit=${commit}>${defaultNote}<//>`;
 }
 
 /** Control of a sampling parameter. @param {{row: OptionRow}} props */
@@ -215,15 +215,15 @@ function TextField({ id, label, hint, value, commit }) {
   </label>`;
 }
 
-/** The default value, shown if another one is chosen. @param {{row: OptionRow}} props */
-function Usual({ row }) {
-  const usual = defaultOf(row.name);
-  if (usual === undefined || usual === null || chosenOr(row.name) === usual || LAYOUT.includes(row)) return null;
-  return html`<small class="usual num">${t("setup.usual", { value: usual })}</small>`;
+/** The default value, shown if another value is chosen. @param {{row: OptionRow}} props */
+function DefaultValue({ row }) {
+  const value = defaultOf(row.name);
+  if (value === undefined || value === null || chosenOr(row.name) === value || LAYOUT.includes(row)) return null;
+  return html`<small class="usual num">${t("setup.usual", { value })}</small>`;
 }
 
 /**
- * Number control. `none`: meaning of an empty field, if it is allowed.
+ * Number control. `none` is the meaning of an empty field, if that is allowed.
  * @param {Field & {
  *   value: number | null, bounds: import("../../state/options.js").Bounds, step?: number, none?: string,
  *   commit: (n: number | null) => void

@@ -9,7 +9,7 @@ import { follow } from "../../state/selection.js";
 
 /** @import {ChainLink} from "../../state/store.js" */
 
-const SHORT = new Set([
+const SHOWN_KINDS = new Set([
   "query",
   "key",
   "slot",
@@ -34,15 +34,15 @@ const SHORT = new Set([
 ]);
 const CLICKABLE = new Set(["loaded", "moved", "written", "decision", "freed", "lookup", "outside"]);
 
-const MAX = 9;
+const MAX_LINKS = 9;
 
 /** @param {{links: ChainLink[]}} props */
 export function Links({ links }) {
   const weight = links.find((link) => link.kind === "weight" && link.value !== null);
   return html`<ol class="links">
     ${links
-      .filter((link) => SHORT.has(link.kind))
-      .slice(0, MAX)
+      .filter((link) => SHOWN_KINDS.has(link.kind))
+      .slice(0, MAX_LINKS)
       .map(
         (link) =>
           html`<${Link} link=${link}

@@ -17,7 +17,7 @@ import { bare, connection, log, ownIsShown, sequenceView } from "../../state/sto
 const MAX_LENS = 256; // positions per request, as the server allows
 
 export const lensIsOn = signal(false);
-/** Whether the server can recompute the run on stage, in the view that has all panels; lessons ask what comes next. */
+/** Whether the server can recompute the run on stage. Only the workspace has the lens; lessons ask about tokens. */
 export const lensIsPossible = computed(
   () =>
     settings.viewMode.value === "workspace" &&
@@ -34,26 +34,25 @@ export const lensIsPossible = computed(
  *   key: string, tops: Map<number, Candidate[]>, problem: string,
  * }>}
  */
-const known = signal({ key: "", tops: new Map(), problem: "" });
-/** First and last position whose lens is wanted, exclusive. @type {[number, number]} */
-let wanted = [0, 0];
+const answers = signal({ key: "", tops: new Map(), problem: "" });
+/** First and last (exclusive) position whose lens is shown. @type {[number, number]} */
+let requestedSpan = [0, 0];
 
 /** @param {View} now */
 const keyOf = (now) => [now.log.id, now.seq.seq_id, now.layer].join("/");
 
 /**
- * Return the most probable next tokens after the chosen layer at `position`, the most probable first; null while
+ * Return the most probable next tokens after the chosen layer at `position`, the most probable first, or null while
  * unknown.
- * @param {View} now
- * @param {number} position
+ * @param {View} now @param {number} position
  */
 export const lensAt = (now, position) =>
-  lensIsOn.value && known.value.key === keyOf(now) ? (known.value.tops.get(position) ?? null) : null;
+  lensIsOn.value && answers.value.key === keyOf(now) ? (answers.value.tops.get(position) ?? null) : null;
 
 /** Reason why the lens of a view is unknown, or "". @param {View} now */
-export const lensProblem = (now) => (known.value.key === keyOf(now) ? known.value.problem : "");
+export const lensProblem = (now) => (answers.value.key === keyOf(now) ? answers.value.problem : "");
 
-/** Return a sentence of the lens at `position`, or null while unknown. @param {View} now @param {number} position */
+/** Return the lens at `position` as a sentence, or null while unknown. @param {View} now @param {number} position */
 export function lensText(now, position) {
   const top = lensAt(now, position);
   if (!top) return null;
@@ -64,43 +63,40 @@ export function lensText(now, position) {
 }
 
 /**
- * Whether the most probable token is the one that follows; null if none follows yet.
- * @param {View} now
- * @param {number} position
- * @param {Candidate[]} top
+ * Whether the most probable token is the token that follows, or null if none follows yet.
+ * @param {View} now @param {number} position @param {Candidate[]} top
  */
 export function lensIsRight(now, position, top) {
   const next = now.seq.token_ids[position + 1];
   return next === undefined ? null : top[0]?.token_id === next;
 }
 
-const askSoon = paced(ask);
+const requestSoon = paced(request);
 
 /**
  * Request the unknown positions of a span after a delay. Returns a function that cancels it.
- * @param {View | null} now
- * @param {[number, number]} span
+ * @param {View | null} now @param {[number, number]} span
  */
 export function fetchLens(now, [first, last]) {
-  wanted = [first, last];
-  if (!now || !lensIsOn.peek() || !missing(now)) return undefined;
-  return askSoon();
+  requestedSpan = [first, last];
+  if (!now || !lensIsOn.peek() || !missingSpan(now)) return undefined;
+  return requestSoon();
 }
 
-/** Return the first and last (exclusive) unknown positions among the wanted ones, or null. @param {View} now */
-function missing(now) {
-  const { key, tops, problem } = known.peek();
+/** Return the first and last (exclusive) unknown positions of the shown span, or null. @param {View} now */
+function missingSpan(now) {
+  const { key, tops, problem } = answers.peek();
   if (key === keyOf(now) && problem) return null;
-  const has = (/** @type {number} */ position) => key === keyOf(now) && tops.has(position);
-  let [first, last] = [wanted[0], Math.min(wanted[1], now.numFilled)];
-  while (first < last && has(first)) first++;
-  while (first < last && has(last - 1)) last--;
+  const isKnown = (/** @type {number} */ position) => key === keyOf(now) && tops.has(position);
+  let [first, last] = [requestedSpan[0], Math.min(requestedSpan[1], now.numFilled)];
+  while (first < last && isKnown(first)) first++;
+  while (first < last && isKnown(last - 1)) last--;
   return first < last ? { first: Math.max(first, last - MAX_LENS), last } : null;
 }
 
-async function ask() {
+async function request() {
   const now = sequenceView.peek();
-  const span = now && lensIsOn.peek() ? missing(now) : null;
+  const span = now && lensIsOn.peek() ? missingSpan(now) : null;
   if (!now || !span) return;
   const { seq, layer, head } = now;
   const done = await askModel("recompute", {
@@ -111,14 +107,14 @@ async function ask() {
     residual: span.last - span.first,
   });
   const key = keyOf(now);
-  const tops = new Map(known.peek().key === key ? known.peek().tops : []);
+  const tops = new Map(answers.peek().key === key ? answers.peek().tops : []);
   if (typeof done === "string" || !done.residual) {
-    known.value = { key, tops, problem: typeof done === "string" ? done : "" };
+    answers.value = { key, tops, problem: typeof done === "string" ? done : "" };
     return;
   }
   if (done.token_ids.some((id, i) => id !== now.seq.token_ids[i])) return;
   const stream = /** @type {ResidualStream} */ (decode(asBytes(done.residual.stream)));
   stream.layer_lens.forEach((top, i) => tops.set(span.last - stream.layer_lens.length + i, top));
   const problem = stream.layer_lens.length ? "" : t("stage.lens.missing");
-  known.value = { key, tops, problem };
+  answers.value = { key, tops, problem };
 }

@@ -1,4 +1,4 @@
-// Row with the next token as the chosen layer sees it, and the button that shows it.
+// Row with the logit lens of the chosen layer at each position, and the button that shows it.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { loneLabel } from "../../core/labels.js";
@@ -13,7 +13,7 @@ import { fontSize, shownText } from "./token_row_columns.js";
 /** @import {View} from "../../state/store.js" */
 /** @import {Columns} from "./geometry.js" */
 
-const LARGEST = 14; // px of a guess's text
+const MAX_FONT = 14; // px
 
 /** Button in the gutter, and the row's name. @param {{now: View | null}} props */
 export function LensSwitch({ now }) {
@@ -40,15 +40,15 @@ export function LensRow({ now, layout, span }) {
   return html`<div class="token-row-lens" id="token-row-lens" aria-hidden=${!problem} style=${style}>${
     problem
       ? html`<p class="token-row-lens-problem">${problem}</p>`
-      : positions.map((position) => html`<${Guess} key=${position} ...${{ now, layout, position }} />`)
+      : positions.map((position) => html`<${LensToken} key=${position} ...${{ now, layout, position }} />`)
   }</div>`;
 }
 
 /**
- * The most probable next token at a position; the token's column reads it out.
+ * The most probable next token at a position. Screen readers get it from the token's column.
  * @param {{now: View, layout: Columns, position: number}} props
  */
-function Guess({ now, layout, position }) {
+function LensToken({ now, layout, position }) {
   const top = lensAt(now, position);
   if (!top?.length) return null;
   const text = shownText(loneLabel(top[0].token_bytes));
@@ -56,7 +56,7 @@ function Guess({ now, layout, position }) {
   const style = {
     left: `${layout.x(position)}px`,
     width: `${layout.width}px`,
-    fontSize: size === null ? undefined : `${Math.min(size, LARGEST)}px`,
+    fontSize: size === null ? undefined : `${Math.min(size, MAX_FONT)}px`,
   };
   return html`<span class="token-row-guess" data-position=${position} data-right=${lensIsRight(now, position, top)}
     lang=${langOf(text)} style=${style} ...${tips([lensText(now, position)])} onClick=${() => select({ position })}>${

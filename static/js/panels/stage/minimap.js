@@ -13,33 +13,33 @@ import { miniature, pooledWeights } from "./geometry.js";
 /** @import {Signal} from "../../../vendor/signals/signals.js" */
 /** @import {Columns, Miniature} from "./geometry.js" */
 
-const LINE = 3; // px of the line of prompt and generated tokens
-const EDGES_FROM = 4; // minimum px between block edges that are drawn
-const ARROW = 64; // px scrolled by an arrow key
+const LINE_HEIGHT = 3; // px
+const MIN_EDGE_DISTANCE = 4; // px; closer block edges are not drawn
+const ARROW_STEP = 64; // px
 
 /** @typedef {{offset: Signal<number>, width: number, show: (to: number) => void}} Viewport */
 
 /**
- * The minimap. `offset` and `follows`: signals with the token row's scroll offset and whether it follows its newest
- * column. `width`: of the token row's window. `show(offset)` scrolls.
+ * The minimap. `offset` and `follows` are signals: the token row's scroll offset, and whether it follows its newest
+ * column. `width` is that of the token row's window. `show(offset)` scrolls.
  * @param {Viewport & {layout: Columns | null, follows: Signal<boolean>}} props
  */
 export function Minimap({ layout, offset, width, follows, show }) {
-  const latest = useRef(layout);
-  latest.current = layout;
+  const layoutRef = useRef(layout);
+  layoutRef.current = layout;
   const ref = usePainter(
     () => [sequenceView.value, pointed.value, themeVersion.value, phase("attend"), offset.value],
     (box, size) => {
       const canvas = box.querySelector("canvas");
-      if (canvas) paint(prepare(canvas, size.width, size.height), latest.current, offset.peek(), width, size);
+      if (canvas) paint(prepare(canvas, size.width, size.height), layoutRef.current, offset.peek(), width, size);
     },
   );
   const scrolls = Boolean(layout && layout.extent > width);
   const [first, last] = layout ? layout.visible(offset.value, offset.value + width) : [0, 0];
   /** @param {PointerEvent} event */
-  const press = (event) => layout && scrolls && drag(event, layout, { offset, width, show });
+  const onPress = (event) => layout && scrolls && drag(event, layout, { offset, width, show });
   /** @param {KeyboardEvent} event */
-  const pressKey = (event) => layout && key(event, { offset, width, show });
+  const onKey = (event) => layout && scrollByKey(event, { offset, width, show });
   return html`<div class="minimap">
     <div
       class="minimap-track"
@@ -57,8 +57,8 @@ export function Minimap({ layout, offset, width, follows, show }) {
       tabindex=${scrolls ? 0 : -1}
       data-arrows
       data-scrolls=${scrolls}
-      onPointerDown=${press}
-      onKeyDown=${pressKey}
+      onPointerDown=${onPress}
+      onKeyDown=${onKey}
     >
       <canvas aria-hidden="true"></canvas>
     </div>
@@ -69,9 +69,7 @@ export function Minimap({ layout, offset, width, follows, show }) {
 
 /**
  * Return the px of the minimap that the token row's window covers: [left, right].
- * @param {Columns} layout
- * @param {number} offset
- * @param {number} width
+ * @param {Columns} layout @param {number} offset @param {number} width
  * @param {Miniature} mini
  */
 function frameOf(layout, offset, width, mini) {
@@ -83,25 +81,23 @@ function frameOf(layout, offset, width, mini) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} c
- * @param {Columns | null} layout
- * @param {number} offset
+ * @param {CanvasRenderingContext2D} c @param {Columns | null} layout @param {number} offset
  * @param {number} width
  * @param {{width: number, height: number}} size
  */
 function paint(c, layout, offset, width, size) {
   const now = sequenceView.value;
   const palette = colours();
-  const base = size.height - LINE;
+  const base = size.height - LINE_HEIGHT;
   c.fillStyle = palette["line-2"];
-  c.fillRect(0, base, size.width, LINE);
+  c.fillRect(0, base, size.width, LINE_HEIGHT);
   if (!now || !layout?.count) return;
   const mini = miniature(layout.count, layout.expected, size.width);
   const prompt = mini.x(Math.min(now.seq.num_prompt_tokens, layout.count));
   c.fillStyle = palette.prompt;
-  c.fillRect(0, base, prompt, LINE);
+  c.fillRect(0, base, prompt, LINE_HEIGHT);
   c.fillStyle = palette.generated;
-  c.fillRect(prompt, base, mini.x(layout.count) - prompt, LINE);
+  c.fillRect(prompt, base, mini.x(layout.count) - prompt, LINE_HEIGHT);
   const { attend } = phasesNow();
   if (now.attention && attend > 0) {
     c.globalAlpha = attend;
@@ -109,10 +105,10 @@ function paint(c, layout, offset, width, size) {
     c.drawImage(heat(now.attention, mini, Math.ceil(size.width)), 0, 3, Math.ceil(size.width), base - 5);
     c.globalAlpha = 1;
   }
-  if (layout.perBlock && layout.perBlock * mini.unit >= EDGES_FROM) {
+  if (layout.perBlock && layout.perBlock * mini.unit >= MIN_EDGE_DISTANCE) {
     c.fillStyle = palette.paper;
     for (let p = layout.perBlock; p < layout.count; p += layout.perBlock)
-      c.fillRect(Math.round(mini.x(p)) - 0.5, base, 1, LINE);
+      c.fillRect(Math.round(mini.x(p)) - 0.5, base, 1, LINE_HEIGHT);
   }
   const position = pointed.value?.position;
   if (position !== undefined && position < layout.count) {
@@ -133,13 +129,12 @@ const heats = new WeakMap();
 /**
  * Return the attention row as an image of height 1 px.
  * @param {{keyStart: number, weights: Float32Array, max: number}} row
- * @param {Miniature} mini
- * @param {number} bins
+ * @param {Miniature} mini @param {number} bins
  */
 function heat(row, mini, bins) {
   const key = `${mini.places}/${bins}/${themeVersion.peek()}`;
-  const known = heats.get(row);
-  if (known?.key === key) return known.canvas;
+  const cached = heats.get(row);
+  if (cached?.key === key) return cached.canvas;
   const canvas = document.createElement("canvas");
   canvas.width = bins;
   canvas.height = 1;
@@ -154,10 +149,8 @@ function heat(row, mini, bins) {
 }
 
 /**
- * Drag the window; a press beside it moves it there first.
- * @param {PointerEvent} event
- * @param {Columns} layout
- * @param {Viewport} viewport
+ * Drag the window. A press beside it first moves it there.
+ * @param {PointerEvent} event @param {Columns} layout @param {Viewport} viewport
  */
 function drag(event, layout, { offset, width, show }) {
   const track = /** @type {HTMLElement} */ (event.currentTarget);
@@ -165,9 +158,9 @@ function drag(event, layout, { offset, width, show }) {
   const mini = miniature(layout.count, layout.expected, box.width);
   const [left, right] = frameOf(layout, offset.peek(), width, mini);
   const x = event.clientX - box.left;
-  const held = x >= left && x <= right ? x - left : (right - left) / 2;
+  const grabOffset = x >= left && x <= right ? x - left : (right - left) / 2;
   /** @param {PointerEvent} e */
-  const move = (e) => show(layout.x(mini.position(e.clientX - box.left - held)));
+  const move = (e) => show(layout.x(mini.position(e.clientX - box.left - grabOffset)));
   move(event);
   track.setPointerCapture(event.pointerId);
   const dragging = new AbortController();
@@ -177,11 +170,11 @@ function drag(event, layout, { offset, width, show }) {
 }
 
 /** @param {KeyboardEvent} event @param {Viewport} viewport */
-function key(event, { offset, width, show }) {
+function scrollByKey(event, { offset, width, show }) {
   /** @type {Record<string, number>} */
   const places = {
-    ArrowLeft: offset.peek() - ARROW,
-    ArrowRight: offset.peek() + ARROW,
+    ArrowLeft: offset.peek() - ARROW_STEP,
+    ArrowRight: offset.peek() + ARROW_STEP,
     PageUp: offset.peek() - width,
     PageDown: offset.peek() + width,
     Home: 0,

@@ -47,13 +47,13 @@ const Links = lazy(async () => (await import("./chain_links.js")).Links);
 function Chain() {
   const now = chain.value;
   return html`<div class="chain" id="chain" role="region" aria-label=${t("chain.title")}
-    data-pinned=${selected.value !== null} onFocusOut=${leave}>
+    data-pinned=${selected.value !== null} onFocusOut=${clearHover}>
     ${now ? html`<${Links} links=${now.links} />` : html`<p class="hint">${t("chain.empty")}</p>`}
   </div>`;
 }
 
 /** Clear the hover target when the focus leaves the chain. @param {FocusEvent & {currentTarget: Element}} event */
-function leave({ currentTarget, relatedTarget }) {
+function clearHover({ currentTarget, relatedTarget }) {
   if (!(relatedTarget instanceof Node && currentTarget.contains(relatedTarget))) hovered.value = null;
 }
 
@@ -72,7 +72,13 @@ function Heading() {
   return html`<div class="stage-head">
     <div class="stage-text" id="stage-text">${shownSeq.value === null ? html`<${Empty} />` : html`<${Text} />`}</div>
     <div class="stage-tools">
-      ${showsEarlierRecord.value ? html`<${Past} />` : bare.value ? html`<${Bare} />` : html`<${Scales} />`}
+      ${
+        showsEarlierRecord.value
+          ? html`<${EarlierRecordNote} />`
+          : bare.value
+            ? html`<${NoArraysNote} />`
+            : html`<${Scales} />`
+      }
       ${bare.value ? null : html`<${LayerHeadSelect} />`}
     </div>
   </div>`;
@@ -93,16 +99,16 @@ function Empty() {
 function Text() {
   const now = /** @type {import("../../state/store.js").View} */ (sequenceView.value); // rendered only with a view
   const { seq } = now;
-  const chosen = sampledAt(now);
+  const sampledPosition = sampledAt(now);
   const prompt = useMemo(
     () => joinText(seq.token_bytes.slice(0, seq.num_prompt_tokens)),
     [log.value, seq.seq_id, seq.num_prompt_tokens],
   );
-  const end = chosen ?? seq.token_bytes.length;
+  const end = sampledPosition ?? seq.token_bytes.length;
   const output = useMemo(() => joinText(seq.token_bytes.slice(seq.num_prompt_tokens, end)), [seq.token_bytes, end]);
-  const shown = chosen !== null && done(viewSub.value, "sample");
-  const whole = shown ? joinText(seq.token_bytes.slice(seq.num_prompt_tokens, chosen + 1)) : output;
-  const length = commonStart(output, whole); // a token may complete a character of the previous one
+  const isSampled = sampledPosition !== null && done(viewSub.value, "sample");
+  const fullText = isSampled ? joinText(seq.token_bytes.slice(seq.num_prompt_tokens, sampledPosition + 1)) : output;
+  const length = commonStart(output, fullText); // a token may complete a character of the previous one
   const sampled = usePainter(
     () => phase("sample"),
     (element) => (element.style.opacity = String(phasesNow().sample)),
@@ -110,8 +116,8 @@ function Text() {
   return html`<p class="running-text" tabindex="0" aria-labelledby="stage-title" role="group">
     <span class="running-line">
       <${Swatch} id=${seq.seq_id} /> <span class="prompt" lang=${langOf(prompt)}>${textLine(prompt)}</span
-      ><span class="generated" id="generated" lang=${langOf(whole)}>${textLine(whole.slice(0, length))}<span
-        ref=${sampled}>${textLine(whole.slice(length))}</span></span>
+      ><span class="generated" id="generated" lang=${langOf(fullText)}>${textLine(fullText.slice(0, length))}<span
+        ref=${sampled}>${textLine(fullText.slice(length))}</span></span>
     </span>
   </p>`;
 }
@@ -123,8 +129,8 @@ function commonStart(a, b) {
   return n;
 }
 
-/** Note that the sequence on stage has finished, and the record at which it is shown. */
-function Past() {
+/** Note that the sequence on stage has finished, with the record at which it is shown. */
+function EarlierRecordNote() {
   const index = stageIndex.value;
   const name = t("sequence.name", { id: shownSeq.value });
   const record = grouped(index + 1);
@@ -134,14 +140,14 @@ function Past() {
   </p>`;
 }
 
-/** Note that the log has no arrays, and what it has. */
-function Bare() {
+/** Note that the log has no arrays. */
+function NoArraysNote() {
   const header = log.value?.header;
   const own = header?.engine.private ? "stage.bare_private" : header?.simulated ? "stage.bare_simulated" : "stage.bare";
   return html`<p class="stage-past" id="stage-bare"><span>${t(ownIsShown.value ? own : "stage.bare_lane")}</span></p>`;
 }
 
-/** The two colour scales; each row states its own range. */
+/** The two colour scales. Each row of the token row states its own range. */
 function Scales() {
   return html`<div class="scales num" aria-hidden="true">
     <span>−</span><i class="scale diverging"></i><span>+</span>
@@ -151,23 +157,23 @@ function Scales() {
   </div>`;
 }
 
-/** LayerHeadSelect of heads with a known role. */
-function Patterns() {
-  const { heads: known, derived } = knownHeads.value;
-  if (!known.length) return null;
-  const shown = known.findIndex((h) => h.layer === layer.value && h.head === head.value);
+/** Choice among the heads with a known role. */
+function RoleSelect() {
+  const { heads: roles, derived } = knownHeads.value;
+  if (!roles.length) return null;
+  const shown = roles.findIndex((h) => h.layer === layer.value && h.head === head.value);
   const choose = withValue((index) => {
-    const { layer: l, head: h } = known[Number(index)];
+    const { layer: l, head: h } = roles[Number(index)];
     batch(() => ((settings.layer.value = l), (settings.head.value = h)));
   });
-  const { mean_weight, uniform, queries } = known[Math.max(shown, 0)];
+  const { mean_weight, uniform, queries } = roles[Math.max(shown, 0)];
   const figures = { weight: mean_weight.toFixed(2), uniform: uniform.toFixed(2), n: grouped(queries) };
   const tip = () => [t(shown < 0 ? "stage.pattern" : derived ? "stage.pattern_run" : "stage.pattern_tip", figures)];
   return html`<label class="pick patterns" ...${tips(tip)}>
     <span class="visually-hidden">${t("stage.pattern")}</span>
     <select id="pattern" value=${shown} onChange=${choose}>
       ${shown < 0 ? html`<option value="-1" selected disabled>${t("stage.pattern_other")}</option>` : null}
-      ${known.map(
+      ${roles.map(
         (h, i) => html`<option value=${i}
         selected=${i === shown}>${t(`stage.pattern.${h.pattern}`)}</option>`,
       )}
@@ -176,7 +182,7 @@ function Patterns() {
   </label>`;
 }
 
-/** LayerHeadSelect of the token row's layer and head. */
+/** Choice of the token row's layer and head. */
 function LayerHeadSelect() {
   const model = log.value?.header.model;
   const heads = model?.num_heads ?? 1;
@@ -188,7 +194,7 @@ function LayerHeadSelect() {
       commit=${(/** @type {string} */ n) => (settings[name].value = Number(n))} />
   </label>`;
   return html`<div class="choice">
-    <${Patterns} />
+    <${RoleSelect} />
     ${pick(
       "layer",
       t("stage.layer"),

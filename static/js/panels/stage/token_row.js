@@ -20,7 +20,7 @@ import { LensRow } from "./lens_row.js";
 import { Minimap } from "./minimap.js";
 import { cellOf, done, KINDS, layoutOf, rowsOf } from "./token_row_columns.js";
 import { Gutter, Notice } from "./token_row_gutter.js";
-import { atOnce, usePhaseVariables } from "./token_row_motion.js";
+import { renderSync, usePhaseVariables } from "./token_row_motion.js";
 import { paintOutline, paintTokenRow } from "./token_row_paint.js";
 import { columnTip } from "./token_row_tip.js";
 import { BlockMarks, Tokens } from "./token_row_tokens.js";
@@ -29,38 +29,38 @@ import { BlockMarks, Tokens } from "./token_row_tokens.js";
 
 /** @typedef {{layout: import("./geometry.js").Columns | null, size: {width: number, height: number}}} Geometry */
 
-const MAX_FETCHES = 64; // maximum number of arrays requested at once
+const MAX_FETCHES = 64; // arrays requested at once
 
-const PRINTING = ["beforeprint", "afterprint"];
+const PRINT_EVENTS = ["beforeprint", "afterprint"];
 /** @type {import("../../state/playhead.js").Phase[]} */
-const DRAWN = ["qkv", "write", "attend", "sample"]; // phases that change the columns
-const ANCHOR = 32; // px of scrolling after which the tokens are rendered again
+const DRAWN_PHASES = ["qkv", "write", "attend", "sample"]; // phases that change the columns
+const RENDER_STEP = 32; // px of scrolling after which the tokens are rendered again
 
 /** Scroll offset of the token row in px. */
 const offset = signal(0);
-const anchor = computed(() => Math.floor(offset.value / ANCHOR));
-/** Whether the token row follows its newest column; scrolling away from it stops that. */
+const renderedStep = computed(() => Math.floor(offset.value / RENDER_STEP));
+/** Whether the token row follows its newest column. Scrolling away from that column sets it to false. */
 const follows = signal(true);
-/** Whether the token sampled in the record has a column: not in sub-steps before `sample`. */
+/** Whether the token sampled in the record has a column. It has none in sub-steps before `sample`. */
 const withSampled = computed(() => done(viewSub.value, "sample") || phase("sample") > 0);
 
 export function TokenRow() {
   const scroller = useRef(/** @type {HTMLElement | null} */ (null));
-  const wantsFocus = useRef(/** @type {number | null} */ (null));
+  const pendingFocus = useRef(/** @type {number | null} */ (null));
   const [size, setSize] = useState({ width: 0, height: 0 });
   const now = sequenceView.value;
   const sub = viewSub.value;
   const layout = now && size.width ? layoutOf(now, size.width, withSampled.value) : null;
-  const left = anchor.value * ANCHOR;
+  const left = renderedStep.value * RENDER_STEP;
   /** @type {[number, number]} */
-  const span = layout ? layout.visible(left, left + ANCHOR + size.width) : [0, 0];
-  const latest = useRef(/** @type {Geometry} */ ({ layout, size }));
-  latest.current = { layout, size };
+  const span = layout ? layout.visible(left, left + RENDER_STEP + size.width) : [0, 0];
+  const geometry = useRef(/** @type {Geometry} */ ({ layout, size }));
+  geometry.current = { layout, size };
 
   const ref = usePainter(
-    () => [sequenceView.value, pointed.value, themeVersion.value, offset.value, ...DRAWN.map(phase)],
+    () => [sequenceView.value, pointed.value, themeVersion.value, offset.value, ...DRAWN_PHASES.map(phase)],
     (box, { width, height }) => {
-      const { layout: at } = latest.current;
+      const { layout: at } = geometry.current;
       const canvas = box.querySelector("canvas");
       if (!canvas) return;
       const context = prepare(canvas, width, height);
@@ -86,7 +86,7 @@ export function TokenRow() {
   }, []);
 
   /** @param {number} at */
-  const newestSeen = (at) =>
+  const isNewestVisible = (at) =>
     layout !== null && layout.x(newest) < at + size.width && layout.x(newest) + layout.width > at;
   /** @param {number} to */
   const scroll = (to) => {
@@ -95,7 +95,7 @@ export function TokenRow() {
     offset.value = to;
   };
 
-  // follow a new sequence; set before the scroll effect below reads it
+  // follow a new sequence; must precede the scroll effect, which reads it
   useLayoutEffect(() => {
     follows.value = true;
   }, [now?.seq.seq_id, now?.log]);
@@ -103,65 +103,65 @@ export function TokenRow() {
   // print the token row from its beginning
   useEffect(() => {
     /** @type {number | null} */
-    let before = null;
+    let previous = null;
     /** @param {Event} event */
-    const prints = ({ type }) => {
-      const begins = type === "beforeprint";
-      if (begins === (before !== null)) return;
-      const to = begins ? 0 : (before ?? 0);
-      before = begins ? offset.peek() : null;
-      atOnce(() => {
+    const onPrint = ({ type }) => {
+      const isStart = type === "beforeprint";
+      if (isStart === (previous !== null)) return;
+      const to = isStart ? 0 : (previous ?? 0);
+      previous = isStart ? offset.peek() : null;
+      renderSync(() => {
         measure(); // the print layout determines the height
         scroll(to);
         measureNow();
       });
     };
-    for (const type of PRINTING) addEventListener(type, prints);
-    return () => PRINTING.forEach((type) => removeEventListener(type, prints));
+    for (const type of PRINT_EVENTS) addEventListener(type, onPrint);
+    return () => PRINT_EVENTS.forEach((type) => removeEventListener(type, onPrint));
   }, []);
 
   // scroll to the columns of this record, including the sampled token
   const newest = layout ? layout.count - 1 : -1;
-  const oldest = Math.min(newest, now?.entry?.start ?? (now?.numFilled ? newest : 0)); // show all of a prefill
+  const oldest = Math.min(newest, now?.entry?.start ?? (now?.numFilled ? newest : 0)); // a prefill is shown completely
   useLayoutEffect(() => {
     if ("printing" in document.documentElement.dataset) return; // print starts at the beginning
     if (layout && newest >= 0 && follows.peek()) scroll(scrollTo(layout, offset.peek(), size.width, oldest, newest));
   }, [now?.index, newest, oldest, size.width, now?.seq.seq_id, now?.log]);
   const onScroll = () => {
     const to = scroller.current?.scrollLeft ?? 0;
-    if (Math.abs(to - offset.peek()) < 1) return; // caused by the token row itself
+    if (Math.abs(to - offset.peek()) < 1) return; // not by the user
     offset.value = to;
     const resized = scroller.current?.clientWidth !== size.width; // a resize, not a user's scroll
-    if (newest >= 0 && !resized) follows.value = newestSeen(to);
+    if (newest >= 0 && !resized) follows.value = isNewestVisible(to);
   };
 
   /** Scroll to a column on user input, and follow the newest column if it is visible there. @param {number} to */
   const show = (to) => {
     if (!layout) return;
-    const into = Math.max(0, Math.min(to, layout.extent - size.width));
-    scroll(into);
-    follows.value = newestSeen(into);
+    const target = Math.max(0, Math.min(to, layout.extent - size.width));
+    scroll(target);
+    follows.value = isNewestVisible(target);
   };
   /** @param {number} position */
-  const bring = (position) => {
-    wantsFocus.current = position;
+  const focusColumn = (position) => {
+    pendingFocus.current = position;
     if (layout) show(scrollTo(layout, offset.peek(), size.width, position, position));
-    giveFocus();
+    focusPending();
   };
-  const giveFocus = () => {
-    if (wantsFocus.current === null) return;
+  const focusPending = () => {
+    if (pendingFocus.current === null) return;
     /** @type {HTMLElement | null | undefined} */
-    const token = scroller.current?.querySelector(`[data-position="${wantsFocus.current}"]`);
+    const token = scroller.current?.querySelector(`[data-position="${pendingFocus.current}"]`);
     if (!token) return; // focused after the next rendering
-    wantsFocus.current = null;
+    pendingFocus.current = null;
     token.focus({ preventScroll: true });
   };
-  useLayoutEffect(giveFocus);
+  useLayoutEffect(focusPending);
 
   useEffect(
     () =>
       registerAnchor("vector", (kind, position) => {
-        const { layout: at, size: room } = latest.current;
+        const { layout: at, size: room } = geometry.current;
         const band = rowsOf(sequenceView.peek(), room.height)[kind];
         const [left, corner] = [at ? at.x(position) - offset.peek() : -1, ref.current?.getBoundingClientRect()];
         if (!at || !corner || !band.height || left < 0 || left + at.width > room.width) return null;
@@ -172,7 +172,7 @@ export function TokenRow() {
   useEffect(
     () =>
       registerAnchor("columns", (seq, first, count) => {
-        const [{ layout: at, size: room }, corner] = [latest.current, ref.current?.getBoundingClientRect()];
+        const [{ layout: at, size: room }, corner] = [geometry.current, ref.current?.getBoundingClientRect()];
         if (!at || !corner || seq !== shownSeq.peek()) return null;
         const from = Math.max(0, at.x(first) - offset.peek());
         const to = Math.min(room.width, (count ? at.x(first + count - 1) + at.width : at.x(first)) - offset.peek());
@@ -184,9 +184,9 @@ export function TokenRow() {
   useEffect(() => fetchMissing(now, span), [now, span[0], span[1]]);
 
   /** @param {PointerEvent} event */
-  const hoverHere = (event) => hover(event, latest.current);
+  const onPointer = (event) => hover(event, geometry.current);
   /** @param {MouseEvent} event */
-  const pickHere = (event) => pick(event, latest.current);
+  const onClick = (event) => pick(event, geometry.current);
   const tokens = usePhaseVariables();
   return html`<div class="token-row" data-lens=${lensIsOn.value && lensIsPossible.value}>
     <${Gutter} now=${now} height=${size.height} />
@@ -195,9 +195,9 @@ export function TokenRow() {
         class="token-row-window" data-fades
         style=${{ width: `${size.width}px` }}
         ref=${ref}
-        onPointerMove=${hoverHere}
+        onPointerMove=${onPointer}
         onPointerLeave=${leave}
-        onClick=${pickHere}
+        onClick=${onClick}
       >
         <canvas aria-hidden="true"></canvas>
         <${Notice} now=${now} height=${size.height} />
@@ -215,7 +215,7 @@ export function TokenRow() {
       >
         ${
           layout
-            ? html`<${Tokens} ...${{ now, layout, span, sub, bring }} /><${BlockMarks} ...${{ now, layout, span }}
+            ? html`<${Tokens} ...${{ now, layout, span, sub, focusColumn }} /><${BlockMarks} ...${{ now, layout, span }}
           />`
             : null
         }
@@ -268,8 +268,7 @@ function pick(event, geometry) {
 
 /**
  * Fetch arrays of this layer that were not sent with their records.
- * @param {View | null} now
- * @param {[number, number]} span
+ * @param {View | null} now @param {[number, number]} span
  */
 function fetchMissing(now, [first, last]) {
   if (!now) return;

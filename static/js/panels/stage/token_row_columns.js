@@ -15,7 +15,7 @@ import { lensText } from "./lens.js";
 /** @import {View} from "../../state/store.js" */
 
 /**
- * `missing`: reason why there is no vector, or null.
+ * `missing` is the reason why there is no vector, or null.
  *
  * @typedef {ReturnType<typeof import("../../core/labels.js").loneLabel>} Label
  * @typedef {"k" | "v" | "q"} Kind
@@ -27,19 +27,18 @@ import { lensText } from "./lens.js";
 
 /** @type {Kind[]} */
 export const KINDS = ["k", "v", "q"];
-const LARGEST = 17; // px of a token's text
-const USUAL = 11.5; // minimum px of most tokens of a prompt, which determines the column width
-const NARROWEST = 26;
-const FOR_LETTERS = 46; // px of a column that fits most words of an alphabet
-const WIDEST = 84;
-const TIGHTEST = 0.8; // share of the needed width to which columns may shrink so that a line fits
-const NARROW = 400; // px of a phone's window, in which columns always shrink
-const MAX = 4096; // maximum columns for which space is reserved
+const MAX_FONT = 17; // px
+const USUAL_FONT = 11.5; // px at which 90 % of the prompt's tokens fit their columns
+const MIN_WIDTH = 26;
+const LETTER_WIDTH = 46; // px of a column that fits most words of alphabetic scripts
+const MAX_WIDTH = 84;
+const MIN_SHARE = 0.8; // of the needed width, to which columns may shrink so that a line fits
+const PHONE_WIDTH = 400; // px; in narrower windows columns always shrink
+const MAX_COLUMNS = 4096; // for which space is reserved
 
 /**
  * Return the rows of the token row, including a state row if the model has a state.
- * @param {View | null} now
- * @param {number} height
+ * @param {View | null} now @param {number} height
  */
 export const rowsOf = (now, height) => rows(height, Boolean(now?.log.header.model.state_bytes));
 
@@ -48,15 +47,13 @@ export const shownText = (label) => (label.of ? (label.char ?? label.hex) : labe
 
 /**
  * Return the font size of `text` in a column of `width`, or null if it does not fit.
- * @param {string} text
- * @param {number} width
+ * @param {string} text @param {number} width
  */
-export const fontSize = (text, width) => fittedSize(text, width - 2, LARGEST);
+export const fontSize = (text, width) => fittedSize(text, width - 2, MAX_FONT);
 
 /**
- * Whether a phase is complete in the shown sub-step `sub`; null: the whole record.
- * @param {number | null} sub
- * @param {import("../../state/playhead.js").Phase} phase
+ * Whether a phase is complete in the shown sub-step `sub`, which is null for the complete record.
+ * @param {number | null} sub @param {import("../../state/playhead.js").Phase} phase
  */
 export const done = (sub, phase) => sub === null || sub >= PHASES.indexOf(phase);
 
@@ -66,9 +63,7 @@ export const sampledAt = (now) => (now.output ? now.seq.token_ids.length - 1 : n
 /**
  * Return the draft status of a position: `draft` before verification, then `accepted` or `rejected`. Returns null if
  * there is no draft.
- * @param {View} now
- * @param {number} position
- * @param {number | null} sub
+ * @param {View} now @param {number} position @param {number | null} sub
  */
 export function draftAt({ drafts }, position, sub) {
   const place = drafts ? position - drafts.start : -1;
@@ -83,9 +78,7 @@ export const draftLabel = ({ drafts }, position) =>
 
 /**
  * Label of a column's token: the draft token before verification and after the last token.
- * @param {View} now
- * @param {number} position
- * @param {number | null} sub
+ * @param {View} now @param {number} position @param {number | null} sub
  */
 export const labelAt = (now, position, sub) =>
   draftAt(now, position, sub) === "draft" || position >= now.labels.length
@@ -93,56 +86,52 @@ export const labelAt = (now, position, sub) =>
     : now.labels[position];
 
 /** @type {WeakMap<object, Map<number, number>>} needed width by log and sequence */
-const needs = new WeakMap();
+const widthCache = new WeakMap();
 
 /**
- * Return the width that a sequence's tokens need. It is computed from the prompt, so columns keep their width as the
+ * Return the width that a sequence's tokens need. It is computed from the prompt, so that it does not change as the
  * sequence grows.
  * @param {View} now
  */
 function neededWidth(now) {
-  const known = needs.get(now.log) ?? new Map();
-  needs.set(now.log, known);
+  const byId = widthCache.get(now.log) ?? new Map();
+  widthCache.set(now.log, byId);
   const { seq_id: id, num_prompt_tokens: count } = now.seq;
-  if (!known.has(id)) {
+  if (!byId.has(id)) {
     const texts = now.labels.slice(0, count).map(shownText);
     const widths = texts.map(labelWidth).sort((a, b) => a - b);
-    const usual = ((widths[Math.floor(widths.length * 0.9)] ?? 0) * USUAL) / LARGEST;
-    const letters = texts.some((text) => /[a-z]{2}/i.test(text)) ? FOR_LETTERS : NARROWEST;
-    known.set(id, Math.min(WIDEST, Math.max(letters, Math.ceil(usual / 8) * 8 + 4)));
+    const usual = ((widths[Math.floor(widths.length * 0.9)] ?? 0) * USUAL_FONT) / MAX_FONT;
+    const letters = texts.some((text) => /[a-z]{2}/i.test(text)) ? LETTER_WIDTH : MIN_WIDTH;
+    byId.set(id, Math.min(MAX_WIDTH, Math.max(letters, Math.ceil(usual / 8) * 8 + 4)));
   }
-  return known.get(id) ?? NARROWEST;
+  return byId.get(id) ?? MIN_WIDTH;
 }
 
 /**
- * Return the column width at which `count` columns fit the window, not less than the minimum share of `needed`.
- * @param {number} needed
- * @param {number} count
- * @param {number} blockSize
+ * Return the column width at which `count` columns fit the window, at least `MIN_SHARE` of `needed`.
+ * @param {number} needed @param {number} count @param {number} blockSize
  * @param {number} width
  */
-function tightened(needed, count, blockSize, width) {
-  const tightest = Math.floor(needed * TIGHTEST);
-  return width < NARROW ? tightest : Math.max(tightest, Math.min(needed, fittedColumn(count, blockSize, width)));
+function shrunkWidth(needed, count, blockSize, width) {
+  const minimum = Math.floor(needed * MIN_SHARE);
+  return width < PHONE_WIDTH ? minimum : Math.max(minimum, Math.min(needed, fittedColumn(count, blockSize, width)));
 }
 
 /**
- * Lay out the columns of the sequence on stage in a window of `width`; `withSampled`: including the token just sampled.
- * @param {View} now
- * @param {number} width
- * @param {boolean} withSampled
+ * Lay out the columns of the sequence on stage in a window of `width`. `withSampled` includes the token just sampled.
+ * @param {View} now @param {number} width @param {boolean} withSampled
  */
 export function layoutOf(now, width, withSampled) {
   const { seq } = now;
-  const needed = tightened(neededWidth(now), seq.num_prompt_tokens + 1, now.blockSize, width);
+  const needed = shrunkWidth(neededWidth(now), seq.num_prompt_tokens + 1, now.blockSize, width);
   const shown = seq.token_ids.length - (sampledAt(now) !== null && !withSampled ? 1 : 0);
   return columns({
     count: Math.max(now.drafts ? now.numFilled : 0, shown),
-    expected: Math.max(seq.token_ids.length, Math.min(seq.num_prompt_tokens + seq.max_tokens, MAX)),
+    expected: Math.max(seq.token_ids.length, Math.min(seq.num_prompt_tokens + seq.max_tokens, MAX_COLUMNS)),
     blockSize: now.blockSize,
     width,
     minimum: needed,
-    maximum: Math.max(40, Math.min(WIDEST, needed + 8)),
+    maximum: Math.max(40, Math.min(MAX_WIDTH, needed + 8)),
   });
 }
 
@@ -150,19 +139,17 @@ export function layoutOf(now, width, withSampled) {
 const cells = new WeakMap();
 
 /**
- * Return the vector of `position` in a row: `{vector, source, fresh, missing}`. `fresh`: computed in this record.
+ * Return the vector of `position` in a row: `{vector, source, fresh, missing}`. `fresh` means computed in this record.
  * Without a vector, `missing` is `unwritten` (no K and V yet), `released` (this layer's block is freed), `gone` (the
  * query of an earlier step), `loading` or `uncaptured`.
- * @param {View} now
- * @param {Kind} kind
- * @param {number} position
+ * @param {View} now @param {Kind} kind @param {number} position
  */
 export function cellOf(now, kind, position) {
-  let known = cells.get(now);
-  if (!known) cells.set(now, (known = new Map()));
+  let byKey = cells.get(now);
+  if (!byKey) cells.set(now, (byKey = new Map()));
   const key = position * KINDS.length + KINDS.indexOf(kind);
-  let cell = known.get(key);
-  if (!cell) known.set(key, (cell = readCell(now, kind, position)));
+  let cell = byKey.get(key);
+  if (!cell) byKey.set(key, (cell = readCell(now, kind, position)));
   return cell;
 }
 
@@ -177,15 +164,13 @@ function readCell(now, kind, position) {
   const absent = { vector: null, source: null, fresh };
   if (!origin) return { ...absent, missing: isReleased(now, position) ? "released" : "unwritten" };
   if (kind === "q" && !fresh) return { ...absent, missing: "gone" };
-  const coming = !isElsewhere(origin) && now.log.captureMissing(origin.record, now.layer);
-  return { ...absent, missing: coming ? "loading" : "uncaptured" };
+  const isLoading = !isElsewhere(origin) && now.log.captureMissing(origin.record, now.layer);
+  return { ...absent, missing: isLoading ? "loading" : "uncaptured" };
 }
 
 /**
- * Return the vector as of sub-step `sub`; vectors computed later are unwritten.
- * @param {View} now
- * @param {Kind} kind
- * @param {number} position
+ * Return the vector in sub-step `sub`. Vectors that are computed in a later sub-step are unwritten.
+ * @param {View} now @param {Kind} kind @param {number} position
  * @param {number | null} sub
  * @returns {Cell}
  */
@@ -195,10 +180,8 @@ export function shownCell(now, kind, position, sub) {
 }
 
 /**
- * Return the weight with which this record's query read the key at `position`, or null.
- * @param {View} now
- * @param {number} position
- * @param {number | null} sub
+ * Return the weight that this record's query gives to the key at `position`, or null.
+ * @param {View} now @param {number} position @param {number | null} sub
  */
 function weightAt(now, position, sub) {
   const row = now.attention;
@@ -207,14 +190,12 @@ function weightAt(now, position, sub) {
 }
 
 /**
- * Return block and slot of a position whose K and V are in the pool, else null.
- * @param {View} now
- * @param {number} position
- * @param {number | null} sub
+ * Return block and slot of a position, or null if its K and V are not in the pool.
+ * @param {View} now @param {number} position @param {number | null} sub
  */
 export function placeOf(now, position, sub) {
-  const inFlight = now.entry && position >= now.entry.start;
-  if (position >= now.numFilled || (inFlight && !done(sub, "write"))) return null;
+  const isNew = now.entry && position >= now.entry.start;
+  if (position >= now.numFilled || (isNew && !done(sub, "write"))) return null;
   return slotOf(now.table, now.blockSize, position);
 }
 

@@ -1,4 +1,4 @@
-// Labels beside the token row's rows: names, ranges, and why a row is empty.
+// Labels beside the token row's rows: names, ranges, and the reason why a row is empty.
 
 import { bytesText, probabilityText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -14,13 +14,13 @@ import { legendOf, rangesOf } from "./token_row_paint.js";
 /** @import {View} from "../../state/store.js" */
 /** @import {Kind} from "./token_row_columns.js" */
 
-const TWO_LINES = 32; // px of a row with two lines
+const MIN_TWO_LINES = 32; // px of a row for two lines
 
-/** Names of the rows with the range of their colours. @param {{now: View | null, height: number}} props */
+/** Names of the rows, with the ranges of their colours. @param {{now: View | null, height: number}} props */
 export function Gutter({ now, height }) {
   const at = rowsOf(now, height || 300);
   const ranges = now ? rangesOf() : {};
-  const top = legendOf(now);
+  const attentionMax = legendOf(now);
   const latent = now?.log.header.model.latent_dim ?? 0;
   /** @type {(kind: Kind | "attention", text: string, term: string, second: string) => Children} */
   const label = (kind, text, term, second) =>
@@ -29,7 +29,7 @@ export function Gutter({ now, height }) {
     <span class="gutter-name"><${Term} id=${term}>${text}<//> <${Fidelity}
       kind=${latent && (kind === "k" || kind === "v") ? "derived" : "captured"}
       formula=${t("stage.latent_formula", { latent })} /></span>
-    ${at[kind].height < TWO_LINES ? null : html`<span class="gutter-second num">${second}</span>`}
+    ${at[kind].height < MIN_TWO_LINES ? null : html`<span class="gutter-second num">${second}</span>`}
   </div>`;
   /** @param {Kind} kind */
   const range = (kind) => (ranges[kind] ? t("stage.scale", { max: ranges[kind] }) : "");
@@ -40,7 +40,7 @@ export function Gutter({ now, height }) {
       "attention",
       t("stage.attention"),
       "attention_weight",
-      top ? `0 – ${probabilityText(top)}` : "",
+      attentionMax ? `0 – ${probabilityText(attentionMax)}` : "",
     )} ${label("k", t("stage.key"), "key", range("k"))}
     ${label("v", t("stage.value"), "value", range("v"))} ${
       at.state.height > 0 &&
@@ -65,8 +65,8 @@ export function Notice({ now, height }) {
     text = now.record.kind === "submit" ? t("stage.no_attention.submit") : t("stage.no_attention.other", { name });
   else if (!done(viewSub.value, "attend")) text = t("stage.no_attention.not_yet");
   else if (!now.attention) {
-    const coming = now.log.captureMissing(now.index, now.layer);
-    if (coming) text = t("stage.no_attention.loading");
+    const isLoading = now.log.captureMissing(now.index, now.layer);
+    if (isLoading) text = t("stage.no_attention.loading");
     else text = t(now.record.has_capture ? "stage.no_attention.omitted" : "stage.no_attention.missing", place);
   }
   const { attention: row } = rowsOf(now, height);

@@ -1,16 +1,16 @@
-// Motion of the token row's tokens by CSS variables, and synchronous rendering for print.
+// Motion of the token row's tokens through CSS variables, and synchronous rendering for print.
 
 import { options } from "../../../vendor/preact/preact.js";
 import { usePainter } from "../../kit/canvas.js";
 import { flushNow } from "../../kit/frame.js";
 import { phase, phasesNow } from "../../state/stage_playhead.js";
 
-/** Render a change synchronously, since printing does not wait. @param {() => void} change */
-export function atOnce(change) {
-  const later = options.debounceRendering;
+/** Render a change synchronously, because printing does not wait. @param {() => void} change */
+export function renderSync(change) {
+  const previous = options.debounceRendering;
   options.debounceRendering = (/** @type {() => void} */ render) => render();
   change();
-  options.debounceRendering = later;
+  options.debounceRendering = previous;
   flushNow();
 }
 

@@ -7,9 +7,9 @@ import { hairline, roundRect } from "../../kit/canvas.js";
 import { alpha, colours, niceCeiling, sequentialAt } from "../../kit/colour.js";
 import { settings } from "../../state/settings.js";
 import { pointed } from "../../state/store.js";
-import { columns, figureMiddle, figuresApart, litAt } from "./geometry.js";
+import { columns, figureMiddle, readProgressAt, separateFigures } from "./geometry.js";
 import { cellOf, KINDS, rowsOf } from "./token_row_columns.js";
-import { images, paintNames, paintPromise, paintVectors } from "./token_row_vectors.js";
+import { images, paintNames, paintPlaceholder, paintVectors } from "./token_row_vectors.js";
 
 /** @import {View} from "../../state/store.js" */
 /** @import {Band, Columns} from "./geometry.js" */
@@ -20,8 +20,8 @@ const ranges = signal({}); // largest magnitude of each row's scale, for its leg
 /** @type {WeakMap<object, Set<number>>} by attention row: positions of its three largest weights */
 const largestOf = new WeakMap();
 
-const OUTLINED = 12; // columns outlined on an empty stage
-const OUTLINE = 46; // maximum px of an outlined column
+const NUM_OUTLINES = 12; // columns on an empty stage
+const MAX_OUTLINE = 46; // px of an outlined column
 
 export const rangesOf = () => ranges.value;
 
@@ -43,9 +43,8 @@ export function legendOf(now) {
 }
 
 /**
- * Paint the token row. `phases`: progress by name, from state/playhead.js.
- * @param {CanvasRenderingContext2D} c
- * @param {TokenRowView} row
+ * Paint the token row. `phases` is the progress of each phase, from state/playhead.js.
+ * @param {CanvasRenderingContext2D} c @param {TokenRowView} row
  */
 export function paintTokenRow(c, { now, layout, span, offset, width, height, phases }) {
   const scene = {
@@ -62,7 +61,7 @@ export function paintTokenRow(c, { now, layout, span, offset, width, height, pha
   const at = rowsOf(now, height);
   c.save();
   c.translate(-offset, 0);
-  paintBeams(scene, at);
+  paintReads(scene, at);
   for (const kind of KINDS)
     if (at[kind].height) {
       paintVectors(scene, at[kind], kind);
@@ -81,56 +80,51 @@ export function paintTokenRow(c, { now, layout, span, offset, width, height, pha
     scene.palette["line-2"],
   );
   if (at.q.height) paintQueryNote(scene, at.q, offset, width);
-  const known = ranges.peek();
-  if (KINDS.some((kind) => known[kind] !== images[kind].range))
+  const shownRanges = ranges.peek();
+  if (KINDS.some((kind) => shownRanges[kind] !== images[kind].range))
     ranges.value = Object.fromEntries(KINDS.map((kind) => [kind, images[kind].range]));
 }
 
 /**
  * Paint the stage before the first record: outlines of future keys and values in blocks, fading to the right.
- * @param {CanvasRenderingContext2D} c
- * @param {number} width
- * @param {number} height
+ * @param {CanvasRenderingContext2D} c @param {number} width @param {number} height
  */
 export function paintOutline(c, width, height) {
-  const [at, blockSize, count] = [rowsOf(null, height), Number(settings.block_size.value ?? 0), OUTLINED];
-  const layout = columns({ count, expected: count, blockSize, width, minimum: 0, maximum: OUTLINE });
+  const [at, blockSize, count] = [rowsOf(null, height), Number(settings.block_size.value ?? 0), NUM_OUTLINES];
+  const layout = columns({ count, expected: count, blockSize, width, minimum: 0, maximum: MAX_OUTLINE });
   const scene = { c, palette: colours(), layout };
   for (let p = 0; p < count; p++)
     for (const kind of KINDS)
-      if (kind !== "q" && at[kind].height) paintPromise(scene, layout.x(p), at[kind], (1 - p / count) / 2);
+      if (kind !== "q" && at[kind].height) paintPlaceholder(scene, layout.x(p), at[kind], (1 - p / count) / 2);
 }
 
 /**
- * Return how far the column at `position` is highlighted; keys are read in order during `attend`.
- * @param {Pick<Scene, "now" | "phases">} scene
- * @param {number} position
+ * Return the highlight (0 to 1) of the column at `position`. Keys are read in order during `attend`.
+ * @param {Pick<Scene, "now" | "phases">} scene @param {number} position
  */
-function lit({ now, phases }, position) {
+function readProgress({ now, phases }, position) {
   if (!now.attention) return 0;
   const { keyStart, weights } = now.attention;
-  return phases.attend === 1 ? 1 : litAt(position - keyStart, weights.length, phases.attend);
+  return phases.attend === 1 ? 1 : readProgressAt(position - keyStart, weights.length, phases.attend);
 }
 
 /**
  * Call `paint(position, share of the largest weight, progress)` for the visible keys that the query has read so far.
- * @param {Scene} scene
- * @param {(position: number, share: number, progress: number) => void} paint
+ * @param {Scene} scene @param {(position: number, share: number, progress: number) => void} paint
  */
 function eachRead(scene, paint) {
   const { now, first, last, phases } = scene;
   const row = now.attention;
   if (!row || phases.attend === 0) return;
   for (let p = Math.max(first, row.keyStart); p < Math.min(last, row.keyStart + row.weights.length); p++)
-    paint(p, row.weights[p - row.keyStart] / (row.max || 1), lit(scene, p));
+    paint(p, row.weights[p - row.keyStart] / (row.max || 1), readProgress(scene, p));
 }
 
 /**
- * Highlight each column as its key is read, as bright as its weight.
- * @param {Scene} scene
- * @param {ReturnType<typeof rowsOf>} at
+ * Highlight each column while its key is read, with the weight as brightness.
+ * @param {Scene} scene @param {ReturnType<typeof rowsOf>} at
  */
-function paintBeams(scene, at) {
+function paintReads(scene, at) {
   const { c, palette, layout } = scene;
   const top = at.attention.y + at.attention.height;
   eachRead(scene, (p, share, progress) => {
@@ -143,8 +137,7 @@ function paintBeams(scene, at) {
 /**
  * Paint the recurrent state under the token after which it was computed. Earlier checkpoints, from which a prompt with
  * this prefix could continue, are outlined.
- * @param {Scene} scene
- * @param {Band} box
+ * @param {Scene} scene @param {Band} box
  */
 function paintStates({ c, palette, now, layout, phases }, box) {
   const stored = storedStates(now);
@@ -156,9 +149,9 @@ function paintStates({ c, palette, now, layout, phases }, box) {
     c.strokeRect(layout.x(position) + 0.5, box.y + 3.5, layout.width - 1, box.height - 7);
   }
   if (!newest?.isNewest) return;
-  const [before, after] = [layout.x(Math.max(0, (now.entry?.start ?? 1) - 1)), layout.x(newest.position)];
+  const [start, end] = [layout.x(Math.max(0, (now.entry?.start ?? 1) - 1)), layout.x(newest.position)];
   if (now.entry?.start === 0 && phases.write === 0) return; // no token is included in the state yet
-  const x = now.entry ? before + (after - before) * phases.write : after;
+  const x = now.entry ? start + (end - start) * phases.write : end;
   const shades = c.createLinearGradient(0, box.y, 0, box.y + box.height);
   shades.addColorStop(0, palette.k);
   shades.addColorStop(1, palette.v);
@@ -195,7 +188,7 @@ function paintAttention(scene, box) {
     figures.push({ weight, text, middle, half, y: base - height - 4, progress });
   });
   c.fillStyle = palette["ink-2"];
-  for (const { text, middle, y, progress } of figuresApart(figures)) {
+  for (const { text, middle, y, progress } of separateFigures(figures)) {
     c.globalAlpha = progress;
     c.fillText(text, middle, y);
   }
@@ -238,9 +231,7 @@ function paintPointed({ c, palette, layout }, at) {
 
 /**
  * Note in the query row that queries are not cached, if it fits.
- * @param {Scene} scene
- * @param {Band} box
- * @param {number} offset
+ * @param {Scene} scene @param {Band} box @param {number} offset
  * @param {number} width
  */
 function paintQueryNote({ c, palette, now, layout, phases }, box, offset, width) {

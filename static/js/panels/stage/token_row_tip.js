@@ -8,7 +8,7 @@ import { describe, KINDS, shownCell } from "./token_row_columns.js";
 /** @import {View} from "../../state/store.js" */
 /** @import {Kind} from "./token_row_columns.js" */
 
-const SHOWN = 64; // numbers of a vector that are listed
+const MAX_NUMBERS = 64; // listed numbers of a vector
 
 /** @param {number} value */
 const figure = (value) => (value === 0 ? "0" : Number(value.toPrecision(3)).toString());
@@ -22,8 +22,7 @@ function norm(vector) {
 
 /**
  * Return the element type of K and V (as cached) or Q (as computed).
- * @param {Pick<import("../../core/trace.js").Header, "model" | "engine">} header
- * @param {Kind} kind
+ * @param {Pick<import("../../core/trace.js").Header, "model" | "engine">} header @param {Kind} kind
  */
 function elementType({ model, engine }, kind) {
   return kind === "q" || !engine.kv_cache_dtype || engine.kv_cache_dtype === "auto"
@@ -32,11 +31,9 @@ function elementType({ model, engine }, kind) {
 }
 
 /**
- * Return the tooltip lines of a column: its description, then the vector `kind` in full, or without `kind` the norm of
- * each.
- * @param {View} now
- * @param {number} position
- * @param {number | null} sub
+ * Return the tooltip lines of a column: its description, then the numbers of the vector `kind`, or without `kind` the
+ * norms of all vectors.
+ * @param {View} now @param {number} position @param {number | null} sub
  * @param {Kind | null} [kind]
  * @param {number | null} [component]
  */
@@ -51,13 +48,13 @@ export function columnTip(now, position, sub, kind = null, component = null) {
 
 /** @param {{now: View, position: number, sub: number | null}} props */
 function Norms({ now, position, sub }) {
-  const known = KINDS.flatMap((kind) => {
+  const vectors = KINDS.flatMap((kind) => {
     const { vector } = shownCell(now, kind, position, sub);
     return vector ? [{ kind, vector }] : [];
   });
-  if (!known.length) return null;
+  if (!vectors.length) return null;
   return html`<span class="tip-norms num">
-    ${known.map(
+    ${vectors.map(
       ({ kind, vector }) => html`<span
       class=${`tip-kind ${kind}`}>‖${kind.toUpperCase()}‖ ${figure(norm(vector))}</span> `,
     )} ○
@@ -73,11 +70,8 @@ const MISSING = {
 };
 
 /**
- * @param {View} now
- * @param {Kind} kind
- * @param {number} position
- * @param {number | null} sub
- * @param {number | null} component
+ * @param {View} now @param {Kind} kind @param {number} position
+ * @param {number | null} sub @param {number | null} component
  */
 function vectorLine(now, kind, position, sub, component) {
   const name = kind.toUpperCase();
@@ -101,20 +95,18 @@ function vectorLine(now, kind, position, sub, component) {
     }
     <div class="tip-numbers num">
       ${Array.from(
-        vector.subarray(0, SHOWN),
+        vector.subarray(0, MAX_NUMBERS),
         (value, i) => html`<span
         class=${i === component ? "here" : ""}>${value.toFixed(2).replace("-", "−")}</span>`,
       )}
-      ${vector.length > SHOWN ? html`<span>…</span>` : null}
+      ${vector.length > MAX_NUMBERS ? html`<span>…</span>` : null}
     </div>
   </div>`;
 }
 
 /**
- * Describe a vector in one sentence, for screen readers.
- * @param {View} now
- * @param {Kind} kind
- * @param {number} position
+ * Describe a vector in a sentence, for screen readers.
+ * @param {View} now @param {Kind} kind @param {number} position
  * @param {number | null} sub
  */
 export function vectorSentence(now, kind, position, sub) {

@@ -1,4 +1,4 @@
-// Painting of the token row's vectors: cached ones, those computed and written in this step, and missing ones.
+// Painting of the token row's vectors: cached ones, the ones computed and written in this step, and missing ones.
 
 import { alpha, themeVersion } from "../../kit/colour.js";
 import { wastePattern } from "../../kit/texture.js";
@@ -11,11 +11,11 @@ import { VectorImage } from "./vectors.js";
 
 export const images = { k: new VectorImage(), v: new VectorImage(), q: new VectorImage() };
 
-const COMPUTED = 0.35; // opacity of K and V before they are written
+const COMPUTED_OPACITY = 0.35; // opacity of K and V before they are written
 
-const TAKEN = 0.3; // opacity of a rejected draft's K and V
+const REJECTED_OPACITY = 0.3; // opacity of a rejected draft's K and V
 
-const USED = 0.4; // opacity of a used query, which is not cached
+const USED_OPACITY = 0.4; // opacity of a used query, which is not cached
 
 /** @param {Scene} scene @param {Band} box @param {Kind} kind */
 export function paintVectors(scene, box, kind) {
@@ -31,9 +31,9 @@ export function paintVectors(scene, box, kind) {
     const x = layout.x(p);
     if (cell.vector) {
       image.put(p, cell.source, cell.vector);
-      const taken = now.drafts !== null && p >= now.drafts.start + now.drafts.accepted ? phases.sample : 0;
+      const rejected = now.drafts !== null && p >= now.drafts.start + now.drafts.accepted ? phases.sample : 0;
       if (!cell.fresh) image.draw(c, p, x, box.y, layout.width, box.height);
-      else if (taken > 0) paintTaken(scene, image, p, x, box, taken);
+      else if (rejected > 0) paintRejected(scene, image, p, x, box, rejected);
       else if (kind === "q") paintQuery(scene, image, p, x, box);
       else paintFilling(scene, image, p, x, box);
     } else if (cell.missing === "uncaptured" || cell.missing === "loading") {
@@ -43,16 +43,14 @@ export function paintVectors(scene, box, kind) {
     } else if (cell.missing === "released") {
       if (kind !== "q") paintReleased(c, palette, x + layout.width / 2, box);
     } else if (kind !== "q" && !now.released) {
-      paintPromise(scene, x, box, p === sampled ? phases.sample : 1);
+      paintPlaceholder(scene, x, box, p === sampled ? phases.sample : 1);
     }
   }
 }
 
 /**
  * Paint a dash for a vector whose block is freed.
- * @param {CanvasRenderingContext2D} c
- * @param {Scene["palette"]} palette
- * @param {number} x
+ * @param {CanvasRenderingContext2D} c @param {Scene["palette"]} palette @param {number} x
  * @param {Band} box
  */
 function paintReleased(c, palette, x, box) {
@@ -62,15 +60,12 @@ function paintReleased(c, palette, x, box) {
 
 /**
  * Paint K and V of this step: computed in `qkv`, filling their slot in `write`.
- * @param {Scene} scene
- * @param {VectorImage} image
- * @param {number} p
- * @param {number} x
- * @param {Band} box
+ * @param {Scene} scene @param {VectorImage} image @param {number} p
+ * @param {number} x @param {Band} box
  */
 function paintFilling({ c, layout, phases }, image, p, x, box) {
   if (phases.write < 1 && phases.qkv > 0) {
-    c.globalAlpha = COMPUTED * phases.qkv;
+    c.globalAlpha = COMPUTED_OPACITY * phases.qkv;
     image.draw(c, p, x, box.y, layout.width, box.height);
     c.globalAlpha = 1;
   }
@@ -85,38 +80,32 @@ function paintFilling({ c, layout, phases }, image, p, x, box) {
 }
 
 /**
- * Paint K and V of a rejected draft, leaving their slot.
- * @param {Scene} scene
- * @param {VectorImage} image
- * @param {number} p
- * @param {number} x
- * @param {Band} box
- * @param {number} taken progress, 0 to 1
+ * Paint K and V of a rejected draft, which leave their slot.
+ * @param {Scene} scene @param {VectorImage} image @param {number} p
+ * @param {number} x @param {Band} box
+ * @param {number} rejected progress, 0 to 1
  */
-function paintTaken(scene, image, p, x, box, taken) {
+function paintRejected(scene, image, p, x, box, rejected) {
   const { c, layout } = scene;
   c.save();
   c.beginPath();
   c.rect(x, box.y, layout.width, box.height);
   c.clip();
-  c.globalAlpha = 1 - (1 - TAKEN) * taken;
-  image.draw(c, p, x, box.y + (box.height * taken) / 2, layout.width, box.height);
+  c.globalAlpha = 1 - (1 - REJECTED_OPACITY) * rejected;
+  image.draw(c, p, x, box.y + (box.height * rejected) / 2, layout.width, box.height);
   c.restore();
-  paintPromise(scene, x, box, taken);
+  paintPlaceholder(scene, x, box, rejected);
 }
 
 /**
- * Paint Q of this step: computed in `qkv`, used in `attend`, not needed afterwards.
- * @param {Scene} scene
- * @param {VectorImage} image
- * @param {number} p
- * @param {number} x
- * @param {Band} box
+ * Paint Q of this step: computed in `qkv`, used in `attend`, and not needed afterwards.
+ * @param {Scene} scene @param {VectorImage} image @param {number} p
+ * @param {number} x @param {Band} box
  */
 function paintQuery({ c, palette, layout, phases }, image, p, x, box) {
   if (phases.qkv === 0) return;
   c.save();
-  c.globalAlpha = 1 - (1 - USED) * phases.sample;
+  c.globalAlpha = 1 - (1 - USED_OPACITY) * phases.sample;
   c.beginPath();
   c.rect(x, box.y, layout.width, box.height * phases.qkv);
   c.clip();
@@ -132,11 +121,9 @@ function paintQuery({ c, palette, layout, phases }, image, p, x, box) {
 /**
  * Paint the outline of a key and a value that do not exist yet.
  * @param {Pick<Scene, "c" | "palette"> & {layout: {width: number}}} scene
- * @param {number} x
- * @param {Band} box
- * @param {number} opacity
+ * @param {number} x @param {Band} box @param {number} opacity
  */
-export function paintPromise({ c, palette, layout }, x, box, opacity) {
+export function paintPlaceholder({ c, palette, layout }, x, box, opacity) {
   if (opacity === 0) return;
   c.globalAlpha = opacity;
   c.lineWidth = 1;
@@ -147,8 +134,8 @@ export function paintPromise({ c, palette, layout }, x, box, opacity) {
   c.globalAlpha = 1;
 }
 
-const FONT = "600 10.5px system-ui, sans-serif";
-const HALO = 3; // px of the surface around the letters
+const NAME_FONT = "600 10.5px system-ui, sans-serif";
+const HALO_WIDTH = 3; // px of the surface around the letters
 const DIGITS = "₀₁₂₃₄₅₆₇₈₉";
 
 /** Name of a vector. @param {Kind} kind @param {number} position */
@@ -156,20 +143,18 @@ export const vectorName = (kind, position) =>
   kind.toUpperCase() + Array.from(String(position), (digit) => DIGITS[Number(digit)]).join("");
 
 /**
- * Paint the names of a row's vectors where they fit their columns. The name of one that is being computed appears with
- * it.
- * @param {import("./token_row_paint.js").Scene} scene
- * @param {import("./geometry.js").Band} box
- * @param {Kind} kind
+ * Paint the names of a row's vectors where they fit their columns. The name of a vector that is being computed appears
+ * with the vector.
+ * @param {import("./token_row_paint.js").Scene} scene @param {import("./geometry.js").Band} box @param {Kind} kind
  * @param {(position: number) => import("./token_row_columns.js").Cell} cellAt
  */
 export function paintNames({ c, palette, layout, first, last, phases }, box, kind, cellAt) {
   c.save();
-  c.font = FONT;
+  c.font = NAME_FONT;
   c.textAlign = "center";
   c.textBaseline = "middle";
   c.lineJoin = "round";
-  c.lineWidth = HALO;
+  c.lineWidth = HALO_WIDTH;
   c.strokeStyle = palette.surface;
   c.fillStyle = palette[kind];
   for (let p = first; p < last; p++) {

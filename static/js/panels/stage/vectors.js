@@ -3,7 +3,7 @@
 import { contextOf } from "../../kit/canvas.js";
 import { colours, divergingAt, niceCeiling } from "../../kit/colour.js";
 
-const PLACES = 1024; // columns of the image; more than a window shows, so distant positions share a column
+const PLACES = 1024; // columns of the image, more than a window shows; distant positions share a column
 const SHADES = 512; // steps of the colour lookup
 
 /** Heat columns of one row of the token row: k, v or q of one sequence in one layer and head. */
@@ -12,7 +12,7 @@ export class VectorImage {
   /** @type {number | null} */
   theme = null;
   /** @type {({position: number, source: string, vector: Float32Array} | null)[]} by place */
-  held = new Array(PLACES).fill(null);
+  slots = new Array(PLACES).fill(null);
   range = 0;
   /** @type {HTMLCanvasElement | null} */
   canvas = null;
@@ -21,13 +21,12 @@ export class VectorImage {
 
   /**
    * Clear the image if `key` (log, sequence, layer, head) changes. A new `theme` only recolours it.
-   * @param {string} key
-   * @param {number} theme
+   * @param {string} key @param {number} theme
    */
   reset(key, theme) {
     if (key !== this.key) {
       this.key = key;
-      this.held.fill(null);
+      this.slots.fill(null);
       this.range = 0;
     }
     if (theme !== this.theme) {
@@ -39,15 +38,13 @@ export class VectorImage {
 
   /**
    * Set the vector at `position`. `source` names its origin; setting the same source again is a no-op.
-   * @param {number} position
-   * @param {string} source
-   * @param {Float32Array} vector
+   * @param {number} position @param {string} source @param {Float32Array} vector
    */
   put(position, source, vector) {
     const place = position % PLACES;
-    const held = this.held[place];
-    if (held?.position === position && held.source === source) return;
-    this.held[place] = { position, source, vector };
+    const slots = this.slots[place];
+    if (slots?.position === position && slots.source === source) return;
+    this.slots[place] = { position, source, vector };
     let largest = 0;
     for (const value of vector) largest = Math.max(largest, Math.abs(value));
     const needed = niceCeiling(largest);
@@ -60,12 +57,8 @@ export class VectorImage {
   }
 
   /**
-   * @param {CanvasRenderingContext2D} context
-   * @param {number} position
-   * @param {number} x
-   * @param {number} y
-   * @param {number} width
-   * @param {number} height
+   * @param {CanvasRenderingContext2D} context @param {number} position @param {number} x
+   * @param {number} y @param {number} width @param {number} height
    */
   draw(context, position, x, y, width, height) {
     if (!this.canvas) return;
@@ -74,12 +67,12 @@ export class VectorImage {
   }
 
   #paintAll() {
-    const first = this.held.find((held) => held);
+    const first = this.slots.find((slots) => slots);
     if (!first) return;
     this.canvas ??= document.createElement("canvas");
     this.canvas.width = PLACES;
     this.canvas.height = first.vector.length;
-    this.held.forEach((held, place) => held && this.#paint(place, held.vector));
+    this.slots.forEach((slots, place) => slots && this.#paint(place, slots.vector));
   }
 
   /** @param {number} place @param {Float32Array} vector */

@@ -14,20 +14,20 @@ import { sequenceFigure } from "./sequences.js";
  * @typedef {{
  *   log: TraceLog | null, index: number,
  *   record: import("../../core/trace.js").StepRecord | null, roofs: import("../../net/rooflines.js").Roofs | null,
- * }} At
+ * }} ChartInputs
  * @typedef {[key: string, name: string, text: string, title?: string]} Value of the record shown
  * @typedef {"latency" | "sequences" | "memory" | "roofline"} ChartName
  */
 
 /**
- * Chart definitions. `figure` builds a Plotly figure from the rows, `values` lists values of the shown record, `csv` is
- * the file name. Rows are private to each chart.
+ * Chart definitions. `figure` builds a Plotly figure from the rows, `values` lists values of the shown record, and
+ * `csv` is the file name. The type of the rows is private to each chart.
  * @type {Record<ChartName, {
- *   rows: (at: At & {log: TraceLog}) => any[],
+ *   rows: (at: ChartInputs & {log: TraceLog}) => any[],
  *   fidelity: "captured" | "derived",
  *   formula?: string,
- *   figure: (at: At, rows: any[]) => {data: object[], layout: object},
- *   values?: (at: At, rows: any[]) => Value[],
+ *   figure: (at: ChartInputs, rows: any[]) => {data: object[], layout: object},
+ *   values?: (at: ChartInputs, rows: any[]) => Value[],
  *   csv: string,
  * }>}
  */

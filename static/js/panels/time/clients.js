@@ -14,20 +14,18 @@ import { connection, following, log, ownIsShown, status, viewIndex } from "../..
 
 /** @import {ClientRow} from "../../core/client_queues.js" */
 
-const MAX_CLIENTS = 8; // clients shown, those with the highest load; the number of others is stated
+const MAX_CLIENTS = 8; // the clients with the highest load; the number of others is stated
 const MAX_MARKS = 6; // marks per cell of requests and tokens
 const MAX_SWATCHES = 4; // sequences shown as swatches
 
-/**
- * Number of waiting requests per client as reported by the server; null unless the live run's newest record is shown.
- */
+/** Waiting requests per client as reported by the server, or null unless the live run's newest record is shown. */
 const waitingNow = () =>
   connection.value === "live" && following.value && ownIsShown.value ? (status.value?.api?.waiting ?? null) : null;
 
 /** @param {ClientRow} row */
 const load = ({ ahead, queued, running }) => ahead + queued.length + running.length;
 
-/** Lanes of the clients; null in runs without client requests. */
+/** Lanes of the clients. Renders nothing in runs without client requests. */
 export function ClientLanes() {
   const now = log.value;
   const waiting = waitingNow();

@@ -1,5 +1,5 @@
 // The engine's components in the order in which a request passes them, with the work of each for the sequence on stage
-// in the shown record. The names below are vLLM's.
+// in the shown record. The class and method names are vLLM's.
 
 import { flowOf } from "../../core/flow.js";
 import { joinText } from "../../core/labels.js";
@@ -14,27 +14,27 @@ import { ClientLanes } from "./clients.js";
 
 /** @import {Flow} from "../../core/flow.js" */
 
-const FEW_IDS = 4; // ids of a prompt shown
+const MAX_IDS = 4;
 const MAX_TEXT = 24; // characters
 
 /**
- * `vllm`: class and method in vLLM that do this. `subs`: sub-steps in which the component works.
+ * `vllm` is the corresponding class or method of vLLM, `subs` the sub-steps in which the component works.
  *
  * @typedef {{
- *   name: string, vllm: string, subs: string[], says: (flow: Flow) => (string | null)[],
+ *   name: string, vllm: string, subs: string[], lines: (flow: Flow) => (string | null)[],
  *   seconds: (flow: Flow) => number | null,
  * }} Component
  */
 
 /** @type {Component[]} */
-const PARTS = [
+const COMPONENTS = [
   {
     name: "tokenizer",
     vllm: "AsyncLLMEngine → tokenizer",
     subs: [],
-    says: (flow) => [
+    lines: (flow) => [
       t("time.flow.text_in", { text: shortened(joinText(flow.promptBytes)) }),
-      t("time.flow.ids_out", { n: flow.promptIds.length, ids: fewIds(flow.promptIds) }),
+      t("time.flow.ids_out", { n: flow.promptIds.length, ids: idsText(flow.promptIds) }),
     ],
     seconds: ({ tokenize }) => tokenize,
   },
@@ -42,7 +42,7 @@ const PARTS = [
     name: "scheduler",
     vllm: "EngineCore → Scheduler.schedule",
     subs: ["schedule"],
-    says: (flow) => [
+    lines: (flow) => [
       t("time.flow.queues", { waiting: flow.waiting, running: flow.running }),
       flow.isStep
         ? t(flow.budget === null ? "time.flow.batch_unbounded" : "time.flow.batch", {
@@ -62,9 +62,9 @@ const PARTS = [
     name: "kv_cache_manager",
     vllm: "KVCacheManager.allocate_slots",
     subs: ["allocate"],
-    says: ({ hit, taken, free }) => [
+    lines: ({ hit, taken, free }) => [
       hit ? t("time.flow.hit", { n: hit }) : null,
-      taken.length ? t("time.flow.taken", { n: taken.length, ids: fewIds(taken) }) : t("time.flow.none_taken"),
+      taken.length ? t("time.flow.taken", { n: taken.length, ids: idsText(taken) }) : t("time.flow.none_taken"),
       t("time.flow.free", { n: free }),
     ],
     seconds: () => null, // included in the scheduler's time
@@ -73,10 +73,10 @@ const PARTS = [
     name: "model_runner",
     vllm: "ModelRunner.execute_model",
     subs: ["qkv", "write", "attend"],
-    says: ({ entry, slots, threads }) =>
+    lines: ({ entry, slots, threads }) =>
       entry
         ? [
-            t("time.flow.computed", { n: entry.token_ids.length, ids: fewIds(entry.token_ids) }),
+            t("time.flow.computed", { n: entry.token_ids.length, ids: idsText(entry.token_ids) }),
             slots ? t(slots.first === slots.last ? "time.flow.slot" : "time.flow.slots", slots) : null,
             t("time.flow.keys", { n: entry.context_len }),
             threads ? t("time.flow.threads", threads) : null,
@@ -88,7 +88,7 @@ const PARTS = [
     name: "sampler",
     vllm: "Sampler",
     subs: ["sample"],
-    says: ({ chosen, entry }) => [
+    lines: ({ chosen, entry }) => [
       chosen
         ? t("time.flow.chosen", { id: chosen.id, p: probabilityText(chosen.probability) })
         : t(entry ? "time.flow.more_prompt" : "time.flow.nothing"),
@@ -99,9 +99,9 @@ const PARTS = [
     name: "detokenizer",
     vllm: "OutputProcessor → detokenizer",
     subs: ["sample"],
-    says: (flow) => [
+    lines: (flow) => [
       flow.chosen ? t("time.flow.text_out", { id: flow.chosen.id, text: flow.chosen.text }) : t("time.flow.nothing"),
-      flow.output.length ? t("time.flow.so_far", { text: ended(joinText(flow.output)) }) : null,
+      flow.output.length ? t("time.flow.so_far", { text: tailText(joinText(flow.output)) }) : null,
       flow.end ? t("time.flow.end", { end: t(`timeline.end.${flow.end}`) }) : flow.chosen ? t("time.flow.again") : null,
     ],
     seconds: ({ isStep, seconds }) => (isStep ? seconds.detokenize : null),
@@ -114,7 +114,7 @@ export function EngineFlow() {
   if (!flow)
     return html`<div class="flow" id="flow"><${ClientLanes} /><p class="hint">${t("time.empty.flow")}</p></div>`;
   const sub = viewSub.value === null ? null : PHASES[viewSub.value];
-  const total = PARTS.reduce((sum, part) => sum + (works(part, flow) ? (part.seconds(flow) ?? 0) : 0), 0);
+  const total = COMPONENTS.reduce((sum, part) => sum + (isWorking(part, flow) ? (part.seconds(flow) ?? 0) : 0), 0);
   return html`<div class="flow" id="flow">
     <${ClientLanes} />
     <p class="flow-head">
@@ -123,27 +123,29 @@ export function EngineFlow() {
       <${Fidelity} kind="captured" />
     </p>
     <ol class="flow-parts">
-      ${PARTS.map((part) => html`<${PartView} key=${part.name} part=${part} flow=${flow} sub=${sub} total=${total} />`)}
+      ${COMPONENTS.map(
+        (part) => html`<${ComponentView} key=${part.name} part=${part} flow=${flow} sub=${sub} total=${total} />`,
+      )}
     </ol>
     <p class="hint">${t("time.flow.note")}</p>
   </div>`;
 }
 
 /** Whether the component works in the record: the tokenizer on submission, all others in steps. */
-const works = (/** @type {Component} */ { name }, /** @type {Flow} */ { isStep, isSubmission }) =>
+const isWorking = (/** @type {Component} */ { name }, /** @type {Flow} */ { isStep, isSubmission }) =>
   name === "tokenizer" ? isSubmission : isStep;
 
 /** @param {{part: Component, flow: Flow, sub: string | null, total: number}} props */
-function PartView({ part, flow, sub, total }) {
+function ComponentView({ part, flow, sub, total }) {
   const seconds = part.seconds(flow);
-  const now = works(part, flow);
-  const width = { width: `${now && total ? (100 * (seconds ?? 0)) / total : 0}%` };
-  return html`<li class="flow-part" data-part=${part.name} data-works=${now}
+  const isActive = isWorking(part, flow);
+  const width = { width: `${isActive && total ? (100 * (seconds ?? 0)) / total : 0}%` };
+  return html`<li class="flow-part" data-part=${part.name} data-works=${isActive}
     data-now=${sub === null ? undefined : part.subs.includes(sub)}>
     <h4 class="flow-name">${t(`time.flow.${part.name}`)}</h4>
     <code class="flow-vllm" tabindex="0" ...${tips([t("time.flow.vllm")])}>${part.vllm}</code>
     ${part
-      .says(flow)
+      .lines(flow)
       .filter((line) => line !== null)
       .map((line) => html`<p class="num" lang=${langOf(line)}>${line}</p>`)}
     <p class="flow-time num">${
@@ -154,10 +156,10 @@ function PartView({ part, flow, sub, total }) {
 }
 
 /** @param {number[]} ids */
-const fewIds = (ids) => ids.slice(0, FEW_IDS).join(" ") + (ids.length > FEW_IDS ? " …" : "");
+const idsText = (ids) => ids.slice(0, MAX_IDS).join(" ") + (ids.length > MAX_IDS ? " …" : "");
 
 /** @param {string} text */
 const shortened = (text) => (text.length > MAX_TEXT ? `${[...text].slice(0, MAX_TEXT).join("")}…` : text);
 
 /** @param {string} text */
-const ended = (text) => (text.length > MAX_TEXT ? `…${[...text].slice(-MAX_TEXT).join("")}` : text);
+const tailText = (text) => (text.length > MAX_TEXT ? `…${[...text].slice(-MAX_TEXT).join("")}` : text);

@@ -21,9 +21,9 @@ const LATENCIES = ["queue", "ttft", "tpot", "itl_max"];
 /** @type {Column[]} */
 const COLUMNS = ["tokens", ...LATENCIES];
 /** @type {Set<Column>} */
-const WIDE = new Set(["queue", "itl_max"]); // hidden in narrow layouts; the points show them too
+const WIDE_ONLY = new Set(["queue", "itl_max"]); // hidden in narrow layouts; the chart's points show them too
 
-/** Latencies of every sequence; also the legend of the points. @param {{rows: import("./sequences.js").Row[]}} props */
+/** Latencies of every sequence, and legend of the points. @param {{rows: import("./sequences.js").Row[]}} props */
 export function Latencies({ rows }) {
   const { every } = drawnGaps(rows, MAX_GAPS);
   /** @type {Partial<Record<Column, string>>} */
@@ -40,7 +40,7 @@ export function Latencies({ rows }) {
           <th scope="col">${t("time.sequence")} <${Fidelity} kind="derived" formula=${CHARTS.sequences.formula} /></th>
           ${COLUMNS.map(
             (column) => html`<th scope="col"
-            class=${WIDE.has(column) ? "wide" : ""}>${
+            class=${WIDE_ONLY.has(column) ? "wide" : ""}>${
               keys[column]
                 ? html`<i
             class=${`chart-key inline ${keys[column]}`}></i>`
@@ -57,7 +57,7 @@ export function Latencies({ rows }) {
             <td>${row.tokens}</td>
             ${LATENCIES.map(
               (column) => html`<td
-              class=${WIDE.has(column) ? "wide" : ""}>${secondsText(row[column])}</td>`,
+              class=${WIDE_ONLY.has(column) ? "wide" : ""}>${secondsText(row[column])}</td>`,
             )}
           </tr>`,
         )}

@@ -7,32 +7,32 @@ import { axis, stepBand } from "../../kit/plotly.js";
 import { MS, PHASES, rowAt } from "./rows.js";
 
 /** @import {Palette} from "../../kit/colour.js" */
-/** @import {At, Value} from "./charts.js" */
+/** @import {ChartInputs, Value} from "./charts.js" */
 
 /** @typedef {ReturnType<typeof stepRows>[number]} Row */
 
 /** @type {("sample" | "prepare" | "schedule")[]} above the forward pass */
 const PARTS = ["sample", "prepare", "schedule"];
 
-/** @param {At} at @param {Row[]} rows */
+/** @param {ChartInputs} at @param {Row[]} rows */
 export function latencyFigure({ record }, rows) {
   const palette = colours();
   /** @type {(name: string, of: Row[], values: number[], marker: object) => {x: number[], [field: string]: unknown}} */
-  const bar = (name, of, values, marker) => ({
+  const bar = (name, phaseRows, values, marker) => ({
     type: "bar",
     name,
-    x: of.map((row) => row.step),
+    x: phaseRows.map((row) => row.step),
     y: values.map((seconds) => seconds * MS),
-    customdata: of.map((row) => row.record),
+    customdata: phaseRows.map((row) => row.record),
     hoverinfo: "none",
     marker: { line: { width: 0 }, ...marker },
   });
   const forward = PHASES.map((phase) => {
-    const of = rows.filter((row) => row.phase === phase);
+    const phaseRows = rows.filter((row) => row.phase === phase);
     return bar(
       t(`time.forward.${phase}`),
-      of,
-      of.map((row) => row.forward),
+      phaseRows,
+      phaseRows.map((row) => row.forward),
       phaseMarker(palette, phase),
     );
   });
@@ -47,7 +47,7 @@ export function latencyFigure({ record }, rows) {
   const data = [...forward, ...others].filter((trace) => trace.x.length > 0);
   const layout = {
     hovermode: "x",
-    xaxis: axis(t("time.step"), { rangemode: "tozero", ...whole(rows.at(-1)?.step ?? 0) }),
+    xaxis: axis(t("time.step"), { rangemode: "tozero", ...tickSettings(rows.at(-1)?.step ?? 0) }),
     yaxis: axis(t("time.ms"), { rangemode: "tozero", fixedrange: true }),
     shapes: record?.kind === "step" ? [stepBand(record.step)] : [],
   };
@@ -55,7 +55,7 @@ export function latencyFigure({ record }, rows) {
 }
 
 /** Return axis settings with ticks at whole numbers for short axes; 0 is no step. @param {number} last */
-const whole = (last) => (last <= 10 ? { dtick: 1, range: [0.4, last + 0.6] } : { range: [0, last + 1] });
+const tickSettings = (last) => (last <= 10 ? { dtick: 1, range: [0.4, last + 0.6] } : { range: [0, last + 1] });
 
 /** @param {Palette} palette @param {import("./rows.js").StepPhase} phase */
 function phaseMarker(palette, phase) {
@@ -89,7 +89,7 @@ function partMarker(palette, part) {
   };
 }
 
-/** @param {At} at @param {Row[]} rows @returns {Value[]} */
+/** @param {ChartInputs} at @param {Row[]} rows @returns {Value[]} */
 export function latencyValues({ index }, rows) {
   const row = rowAt(rows, index);
   if (!row) return [];

@@ -6,7 +6,7 @@ import { alpha, colours } from "../../kit/colour.js";
 import { axis, stepBand } from "../../kit/plotly.js";
 import { rowAt } from "./rows.js";
 
-/** @import {At, Value} from "./charts.js" */
+/** @import {ChartInputs, Value} from "./charts.js" */
 
 /**
  * @typedef {ReturnType<typeof memoryRows>[number]} Row
@@ -16,11 +16,11 @@ import { rowAt } from "./rows.js";
 /** @type {Field[]} */
 const FIELDS = ["used", "wasted", "held", "cached", "pool"];
 
-/** @param {At} at @param {Row[]} everything */
-export function memoryFigure({ record }, everything) {
+/** @param {ChartInputs} at @param {Row[]} all */
+export function memoryFigure({ record }, all) {
   const palette = colours();
   // stacked areas need distinct steps: use the last record of each
-  const rows = everything.filter((row, i) => everything[i + 1]?.step !== row.step);
+  const rows = all.filter((row, i) => all[i + 1]?.step !== row.step);
   const unit = 1024 ** Math.max(0, Math.floor(Math.log2(Math.max(1, rows[0].pool)) / 10));
   /** @type {(field: Field, fill: object, line: object) => object} */
   const area = (field, fill, line) => ({
@@ -70,7 +70,7 @@ export function memoryFigure({ record }, everything) {
   return { data, layout };
 }
 
-/** @param {At} at @param {Row[]} rows @returns {Value[]} */
+/** @param {ChartInputs} at @param {Row[]} rows @returns {Value[]} */
 export function memoryValues({ index }, rows) {
   const row = rowAt(rows, index);
   if (!row) return [];

@@ -1,4 +1,4 @@
-// The time panel: one chart at a time, the values of the shown record, and downloads of both.
+// The time panel: a chart, the values of the shown record, and downloads of the chart and its rows.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { csvOf } from "../../core/series.js";
@@ -18,20 +18,20 @@ import { Plot } from "./plot.js";
 import { Values } from "./values.js";
 
 /** @import {Children} from "../../kit/html.js" */
-/** @import {At, ChartName} from "./charts.js" */
+/** @import {ChartInputs, ChartName} from "./charts.js" */
 
 const IMAGE = { width: 1200, height: 675 };
 
-/** @param {{name: ChartName, at: At, rows: Parameters<typeof csvOf>[0]}} props */
+/** @param {{name: ChartName, at: ChartInputs, rows: Parameters<typeof csvOf>[0]}} props */
 function Downloads({ name, at, rows }) {
   const file = `${CHARTS[name].csv}-${(at.log?.header.created ?? "").slice(0, 10)}`;
   /** @param {"png" | "svg"} format */
-  const picture = async (format) => {
+  const downloadImage = async (format) => {
     const plotly = await loadPlotly();
     const { data, layout } = CHARTS[name].figure(at, rows);
     const palette = colours();
     const title = { text: t(`time.${name}`), x: 0.02, font: { size: 18, color: palette.ink } };
-    const look = {
+    const layoutBase = {
       ...baseLayout(IMAGE.width, IMAGE.height),
       margin: { l: 76, r: 24, t: 56, b: 60 },
       paper_bgcolor: palette.paper,
@@ -41,7 +41,7 @@ function Downloads({ name, at, rows }) {
       legend: { orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom" },
     };
     await plotly.downloadImage(
-      { data, layout: { ...look, ...layout, shapes: [], font: { ...look.font, size: 15 } } },
+      { data, layout: { ...layoutBase, ...layout, shapes: [], font: { ...layoutBase.font, size: 15 } } },
       { format, filename: file, ...IMAGE, scale: format === "png" ? 2 : 1 },
     );
   };
@@ -51,12 +51,12 @@ function Downloads({ name, at, rows }) {
       title=${t("time.download_as", { format })} onClick=${action}>${format}</button>`;
   return html`<div
     class="chart-downloads">${
-      isEmbedded ? null : [button("PNG", () => picture("png")), button("SVG", () => picture("svg"))]
+      isEmbedded ? null : [button("PNG", () => downloadImage("png")), button("SVG", () => downloadImage("svg"))]
     }${button("CSV", () => saveText(csvOf(rows), `${file}.csv`))}</div>`;
 }
 
-/** Return the inputs of all charts: the loaded log, the shown record, and the roofs if known. @returns {At} */
-function lookedAt() {
+/** Return the inputs of all charts: the loaded log, the shown record, and the roofs if known. @returns {ChartInputs} */
+function chartInputs() {
   numRecords.value; // dependency: the log grows in place
   const index = viewIndex.value;
   return {
@@ -92,7 +92,7 @@ function Rail({ name, children }) {
 /** @param {{name: ChartName}} props */
 function ChartPanel({ name }) {
   const chart = CHARTS[name];
-  const at = lookedAt();
+  const at = chartInputs();
   const rows = at.log ? chart.rows({ ...at, log: at.log }) : [];
   useEffect(() => (name === "roofline" ? wantRoofs() : undefined), [name]);
   return html`<div class="time" data-chart=${name}>

@@ -1,4 +1,4 @@
-// The chart itself: Plotly's figure in the page, tooltips of its points, and click actions.
+// The chart: Plotly's figure in the page, tooltips of its points, and click actions.
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { language } from "../../i18n/language.js";
@@ -12,38 +12,38 @@ import { goTo } from "../../state/store.js";
 import { isEmbedded } from "../../state/without_server.js";
 import { CHARTS } from "./charts.js";
 
-/** @import {At, ChartName} from "./charts.js" */
+/** @import {ChartInputs, ChartName} from "./charts.js" */
 /** @import {Plotly} from "../../kit/plotly.js" */
 
 /**
  * @typedef {{data: {name: string}, customdata: any}} Point as passed by Plotly; `customdata` comes from the figure
- * @typedef {{event: PointerEvent, points: Point[]}} Happening
- * @typedef {(event: string, listener: (what: Happening) => void) => void} Listen
+ * @typedef {{event: PointerEvent, points: Point[]}} PlotEvent
+ * @typedef {(event: string, listener: (what: PlotEvent) => void) => void} Listen
  * @typedef {HTMLElement & {data?: object[], on: Listen}} PlotElement
  * @typedef {{loaded: Plotly} | "failed" | null} Loading
- * @typedef {{at: At, rows: any[], size: {width: number, height: number} | null, plotly: Loading}} Drawn
+ * @typedef {{at: ChartInputs, rows: any[], size: {width: number, height: number} | null, plotly: Loading}} PlotState
  */
 
-const REDRAW_MS = 250; // ms between redraws while records stream in
+const REDRAW_MS = 250; // between redraws while records arrive
 
-/** @param {{name: ChartName, at: At, rows: any[]}} props */
+/** @param {{name: ChartName, at: ChartInputs, rows: any[]}} props */
 export function Plot({ name, at, rows }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const plot = useRef(/** @type {PlotElement | null} */ (null));
   const [plotly, setPlotly] = useState(/** @type {Loading} */ (null));
-  const [size, setSize] = useState(/** @type {Drawn["size"]} */ (null));
-  const latest = useRef(/** @type {Drawn} */ ({ at, rows, size, plotly }));
+  const [size, setSize] = useState(/** @type {PlotState["size"]} */ (null));
+  const latest = useRef(/** @type {PlotState} */ ({ at, rows, size, plotly }));
   const timer = useRef(/** @type {ReturnType<typeof setTimeout> | null} */ (null));
-  const drawn = useRef(0);
+  const drawnAt = useRef(0);
   latest.current = { at, rows, size, plotly }; // a delayed drawing uses the latest state
-  const present = rows.length > 0;
+  const hasRows = rows.length > 0;
   useEffect(() => {
-    if (!present) return;
+    if (!hasRows) return;
     loadPlotly().then(
       (loaded) => setPlotly(() => ({ loaded })),
       () => setPlotly("failed"),
     );
-  }, [present]);
+  }, [hasRows]);
   useEffect(() => {
     const sizes = new ResizeObserver(([entry]) =>
       setSize({ width: Math.floor(entry.contentRect.width), height: Math.floor(entry.contentRect.height) }),
@@ -59,22 +59,22 @@ export function Plot({ name, at, rows }) {
   }, []);
   const draw = () => {
     timer.current = null;
-    drawn.current = performance.now();
+    drawnAt.current = performance.now();
     const now = latest.current;
     if (!plot.current || !now.rows.length || !now.size || !now.plotly || now.plotly === "failed") return;
     const { data, layout } = CHARTS[name].figure(now.at, now.rows);
-    const fresh = !plot.current.data;
-    const look = { ...baseLayout(now.size.width, now.size.height), uirevision: name, ...layout };
-    now.plotly.loaded.react(plot.current, data, look, CONFIG);
-    if (fresh) listen(plot.current, name, latest);
+    const isFirst = !plot.current.data;
+    const fullLayout = { ...baseLayout(now.size.width, now.size.height), uirevision: name, ...layout };
+    now.plotly.loaded.react(plot.current, data, fullLayout, CONFIG);
+    if (isFirst) listen(plot.current, name, latest);
     document.documentElement.dataset.chart = `${name}/${now.at.index}/${now.at.log?.length}`; // read by tests
   };
   useEffect(() => {
-    if (!plotly || plotly === "failed" || !size?.width || !present) return;
+    if (!plotly || plotly === "failed" || !size?.width || !hasRows) return;
     if (timer.current === null)
-      timer.current = setTimeout(draw, Math.max(0, REDRAW_MS - (performance.now() - drawn.current)));
-  }, [plotly, size, present, at.index, at.log?.length, at.roofs, themeVersion.value, language.value]);
-  const hint = !present
+      timer.current = setTimeout(draw, Math.max(0, REDRAW_MS - (performance.now() - drawnAt.current)));
+  }, [plotly, size, hasRows, at.index, at.log?.length, at.roofs, themeVersion.value, language.value]);
+  const hint = !hasRows
     ? `time.empty.${name}`
     : plotly === "failed"
       ? isEmbedded
@@ -84,13 +84,13 @@ export function Plot({ name, at, rows }) {
         ? "time.loading"
         : null;
   return html`<div class="chart" ref=${box} role="img" aria-label=${describe(name, at, rows)}
-    aria-busy=${present && !plotly}>
-    <div class="chart-plot" ref=${plot} hidden=${!present}></div>
+    aria-busy=${hasRows && !plotly}>
+    <div class="chart-plot" ref=${plot} hidden=${!hasRows}></div>
     ${hint ? html`<p class="hint">${t(hint)}</p>` : null}
   </div>`;
 }
 
-/** @param {PlotElement} element @param {ChartName} name @param {{current: Drawn}} latest */
+/** @param {PlotElement} element @param {ChartName} name @param {{current: PlotState}} latest */
 function listen(element, name, latest) {
   element.on("plotly_hover", ({ event, points }) =>
     tipAt(event.clientX, event.clientY, tipOf(name, latest.current, points[0])),
@@ -102,7 +102,7 @@ function listen(element, name, latest) {
   });
 }
 
-/** Return the exact values of a point. @param {ChartName} name @param {Drawn} drawn @param {Point} point */
+/** Return the exact values of a point. @param {ChartName} name @param {PlotState} state @param {Point} point */
 function tipOf(name, { at, rows }, { customdata, data }) {
   if (Array.isArray(customdata)) {
     const [id, token, seconds] = customdata;
@@ -126,9 +126,7 @@ function tipOf(name, { at, rows }, { customdata, data }) {
 
 /**
  * Describe the chart: its name and the values of the shown record.
- * @param {ChartName} name
- * @param {At} at
- * @param {any[]} rows
+ * @param {ChartName} name @param {ChartInputs} at @param {any[]} rows
  */
 function describe(name, at, rows) {
   const values = CHARTS[name].values?.(at, rows) ?? [];

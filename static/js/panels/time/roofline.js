@@ -7,35 +7,35 @@ import { alpha, colours } from "../../kit/colour.js";
 import { axis } from "../../kit/plotly.js";
 import { PHASES, rateText, rowAt } from "./rows.js";
 
-/** @import {At, Value} from "./charts.js" */
+/** @import {ChartInputs, Value} from "./charts.js" */
 
 /** @typedef {ReturnType<typeof rooflineRows>[number]} Row */
 
 const SYMBOLS = { prefill: "square", decode: "circle", mixed: "diamond" };
 
-/** @param {At} at @param {Row[]} rows */
+/** @param {ChartInputs} at @param {Row[]} rows */
 export function rooflineFigure({ index, roofs }, rows) {
   const palette = colours();
   /** @type {object[]} */
   const data = PHASES.map((phase) => {
-    const of = rows.filter((row) => row.phase === phase);
+    const phaseRows = rows.filter((row) => row.phase === phase);
     return {
       type: "scatter",
       mode: "markers",
       name: t(`time.${phase}`),
-      x: of.map((row) => row.intensity),
-      y: of.map((row) => row.achieved),
-      customdata: of.map((row) => row.record),
+      x: phaseRows.map((row) => row.intensity),
+      y: phaseRows.map((row) => row.achieved),
+      customdata: phaseRows.map((row) => row.record),
       hoverinfo: "none",
       marker: {
         symbol: SYMBOLS[phase],
-        size: of.map((row) => (row.record === index ? 11 : 7)),
+        size: phaseRows.map((row) => (row.record === index ? 11 : 7)),
         color: alpha(phase === "decode" ? palette.generated : palette.prompt, phase === "mixed" ? 0.9 : 0.6),
         line: {
-          color: of.map((row) =>
+          color: phaseRows.map((row) =>
             row.record === index ? palette.ink : phase === "mixed" ? palette.generated : palette.paper,
           ),
-          width: of.map((row) => (row.record === index ? 2 : 1)),
+          width: phaseRows.map((row) => (row.record === index ? 2 : 1)),
         },
       },
     };
@@ -51,13 +51,13 @@ export function rooflineFigure({ index, roofs }, rows) {
   /** @type {object[]} */
   const annotations = [];
   if (roofs) {
-    const bend = ridge(roofs);
+    const ridgePoint = ridge(roofs);
     data.unshift({
       type: "scatter",
       mode: "lines",
       name: t("time.roofline"),
-      x: [left, bend, right],
-      y: [left, bend, right].map((x) => attainable(roofs, x)),
+      x: [left, ridgePoint, right],
+      y: [left, ridgePoint, right].map((x) => attainable(roofs, x)),
       hoverinfo: "skip",
       line: { color: palette.ink, width: 1.5 },
     });
@@ -105,7 +105,7 @@ export function rooflineFigure({ index, roofs }, rows) {
   };
 }
 
-/** @param {At} at @param {Row[]} rows @returns {Value[]} */
+/** @param {ChartInputs} at @param {Row[]} rows @returns {Value[]} */
 export function rooflineValues({ index, roofs }, rows) {
   const row = rowAt(rows, index);
   if (!row) return [];

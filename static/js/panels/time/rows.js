@@ -1,4 +1,4 @@
-// Shared parts of the time charts.
+// Code shared by the time charts.
 
 /** @typedef {"prefill" | "decode" | "mixed"} StepPhase */
 
@@ -9,8 +9,7 @@ export const MS = 1000;
 /**
  * Return the row of record `index` in rows sorted by record, or undefined.
  * @template {{record: number}} R
- * @param {R[]} rows
- * @param {number} index
+ * @param {R[]} rows @param {number} index
  */
 export const rowAt = (rows, index) => rows.find((row) => row.record === index);
 
@@ -26,6 +25,6 @@ const PREFIXES = [
 
 /** Format a rate with a decimal prefix, without its unit: 92.4 G. @param {number} value */
 export function rateText(value) {
-  const [size, prefix] = PREFIXES.find(([least]) => value >= least) ?? [1, ""];
+  const [size, prefix] = PREFIXES.find(([min]) => value >= min) ?? [1, ""];
   return `${Number((value / size).toPrecision(3))}\u2009${prefix}`;
 }

@@ -6,21 +6,19 @@ import { alpha, colours } from "../../kit/colour.js";
 import { axis } from "../../kit/plotly.js";
 import { MS } from "./rows.js";
 
-/** @import {At} from "./charts.js" */
+/** @import {ChartInputs} from "./charts.js" */
 
 /** @typedef {ReturnType<typeof import("../../core/series.js").sequenceRows>[number]} Row */
 
-/**
- * Approximate maximum number of gaps drawn. Each is a DOM element, and a thousand requests have about seventy thousand.
- */
+/** Approximate maximum number of drawn gaps. Each is a DOM element; a thousand requests have about 70,000 gaps. */
 export const MAX_GAPS = 4000;
 
-/** @param {At} _ @param {Row[]} rows */
+/** @param {ChartInputs} _ @param {Row[]} rows */
 export function sequenceFigure(_, rows) {
   const palette = colours();
   const names = rows.map((row) => String(row.seq));
   /** @param {(number | null)[]} values */
-  const at = (values) => values.map((seconds) => (seconds === null ? null : seconds * MS));
+  const milliseconds = (values) => values.map((seconds) => (seconds === null ? null : seconds * MS));
   const { gaps } = drawnGaps(rows, MAX_GAPS);
   const shared = { hoverinfo: "none", customdata: rows.map((row) => [row.seq]) };
   const data = [
@@ -29,7 +27,7 @@ export function sequenceFigure(_, rows) {
       type: "bar",
       name: t("time.queue"),
       x: names,
-      y: at(rows.map((row) => row.queue)),
+      y: milliseconds(rows.map((row) => row.queue)),
       marker: {
         color: palette.waste,
         pattern: {
@@ -47,7 +45,7 @@ export function sequenceFigure(_, rows) {
       type: "bar",
       name: t("time.ttft"),
       x: names,
-      y: at(rows.map((row) => (row.ttft === null ? null : row.ttft - (row.queue ?? 0)))),
+      y: milliseconds(rows.map((row) => (row.ttft === null ? null : row.ttft - (row.queue ?? 0)))),
       marker: { color: palette.prompt },
     },
     {
@@ -68,15 +66,15 @@ export function sequenceFigure(_, rows) {
       mode: "markers",
       name: t("time.tpot"),
       x: names,
-      y: at(rows.map((row) => row.tpot)),
+      y: milliseconds(rows.map((row) => row.tpot)),
       xaxis: "x2",
       yaxis: "y2",
       marker: { symbol: "line-ew", size: 12, line: { width: 2.5, color: palette.ink } },
     },
   ];
-  /** @param {object} more */
-  const sequences = (more) =>
-    axis(t("time.seq"), { type: "category", categoryorder: "array", categoryarray: names, tickangle: 0, ...more });
+  /** @param {object} settings */
+  const sequences = (settings) =>
+    axis(t("time.seq"), { type: "category", categoryorder: "array", categoryarray: names, tickangle: 0, ...settings });
   const layout = {
     hovermode: "closest",
     xaxis: sequences({ domain: [0, 0.42] }),

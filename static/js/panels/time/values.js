@@ -1,4 +1,4 @@
-// Values of the shown record beside a chart, and how the roofs were measured.
+// Values of the shown record beside a chart, and the measurement of the roofs.
 
 import { ridge } from "../../core/metrics.js";
 import { bytesText, t } from "../../i18n/words.js";
@@ -11,7 +11,7 @@ import { log } from "../../state/store.js";
 import { CHARTS } from "./charts.js";
 import { rateText } from "./rows.js";
 
-/** @import {At, ChartName} from "./charts.js" */
+/** @import {ChartInputs, ChartName} from "./charts.js" */
 
 /** @param {{name: ChartName, children: import("../../kit/html.js").Children}} props */
 function Title({ name, children }) {
@@ -19,7 +19,7 @@ function Title({ name, children }) {
   return html`<h3 class="panel-title num">${children} <${Fidelity} kind=${fidelity} formula=${formula} /></h3>`;
 }
 
-/** @param {{name: ChartName, at: At, rows: object[]}} props */
+/** @param {{name: ChartName, at: ChartInputs, rows: object[]}} props */
 export function Values({ name, at, rows }) {
   const values = rows.length ? (CHARTS[name].values?.(at, rows) ?? []) : [];
   return html`<div>
@@ -45,28 +45,28 @@ export function Values({ name, at, rows }) {
 
 /** Measurement of the roofs, or the reason why they are unknown. */
 function Roofs() {
-  const known = roofs.value;
-  if (typeof known === "string") return html`<p class="chart-note">${t(`time.roof.${known}`)}</p>`;
+  const measured = roofs.value;
+  if (typeof measured === "string") return html`<p class="chart-note">${t(`time.roof.${measured}`)}</p>`;
   const machine = log.value?.header.machine;
   if (!machine) return null;
   return html`<p class="chart-note num">
     ${t("time.roof.peak_how", {
-      value: rateText(known.flops_per_second),
-      n: known.matmul_size,
-      dtype: known.dtype,
-      runs: known.matmul_runs,
+      value: rateText(measured.flops_per_second),
+      n: measured.matmul_size,
+      dtype: measured.dtype,
+      runs: measured.matmul_runs,
     })}${" "}
     ${t("time.roof.bandwidth_how", {
-      value: rateText(known.bytes_per_second),
-      bytes: bytesText(known.copy_bytes),
-      runs: known.copy_runs,
+      value: rateText(measured.bytes_per_second),
+      bytes: bytesText(measured.copy_bytes),
+      runs: measured.copy_runs,
     })}${" "}
     ${withDates(
       t("time.roof.when", {
-        date: known.measured_at.slice(0, 10),
+        date: measured.measured_at.slice(0, 10),
         device: machine.processor && machine.device === "cpu" ? machine.processor : machine.device,
-        threads: known.num_threads,
-        ridge: ridge(known).toPrecision(3),
+        threads: measured.num_threads,
+        ridge: ridge(measured).toPrecision(3),
       }),
     )}${" "}
     ${t("time.roof.cache_note")}

@@ -1,4 +1,4 @@
-// The tour's card, placed beside its target with an arrow, without covering it if possible. The page stays usable.
+// The tour's card, with an arrow to its target, which it does not cover if possible. The page remains usable.
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { back, isDone, leaveTour, next, STOPS, stop, toFirstLesson } from "../../control/tour.js";
@@ -8,7 +8,7 @@ import { Icon } from "../../kit/icon.js";
 import { isPhone } from "../../kit/measure.js";
 import { settings } from "../../state/settings.js";
 import { numRecords, viewIndex } from "../../state/store.js";
-import { beside, docked } from "./place.js";
+import { placeAbove, placeBeside } from "./place.js";
 
 export function Panel() {
   return stop.value === null ? null : html`<${Card} index=${stop.value} />`;
@@ -24,43 +24,43 @@ function Card({ index }) {
   const done = isDone.value;
   const last = index === STOPS.length - 1;
   settings.region.value, numRecords.value, viewIndex.value; // dependencies: changes that may move the target
-  const move = () => place(document.querySelector(target), card.current, ring.current, side);
-  useLayoutEffect(move);
+  const update = () => place(document.querySelector(target), card.current, ring.current, side);
+  useLayoutEffect(update);
   useEffect(() => {
-    let known = /** @type {Element | null} */ (null);
-    const sizes = new ResizeObserver(move);
+    let observed = /** @type {Element | null} */ (null);
+    const sizes = new ResizeObserver(update);
     for (const element of [document.body, card.current, document.querySelector(".toasts")])
       if (element) sizes.observe(element);
     const find = () => {
       const found = document.querySelector(target);
-      if (found === known || !card.current) return;
-      known = found;
-      if (!found) return move();
+      if (found === observed || !card.current) return;
+      observed = found;
+      if (!found) return update();
       sizes.observe(found);
-      bringIntoSight(found, card.current);
-      move();
+      scrollIntoWindow(found, card.current);
+      update();
     };
     find();
     const parts = new MutationObserver(find); // a panel's code may still be loading
     const page = document.querySelector("main");
     if (page) parts.observe(page, { childList: true, subtree: true });
-    document.addEventListener("scroll", move, true);
+    document.addEventListener("scroll", update, true);
     return () => {
       sizes.disconnect();
       parts.disconnect();
-      document.removeEventListener("scroll", move, true);
+      document.removeEventListener("scroll", update, true);
     };
   }, [index]);
   useEffect(() => {
     const found = document.querySelector(target);
-    if (done && found && card.current) bringIntoSight(found, card.current); // the card's text has grown
+    if (done && found && card.current) scrollIntoWindow(found, card.current); // the card's text has become longer
   }, [done]);
   useEffect(() => {
     /** @param {KeyboardEvent} event */
     const onEscape = (event) => {
       if (event.key !== "Escape" || document.querySelector(".side, dialog[open]")) return;
-      event.stopPropagation(); // Escape closes only the tour; the selection is kept
-      goOn(leaveTour);
+      event.stopPropagation(); // Escape closes only the tour and does not clear the selection
+      advance(leaveTour);
     };
     document.addEventListener("keydown", onEscape, true);
     return () => document.removeEventListener("keydown", onEscape, true);
@@ -84,11 +84,11 @@ function Card({ index }) {
           last
             ? null
             : html`<button class="link" id="tour-skip"
-          onClick=${() => goOn(leaveTour)}>${t("tour.skip")}</button>`
+          onClick=${() => advance(leaveTour)}>${t("tour.skip")}</button>`
         }
         <button class="quiet" id="tour-back" disabled=${index === 0} onClick=${back}>${t("tour.back")}</button>
         <button class=${done && !last ? "command primary" : last ? "quiet" : "command"} id="tour-next"
-          onClick=${() => goOn(next)}>${t(last ? "tour.end" : "tour.next")}</button>
+          onClick=${() => advance(next)}>${t(last ? "tour.end" : "tour.next")}</button>
         ${
           last
             ? html`<button class=${done ? "command primary" : "command"} id="tour-lesson"
@@ -99,46 +99,45 @@ function Card({ index }) {
     </section>`;
 }
 
-/** Advance the tour; focus the primary command if it ends while its card has the focus. @param {() => void} act */
-function goOn(act) {
-  const within = document.querySelector("#tour :focus-visible") !== null;
-  act();
-  if (within && stop.peek() === null)
+/** Advance the tour; focus the primary command if it ends while its card has the focus. @param {() => void} action */
+function advance(action) {
+  const hadFocus = document.querySelector("#tour :focus-visible") !== null;
+  action();
+  if (hadFocus && stop.peek() === null)
     /** @type {HTMLElement | null} */ (document.querySelector(".transport .primary:not(:disabled)"))?.focus({
       preventScroll: true,
     });
 }
 
 /** Return the free part of the window: below a phone's tabs, above the transport and notices. */
-function freeRoom() {
+function freeSpace() {
   /** @type {(selector: string) => DOMRect | undefined} */
   const box = (selector) => document.querySelector(selector)?.getBoundingClientRect();
   const tabs = isPhone() ? (box(".tabs")?.height ?? 0) : 0;
   const notices = box(".toasts");
   const floor = Math.min(box(".transport")?.top ?? innerHeight, notices?.height ? notices.top : innerHeight);
-  return { width: innerWidth, roof: tabs, floor };
+  return { width: innerWidth, ceiling: tabs, floor };
 }
 
 /**
- * Scroll the target into view. Not with `scrollIntoView`, which moves Chromium's starting point for Tab, so that the
+ * Scroll the target into view. `scrollIntoView` is not used: it moves Chromium's starting point for Tab, so that the
  * keyboard would no longer reach the card.
- * @param {Element} target
- * @param {HTMLElement} card
+ * @param {Element} target @param {HTMLElement} card
  */
-function bringIntoSight(target, card) {
+function scrollIntoWindow(target, card) {
   if (!isPhone()) return scrollTo(target);
-  scrollBy(0, docked(target.getBoundingClientRect(), sizeOf(card), freeRoom()).scroll);
+  scrollBy(0, placeAbove(target.getBoundingClientRect(), sizeOf(card), freeSpace()).scroll);
 }
 
-/** Scroll only as far as needed. @param {Element} target */
+/** Scroll each container of the target only as far as needed. @param {Element} target */
 function scrollTo(target) {
-  for (let around = target.parentElement; around; around = around.parentElement) {
-    const isPage = around === document.scrollingElement;
-    if (!isPage && !/auto|scroll/.test(getComputedStyle(around).overflowY)) continue;
+  for (let container = target.parentElement; container; container = container.parentElement) {
+    const isPage = container === document.scrollingElement;
+    if (!isPage && !/auto|scroll/.test(getComputedStyle(container).overflowY)) continue;
     const { top, bottom } = target.getBoundingClientRect();
-    const seen = isPage ? { top: 0, bottom: innerHeight } : around.getBoundingClientRect();
-    if (top < seen.top) around.scrollTop += top - seen.top;
-    else if (bottom > seen.bottom) around.scrollTop += Math.min(bottom - seen.bottom, top - seen.top);
+    const view = isPage ? { top: 0, bottom: innerHeight } : container.getBoundingClientRect();
+    if (top < view.top) container.scrollTop += top - view.top;
+    else if (bottom > view.bottom) container.scrollTop += Math.min(bottom - view.bottom, top - view.top);
   }
 }
 
@@ -147,9 +146,7 @@ const sizeOf = (card) => ({ width: card.offsetWidth, height: card.offsetHeight }
 
 /**
  * Place the ring around the target and the card beside it, or on phones above the transport.
- * @param {Element | null} target
- * @param {HTMLElement | null} card
- * @param {HTMLElement | null} ring
+ * @param {Element | null} target @param {HTMLElement | null} card @param {HTMLElement | null} ring
  * @param {import("../../control/tour.js").Stop["side"]} side
  */
 function place(target, card, ring, side) {
@@ -162,7 +159,8 @@ function place(target, card, ring, side) {
     width: `${box.width + 8}px`,
     height: `${box.height + 8}px`,
   });
-  const found = isPhone() ? docked(box, sizeOf(card), freeRoom()) : beside(box, sizeOf(card), freeRoom(), side);
+  const [size, space] = [sizeOf(card), freeSpace()];
+  const found = isPhone() ? placeAbove(box, size, space) : placeBeside(box, size, space, side);
   card.style.translate = `${found.left}px ${found.top}px`;
   card.dataset.side = found.side;
   const arrow = /** @type {HTMLElement | null} */ (card.querySelector(".tour-arrow"));

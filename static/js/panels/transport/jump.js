@@ -1,4 +1,4 @@
-// Navigation dialog: a record or step by number, the next or previous event of a kind.
+// Navigation dialog: to a record or step by number, or to the next or previous event of a kind.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { jumpOpen } from "../../control/keyboard.js";
@@ -22,22 +22,22 @@ export function Jump() {
     if (!matchMedia("(pointer: coarse)").matches) field.focus(); // an on-screen keyboard would cover the list
     field.select();
     /** @param {PointerEvent} event */
-    const outside = ({ target }) => {
+    const onOutside = ({ target }) => {
       if (!(/** @type {Element} */ (target).closest("#jump, #position"))) jumpOpen.value = false;
     };
-    document.addEventListener("pointerdown", outside);
-    return () => document.removeEventListener("pointerdown", outside);
+    document.addEventListener("pointerdown", onOutside);
+    return () => document.removeEventListener("pointerdown", onOutside);
   }, []);
   const steps = log.value?.records.at(-1)?.step ?? 0;
   return html`<div class="jump" id="jump" role="dialog" aria-label=${t("jump.title")} ref=${panel}>
     <div class="jump-numbers">
       <${NumberField} id="jump-record" label=${t("jump.record")} count=${numRecords.value} first=${viewIndex.value + 1}
-        go=${toRecord} />
+        go=${goToRecord} />
       <${NumberField} id="jump-step" label=${t("jump.step")} count=${steps}
         first=${log.value?.records[viewIndex.value]?.step ?? ""} go=${goToStep} />
     </div>
     <p class="jump-head"><span>${t("jump.events")}</span><span><kbd>⇧ N</kbd><kbd>N</kbd></span></p>
-    <ul class="jump-list" data-arrows onKeyDown=${walk}>
+    <ul class="jump-list" data-arrows onKeyDown=${onListKey}>
       <${Event} kind="any" label=${t("jump.any")} />
       ${KINDS.map((kind) => html`<${Event} key=${kind} kind=${kind} label=${t(`jump.kind.${kind}`)} />`)}
       ${
@@ -53,7 +53,7 @@ export function Jump() {
 }
 
 /** @param {number} n */
-const toRecord = (n) => jumpTo(n - 1);
+const goToRecord = (n) => jumpTo(n - 1);
 
 function playBack() {
   jumpOpen.value = false;
@@ -83,14 +83,14 @@ function NumberField({ id, label, count, first, go }) {
 }
 
 /**
- * A kind of event: its sign, its number of records, and buttons to the previous and next one.
+ * A kind of event: its sign, the number of its records, and buttons to the previous and next record.
  * @param {{kind: string, label: string}} props
  */
 function Event({ kind, label }) {
   const count = kind === "any" ? null : recordsOf(kind).length;
-  const chosen = eventKind.value === kind;
+  const isChosen = eventKind.value === kind;
   /** @param {1 | -1} direction */
-  const way = (direction) => {
+  const jumpButton = (direction) => {
     const to = eventFrom(viewIndex.value, direction, kind);
     const text = t(direction < 0 ? "jump.previous" : "jump.next", { kind: label });
     const go = () => {
@@ -103,10 +103,10 @@ function Event({ kind, label }) {
     </button>`;
   };
   return html`<li class="jump-event" data-kind=${kind} data-none=${count === 0}>
-    <button class="jump-kind" aria-pressed=${chosen} onClick=${() => (eventKind.value = kind)}>
+    <button class="jump-kind" aria-pressed=${isChosen} onClick=${() => (eventKind.value = kind)}>
       <${Sign} kind=${kind} /><span>${label}</span><span class="num">${count === null ? "" : grouped(count)}</span>
     </button>
-    ${way(-1)} ${way(1)}
+    ${jumpButton(-1)} ${jumpButton(1)}
   </li>`;
 }
 
@@ -119,10 +119,10 @@ function Sign({ kind }) {
 }
 
 /**
- * Move between kinds with up and down; go to the previous or next event of the focused kind with left and right.
+ * Move between kinds with up and down. Jump to the previous or next event of the focused kind with left and right.
  * @param {KeyboardEvent} event
  */
-function walk(event) {
+function onListKey(event) {
   const row = /** @type {Element} */ (event.target).closest("li");
   const by = { ArrowUp: -1, ArrowDown: 1 }[event.key] ?? 0;
   const direction = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

@@ -40,7 +40,7 @@ import { Sentence } from "./sentence.js";
 
 const Jump = lazy(() => import("./jump.js").then((m) => m.Jump));
 
-/** Whether a small screen shows the secondary controls: sub-steps, speed, first and last, reset, fork. */
+/** Whether small screens show the secondary controls: sub-steps, speed, first and last, reset, fork. */
 const moreOpen = signal(false);
 
 export function Panel() {
@@ -48,8 +48,8 @@ export function Panel() {
   return html`<section class="transport" aria-label=${t("transport.label")} data-more=${moreOpen.value}>
     <div class="transport-row">
       <div class="commands" role="group" aria-label=${t("transport.commands")}>
-        ${live ? html`<${Engine} />` : null}
-        <${Main} />
+        ${live ? html`<${EngineCommands} />` : null}
+        <${MainButton} />
         ${live ? html`<${Reset} />` : null} ${live && player.value.forks ? html`<${Fork} />` : null}
         <${Speed} />
       </div>
@@ -64,7 +64,7 @@ export function Panel() {
       <${BackToLive} />
     </div>
     <i class="transport-break" aria-hidden="true"></i>
-    <${More} />
+    <${MoreButton} />
     ${jumpOpen.value ? html`<${Jump} />` : null}
   </section>`;
 }
@@ -73,11 +73,8 @@ function History() {
   const index = viewIndex.value;
   const end = following.value || index >= numRecords.value - 1;
   /**
-   * @param {string} id
-   * @param {string} icon
-   * @param {string} label
-   * @param {() => void} action
-   * @param {boolean} disabled
+   * @param {string} id @param {string} icon @param {string} label
+   * @param {() => void} action @param {boolean} disabled
    */
   const button = (id, icon, label, action, disabled) =>
     html`<button class="tool" id=${id} aria-label=${label} title=${label} onClick=${action}
@@ -97,39 +94,39 @@ function History() {
 }
 
 /** Commands that compute new records. */
-function Engine() {
+function EngineCommands() {
   const { step, live, running } = player.value;
-  const prefill = isPresenting() ? null : player.value.prefill; // in a room the first step is the prefill as well
-  const off = !live() || running();
-  const first = numRecords.value === 0 || !prefill; // highlight the command that the empty stage asks for
-  const waits = connection.value !== "live" || busy.value;
+  const prefill = isPresenting() ? null : player.value.prefill; // when presenting, "step" also starts the prefill
+  const isOff = !live() || running();
+  const highlightsFirst = numRecords.value === 0 || !prefill; // whether to highlight the prefill command
+  const isWaiting = connection.value !== "live" || busy.value;
   return html`${
     prefill
-      ? html`<button class=${first ? "command primary" : "command"} id="btn-prefill" disabled=${off}
-          aria-busy=${waits} onClick=${prefill}><${Icon} name="prefill" /><span>${t("transport.prefill")}</span>
+      ? html`<button class=${highlightsFirst ? "command primary" : "command"} id="btn-prefill" disabled=${isOff}
+          aria-busy=${isWaiting} onClick=${prefill}><${Icon} name="prefill" /><span>${t("transport.prefill")}</span>
         </button>`
       : null
   }
-    <button class=${first && prefill ? "command" : "command primary"} id="btn-step" disabled=${off}
+    <button class=${highlightsFirst && prefill ? "command" : "command primary"} id="btn-step" disabled=${isOff}
       onClick=${step}><${Icon} name="step" /><span>${t("transport.step")}</span></button>`;
 }
 
 /** Main button: runs or pauses the engine at the newest record, plays or stops the log elsewhere. */
-function Main() {
+function MainButton() {
   const now = playback.main.value;
   const box = useHeldFocus(now);
-  const off = {
+  const isOff = {
     run: connection.value !== "live",
     pause: connection.value !== "live",
     play: numRecords.value === 0,
     stop: false,
   };
-  /** @type {(name: keyof typeof off, icon: string) => Children} */
+  /** @type {(name: keyof typeof isOff, icon: string) => Children} */
   const button = (name, icon) => html`<button
     class=${`command main-${name}`}
     id=${`btn-${name}`}
     data-shown=${now === name}
-    disabled=${now !== name || off[name]}
+    disabled=${now !== name || isOff[name]}
     title=${t(`transport.${name}_hint`)}
     onClick=${playback.doMain}
   >
@@ -152,7 +149,7 @@ function Reset() {
 /** Bytes of the cached keys and values at the shown record. */
 function CachedBytes() {
   const now = record.value?.memory ?? (state.value ? memoryFigures(state.value) : null);
-  if (!now) return html`<p class="kept"></p>`; // keeps its room
+  if (!now) return html`<p class="kept"></p>`; // reserves the space
   const tokens = t("transport.kept", { n: now.tokens_held });
   return html`<p class="kept num" id="kept" title=${t("transport.kept_hint")}>
     <b>${bytesText(now.bytes_used)}</b><span>${tokens} <${Fidelity} kind="derived"
@@ -195,7 +192,7 @@ function Position() {
         ${at}<${Icon} name="larger" />
       </button>
       <span class="position-second num">
-        <${Late} index=${index}>
+        <${ArrivalNote} index=${index}>
           ${log.value?.header.observed ? null : t("transport.step_count", { n: record?.step ?? 0 })}
           ${
             record?.kind === "step"
@@ -218,14 +215,14 @@ function BackToLive() {
 }
 
 /** Button for the secondary controls on small screens. */
-function More() {
+function MoreButton() {
   const label = t(moreOpen.value ? "transport.less" : "transport.more");
   return html`<button class="tool" id="btn-transport-more" aria-expanded=${moreOpen.value} aria-label=${label}
     title=${label} onClick=${() => (moreOpen.value = !moreOpen.value)}><${Icon} name="more" /></button>`;
 }
 
-/** Note on data that has not arrived yet, else the children. @param {{index: number, children: Children}} props */
-function Late({ index, children }) {
+/** Note about missing data, or the children. @param {{index: number, children: Children}} props */
+function ArrivalNote({ index, children }) {
   captureVersion.value;
   if (connection.value === "live" && behind.value > 64)
     return html`<span id="late">${t("transport.catching_up", { n: grouped(behind.value) })}</span>`;
@@ -245,22 +242,22 @@ function Phases() {
     () =>
       effect(() => {
         const progress = phases();
-        const found = /** @type {NodeListOf<HTMLElement> | undefined} */ (
+        const elements = /** @type {NodeListOf<HTMLElement> | undefined} */ (
           bars.current?.querySelectorAll(".phase-bar i")
         );
-        found?.forEach((bar, i) => (bar.style.transform = `scaleX(${progress[PHASES[i]]})`));
+        elements?.forEach((bar, i) => (bar.style.transform = `scaleX(${progress[PHASES[i]]})`));
       }),
     [],
   );
-  const steps = log.value?.records[viewIndex.value]?.kind === "step";
+  const isStep = log.value?.records[viewIndex.value]?.kind === "step";
   const sub = viewSub.value;
   const played = playedSub.value;
-  return html`<div class="phases" role="group" aria-label=${t("transport.phases")} data-off=${!steps} ref=${bars}>
+  return html`<div class="phases" role="group" aria-label=${t("transport.phases")} data-off=${!isStep} ref=${bars}>
     ${PHASES.map(
       (name, i) => html`<button
         class="phase-button"
         id=${`phase-${name}`}
-        disabled=${!steps}
+        disabled=${!isStep}
         aria-current=${sub === i ? "step" : undefined}
         data-played=${played === i}
         title=${t(`phase.${name}.hint`)}

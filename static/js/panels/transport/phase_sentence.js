@@ -28,36 +28,36 @@ import { hasText, probabilityText } from "../../i18n/words.js";
 /**
  * @typedef {import("../../core/log.js").TraceLog} Log
  * @typedef {import("../../core/sequence_view.js").Row & {layer: number, head: number}} Attention
- * @typedef {object} At a sub-step
+ * @typedef {object} SubStep a sub-step
  * @property {Register} register register of operation texts
  * @property {Log} log
  * @property {number} index
  * @property {import("../../core/trace.js").StepRecord} record
  * @property {Op[]} ops
  * @property {BatchEntry[]} batch
- * @property {BatchEntry | null} entry batch entry of the described sequence; null: nothing was computed
- * @property {number} end position after its last token
- * @property {number[]} table its block table in the layers with the longest attention span
- * @property {import("../../core/instances.js").Own} own one per block group of its instance
- * @property {number} tokens number of tokens of the whole batch
+ * @property {BatchEntry | null} entry batch entry of the described sequence, or null if nothing was computed
+ * @property {number} end position after the entry's last token
+ * @property {number[]} table the sequence's block table in the layers with the longest attention span
+ * @property {import("../../core/instances.js").Own} own groups and tables of the sequence's instance
+ * @property {number} tokens number of tokens of the complete batch
  * @property {import("../../core/trace.js").ModelFacts} model
  * @property {Attention | null} attention
- * @typedef {At & {entry: BatchEntry}} Computed
+ * @typedef {SubStep & {entry: BatchEntry}} ComputedSubStep
  */
 
-/** @type {Record<string, ((at: At) => MessageKey[]) | ((at: Computed) => MessageKey[])>} */
-const SUBS = { schedule, allocate, qkv, write, attend, sample };
+/** @type {Record<string, ((at: SubStep) => MessageKey[]) | ((at: ComputedSubStep) => MessageKey[])>} */
+const DESCRIPTIONS = { schedule, allocate, qkv, write, attend, sample };
 
 /**
- * Use the plain variant of each text, for beginners, if there is one.
+ * Use the plain variant of each text, for beginners, if it exists.
  * @param {MessageKey[]} parts
  * @returns {MessageKey[]}
  */
-const plainly = (parts) => parts.map(([key, values]) => [hasText(`${key}.plain`) ? `${key}.plain` : key, values]);
+const plainVariants = (parts) => parts.map(([key, values]) => [hasText(`${key}.plain`) ? `${key}.plain` : key, values]);
 
 /**
  * Return `[[key, values], …]` for phase `phase` of record `index` (a step), about `shownSeq` where a sequence must be
- * chosen. `attention`: {keyStart, weights, layer, head} of the shown query if captured, else null.
+ * chosen. `attention` is {keyStart, weights, layer, head} of the shown query, or null if it is not captured.
  * @param {Log} log @param {number} index @param {string} phase @param {number | null} shownSeq
  * @param {Attention | null} [attention] @param {Register} [register] "plain" or "short"
  * @returns {MessageKey[]}
@@ -71,7 +71,8 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null, 
   const own = ownAtCompute(log, index, entry?.seq_id ?? -1);
   const table = own.tables[0] ?? []; // table of the layers with the longest attention span
   const tokens = batch.reduce((sum, e) => sum + e.token_ids.length, 0);
-  const describe = /** @type {(at: any) => MessageKey[]} types without an entry are handled above */ (SUBS[phase]);
+  // the case without an entry is handled above
+  const describe = /** @type {(at: any) => MessageKey[]} */ (DESCRIPTIONS[phase]);
   const found = describe({
     register,
     log,
@@ -87,14 +88,14 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null, 
     model: log.header.model,
     attention,
   });
-  return register === "plain" ? plainly(found) : found;
+  return register === "plain" ? plainVariants(found) : found;
 }
 
-/** @param {Computed} at */
+/** @param {ComputedSubStep} at */
 const labels = (at) => tokenLabels(at.log.stateAt(at.index).sequences.get(at.entry.seq_id)?.token_bytes ?? []);
 const SCHEDULES = new Set(["preempt", "admit", "defer", "draft"]);
 
-/** @param {At} at @returns {MessageKey[]} */
+/** @param {SubStep} at @returns {MessageKey[]} */
 function schedule(at) {
   const { batch, tokens, log, register } = at;
   const found = each(
@@ -117,8 +118,8 @@ function schedule(at) {
 }
 
 /**
- * Describe the blocks taken from the free queue, and its length before and after.
- * @param {Computed} at @returns {MessageKey[]}
+ * Describe the blocks allocated from the free queue, and the queue's length before and after.
+ * @param {ComputedSubStep} at @returns {MessageKey[]}
  */
 function allocate(at) {
   const { log, index, ops, entry, end, table, own, register } = at;
@@ -146,7 +147,7 @@ function allocate(at) {
 }
 
 /**
- * Return the change of the free queue's length up to the last operation that took a block. Blocks freed by finished
+ * Return the change of the free queue's length up to the last operation that removed a block. Blocks freed by finished
  * sequences are returned later.
  * @param {Op[]} ops
  */
@@ -160,7 +161,7 @@ function queueChange(ops) {
   return atLastAllocation;
 }
 
-/** @param {Computed} at @returns {MessageKey[]} */
+/** @param {ComputedSubStep} at @returns {MessageKey[]} */
 function qkv(at) {
   const { model, tokens, batch, entry, end } = at;
   const [kv, d] = [sizeOf(model, "num_kv_heads"), sizeOf(model, "head_dim")];
@@ -170,7 +171,7 @@ function qkv(at) {
   return [["sentence.phase.qkv", { ...shape, n: tokens, seqs: batch.length }]];
 }
 
-/** @param {Computed} at @returns {MessageKey[]} */
+/** @param {ComputedSubStep} at @returns {MessageKey[]} */
 function write(at) {
   const { log, entry, end, table, own } = at;
   const layers = own.groups[0].layers.length;
@@ -199,7 +200,7 @@ function write(at) {
   return [...found, ...briefly(log, at.index, (op) => op.type === "cache", at.register)];
 }
 
-/** @param {Computed} at @returns {MessageKey[]} */
+/** @param {ComputedSubStep} at @returns {MessageKey[]} */
 function attend(at) {
   const { log, entry, end, model, own, attention } = at;
   const count = end - entry.start;
@@ -217,8 +218,8 @@ function attend(at) {
     };
     found.push(["sentence.phase.attend_one", values]);
     for (const { layers } of others) {
-      const seen = keysRead(log, end, layers, entry.seq_id);
-      found.push(["group.also_keys", { layers, keys: seen, blocks: blocksRead(log, end, layers, entry.seq_id) }]);
+      const [keys, blocks] = [keysRead, blocksRead].map((count) => count(log, end, layers, entry.seq_id));
+      found.push(["group.also_keys", { layers, keys, blocks }]);
     }
   } else {
     let pairs = 0;
@@ -237,22 +238,22 @@ function attend(at) {
     ]);
   }
   if (attention?.weights.length) {
-    let top = 0;
-    attention.weights.forEach((weight, i) => weight > attention.weights[top] && (top = i));
-    const position = attention.keyStart + top;
+    let largest = 0;
+    attention.weights.forEach((weight, i) => weight > attention.weights[largest] && (largest = i));
+    const position = attention.keyStart + largest;
     const values = {
       layer: attention.layer,
       head: attention.head,
       token: labelText(labels(at)[position]),
       position,
-      p: probabilityText(attention.weights[top]),
+      p: probabilityText(attention.weights[largest]),
     };
     found.push(["sentence.phase.attend_most", values]);
   }
   return found;
 }
 
-/** @param {Computed} at @returns {MessageKey[]} */
+/** @param {ComputedSubStep} at @returns {MessageKey[]} */
 function sample(at) {
   const { record, ops, entry, end } = at;
   const output = outputIn(record, entry.seq_id);
@@ -274,8 +275,8 @@ function sample(at) {
         { token: labelText(loneLabel(other.token_bytes)), p: probabilityText(Math.exp(other.logprob)) },
       ]);
   }
-  const chosen = (record.outputs ?? []).filter((one) => one.seq_id !== entry.seq_id).length;
-  if (chosen > 0) found.push(["sentence.phase.sample_others", { n: chosen }]);
+  const numOthers = (record.outputs ?? []).filter((one) => one.seq_id !== entry.seq_id).length;
+  if (numOthers > 0) found.push(["sentence.phase.sample_others", { n: numOthers }]);
   found.push(...briefly(at.log, at.index, (op) => op.type === "store", at.register));
   found.push(...each(at.log, at.index, (op) => op.type === "verify" || op.type === "take_back", at.register));
   return [...found, ...each(at.log, at.index, (op) => op.type === "finish", at.register)];

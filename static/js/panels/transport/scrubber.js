@@ -12,13 +12,13 @@ import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { goTo, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
-import { spoken } from "./sentence.js";
+import { sentencesAt } from "./sentence.js";
 
-const INSET = 8; // half a thumb's width; the range input's ends
-const SIGN = 8; // px of a sign's side
-const LEVELS = [6, 15, 35]; // px of each level's centre from the top
-const LINE = 25;
-const HEIGHT = 40;
+const INSET = 8; // px; half the width of the range input's thumb
+const SIGN_SIZE = 8; // px
+const LEVELS = [6, 15, 35]; // y of each level's centre in px
+const LINE_Y = 25; // px
+const HEIGHT = 40; // px
 
 export function Scrubber() {
   const ref = usePainter(
@@ -30,7 +30,7 @@ export function Scrubber() {
       registerAnchor("record", (index) => {
         const [box, all] = [ref.current?.getBoundingClientRect(), numRecords.peek()];
         if (!box || index >= all) return null;
-        return { x: box.left + placeOf(index, all, box.width), y: box.top, width: 0, height: box.height };
+        return { x: box.left + xOf(index, all, box.width), y: box.top, width: 0, height: box.height };
       }),
     [],
   );
@@ -53,7 +53,7 @@ export function Scrubber() {
 }
 
 /** @type {(index: number, count: number, width: number) => number} */
-const placeOf = (index, count, width) => INSET + ((index + 1) / Math.max(1, count)) * (width - 2 * INSET);
+const xOf = (index, count, width) => INSET + ((index + 1) / Math.max(1, count)) * (width - 2 * INSET);
 
 /** Preview of the record under the pointer. @param {PointerEvent} event */
 function preview(event) {
@@ -66,9 +66,9 @@ function preview(event) {
   const position = t("transport.position", { i: grouped(index + 1), n: grouped(count) });
   const step = record?.step ? ` · ${t("transport.step_count", { n: record.step })}` : "";
   const head = index < 0 ? t("transport.before") : `${position}${step}`;
-  tipAt(box.left + placeOf(index, count, box.width), box.top, [
+  tipAt(box.left + xOf(index, count, box.width), box.top, [
     html`<b class="num">${head}</b>`,
-    spoken(index, null)[0] ?? "",
+    sentencesAt(index, null)[0] ?? "",
   ]);
 }
 
@@ -79,38 +79,36 @@ function paint(canvas, width) {
   const palette = colours();
   const count = numRecords.value;
   c.fillStyle = palette["line-2"];
-  c.fillRect(INSET, LINE - 1, width - 2 * INSET, 2);
+  c.fillRect(INSET, LINE_Y - 1, width - 2 * INSET, 2);
   if (!count || !log.value) return;
   /** @param {number} index */
-  const place = (index) => placeOf(index, count, width);
+  const x = (index) => xOf(index, count, width);
   c.fillStyle = palette["ink-2"];
-  c.fillRect(INSET, LINE - 1, place(viewIndex.value) - INSET, 2);
+  c.fillRect(INSET, LINE_Y - 1, x(viewIndex.value) - INSET, 2);
   paintInstances(c, palette, log.value, count, width);
   const chosen = eventKind.value;
   const marks = marksIn(log.value);
   for (const kind of KINDS) {
     c.globalAlpha = chosen === "any" || chosen === kind ? 1 : 0.25;
-    draw(c, SIGNS[kind], palette, /** @type {[number, number][]} */ (clusters(marks.get(kind) ?? [], place, SIGN)));
+    const runs = /** @type {[number, number][]} */ (clusters(marks.get(kind) ?? [], x, SIGN_SIZE));
+    paintSigns(c, SIGNS[kind], palette, runs);
   }
   c.globalAlpha = 1;
   if (chosen === "token") {
     c.fillStyle = palette.generated;
-    for (const [from, to] of clusters(tokensOf(log.value, shownSeq.value), place, 3))
-      c.fillRect(from - 1, LINE - 4, Math.max(2, to - from), 8);
+    for (const [from, to] of clusters(tokensOf(log.value, shownSeq.value), x, 3))
+      c.fillRect(from - 1, LINE_Y - 4, Math.max(2, to - from), 8);
   }
   c.fillStyle = palette.ink;
   c.beginPath();
-  c.arc(place(viewIndex.value), LINE, 6, 0, 2 * Math.PI);
+  c.arc(x(viewIndex.value), LINE_Y, 6, 0, 2 * Math.PI);
   c.fill();
 }
 
 /**
- * Paint the instance of each record below the line, in the colour of its role, if there are several.
- * @param {CanvasRenderingContext2D} c
- * @param {ReturnType<typeof colours>} palette
- * @param {import("../../core/log.js").TraceLog} run
- * @param {number} count
- * @param {number} width
+ * Paint each record's instance below the line, in the colour of its role, if there are several instances.
+ * @param {CanvasRenderingContext2D} c @param {ReturnType<typeof colours>} palette
+ * @param {import("../../core/log.js").TraceLog} run @param {number} count @param {number} width
  */
 function paintInstances(c, palette, { header: { instances = [] }, records }, count, width) {
   if (instances.length < 2) return;
@@ -120,24 +118,22 @@ function paintInstances(c, palette, { header: { instances = [] }, records }, cou
     const index = Math.floor(((x + step / 2 - INSET) / (width - 2 * INSET)) * count);
     const instance = records[index]?.instance ?? 0;
     c.fillStyle = hues[instances[instance]?.role ?? "mixed"];
-    c.fillRect(x, LINE + 2, step > 4 ? step - 1 : step, 2);
+    c.fillRect(x, LINE_Y + 2, step > 4 ? step - 1 : step, 2);
   }
 }
 
 /**
- * Paint a sign where a run of events begins, and a bar to its end.
- * @param {CanvasRenderingContext2D} c
- * @param {EventSign} sign
- * @param {ReturnType<typeof colours>} palette
+ * Paint a sign at the beginning of each run of events, and a bar to its end.
+ * @param {CanvasRenderingContext2D} c @param {EventSign} sign @param {ReturnType<typeof colours>} palette
  * @param {[number, number][]} runs
  */
-function draw(c, sign, palette, runs) {
+function paintSigns(c, sign, palette, runs) {
   const path = new Path2D(sign.path);
   const y = LEVELS[sign.level];
   c.strokeStyle = c.fillStyle = palette[sign.colour];
   c.lineWidth = 1.25;
   for (const [from, to] of runs) {
-    if (to > from) c.fillRect(from, y - 0.75, to - from + SIGN / 2, 1.5);
+    if (to > from) c.fillRect(from, y - 0.75, to - from + SIGN_SIZE / 2, 1.5);
     c.save();
     c.translate(from, y);
     if (sign.filled) c.fill(path);

@@ -1,4 +1,4 @@
-// The sentence of the shown moment: of the record, or of one of its sub-steps.
+// The sentence about the shown record, or about one of its sub-steps.
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -18,55 +18,54 @@ import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 import { isEmbedded } from "../../state/without_server.js";
 
-/** @typedef {typeof import("./phase_sentence.js").phaseSentencesOf} InPhases */
+/** @typedef {typeof import("./phase_sentence.js").phaseSentencesOf} PhaseSentences */
 
-/** @type {import("../../../vendor/signals/signals.js").Signal<InPhases | null>} */
-const phases = signal(null);
+/** @type {import("../../../vendor/signals/signals.js").Signal<PhaseSentences | null>} */
+const phaseSentences = signal(null);
 let isRequested = false;
 
-/** Sentence function of sub-steps, loaded with its texts when the first one is shown; null until then. */
+/** Sentence function of sub-steps, or null until it is loaded with its texts. The first call starts the loading. */
 function subSteps() {
   if (!isRequested) {
     isRequested = true;
     Promise.all([import("./phase_sentence.js"), isEmbedded ? null : addLazyWords("transport")]).then(
-      ([found]) => (phases.value = found.phaseSentencesOf),
+      ([found]) => (phaseSentences.value = found.phaseSentencesOf),
       () => (isRequested = false),
     );
   }
-  return phases.value;
+  return phaseSentences.value;
 }
 
 /**
- * Return the sentences of record `index`, of sub-step `sub` or of the whole record (null), in the page's language.
- * @param {number} index
- * @param {number | null} sub
+ * Return the sentences about record `index` in the page's language: about sub-step `sub`, or about the complete record.
+ * @param {number} index @param {number | null} sub
  * @param {any} [attention] attention row for sub-steps about it
  */
-export function spoken(index, sub, attention = null) {
+export function sentencesAt(index, sub, attention = null) {
   if (!log.value || index >= numRecords.value) return [];
   const plain = settings.telling.value === "plain";
-  const whole = plain ? plainSentencesOf : sentencesOf;
-  const inPhases = sub === null ? null : subSteps();
+  const recordSentences = plain ? plainSentencesOf : sentencesOf;
+  const subStepSentences = sub === null ? null : subSteps();
   const found =
-    sub === null || !inPhases
-      ? whole(log.value, index, shownSeq.value)
-      : inPhases(log.value, index, PHASES[sub], shownSeq.value, attention, plain ? "plain" : "short");
+    sub === null || !subStepSentences
+      ? recordSentences(log.value, index, shownSeq.value)
+      : subStepSentences(log.value, index, PHASES[sub], shownSeq.value, attention, plain ? "plain" : "short");
   return atInstance(log.value, index, found.map(inWords));
 }
 
 export function Sentence() {
   const index = viewIndex.value;
-  const wanted = viewSub.value ?? (playedSub.value !== null && drawnIndex.value === index ? playedSub.value : null);
-  const sub = wanted === null || subSteps() ? wanted : null; // until their texts are loaded
+  const shownSub = viewSub.value ?? (playedSub.value !== null && drawnIndex.value === index ? playedSub.value : null);
+  const sub = shownSub === null || subSteps() ? shownSub : null; // null until the texts are loaded
   const own = sub === null ? player.value.say() : null;
-  const parts = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
-  const inCard = settings.viewMode.value === "present"; // there, the scene's card shows its outcome
+  const parts = own === null ? sentencesAt(index, sub, attentionShown(index, sub)) : [own];
+  const inCard = settings.viewMode.value === "present"; // the scene's card shows the outcome there
   const end = own === null && sub === null && !inCard && index === numRecords.value - 1 ? sceneEnd.value : null;
   const text = sentences(end ? [end, parts[0]] : parts); // a finished scene starts with its outcome
   const phase = own === null && log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
   const box = useRef(/** @type {HTMLElement | null} */ (null));
-  useLayoutEffect(() => fit(box.current), [text, phase]);
-  return html`<p class="sentence" id="sentence" ref=${box} onScroll=${() => mark(box.current)}
+  useLayoutEffect(() => fitText(box.current), [text, phase]);
+  return html`<p class="sentence" id="sentence" ref=${box} onScroll=${() => markOverflow(box.current)}
       data-sub=${sub === null ? "" : PHASES[sub]}>
       ${phase ? html`<span class=${`phase ${phase}`}><${Term} id=${phase} /></span>` : null}${text}
     </p>
@@ -74,16 +73,16 @@ export function Sentence() {
 }
 
 /** Reduce the font size of a long sentence so that it fits its fixed area. @param {HTMLElement | null} element */
-function fit(element) {
+function fitText(element) {
   if (!element) return;
   element.dataset.long = "false";
   element.dataset.long = String(element.scrollHeight > element.clientHeight + 1);
   element.scrollTop = 0;
-  mark(element);
+  markOverflow(element);
 }
 
 /** Mark whether text continues below the visible part. @param {HTMLElement | null} element */
-function mark(element) {
+function markOverflow(element) {
   if (!element) return;
   element.dataset.below = String(element.scrollTop + element.clientHeight < element.scrollHeight - 2);
   if (element.scrollHeight > element.clientHeight + 2)
@@ -92,9 +91,8 @@ function mark(element) {
 }
 
 /**
- * Return the attention row of the chosen layer and head in sub-step `attend`; null if it is not captured.
- * @param {number} index
- * @param {number | null} sub
+ * Return the attention row of the chosen layer and head in sub-step `attend`, or null if it is not captured.
+ * @param {number} index @param {number | null} sub
  */
 function attentionShown(index, sub) {
   if (sub === null || PHASES[sub] !== "attend") return null;
@@ -121,19 +119,19 @@ function Announcement({ text }) {
     ref=${ref}></p>`;
 }
 
-// Rate limiting of spoken sentences: announced once they stop changing, and occasionally while they change fast.
+// Rate limiting of announced sentences: once they stop changing, and occasionally while they change fast.
 
-const QUIET = 500; // ms without another sentence before the last one is announced
-const LONGEST = 5000; // ms between two announcements while sentences keep arriving
+const QUIET_MS = 500; // without another sentence, before the last one is announced
+const MAX_WAIT_MS = 5000; // between two announcements while sentences change
 
 /** @typedef {Pick<typeof globalThis, "setTimeout" | "clearTimeout" | "performance">} Clock */
 
 /**
- * Return a function that takes every sentence and calls `say` with those to announce; the last one is always announced.
+ * Return a function that receives every sentence and calls `say` with some of them. The last one is always announced.
  * @param {(text: string) => void} say
  * @param {{quiet?: number, longest?: number, clock?: Clock}} [options] times in ms
  */
-export function announcer(say, { quiet = QUIET, longest = LONGEST, clock = globalThis } = {}) {
+export function announcer(say, { quiet = QUIET_MS, longest = MAX_WAIT_MS, clock = globalThis } = {}) {
   /** @type {ReturnType<Clock["setTimeout"]> | undefined} */
   let timer;
   /** @type {number | null} */

@@ -1,8 +1,8 @@
 """Compiles a model in a separate process, for a server that has not imported torch's compiler.
 
-    this process                       python -m engine.model.compiler_child
-      the loaded model  -- stdin -->     loads the same model, compiles it, caches the libraries (`compile_cache`)
-      finds them there  <-- ends --
+    this process                            python -m engine.model.compiler_child
+      the loaded model       -- stdin -->     loads the same model, compiles it, caches the libraries (`compile_cache`)
+      loads them from there  <-- exit ---
 
 Tracing and compiling take hundreds of megabytes that a process does not return to the system until it ends. Meanwhile
 the weights are in memory twice. If they are small, the process forks after it has loaded the model and imported the
@@ -27,22 +27,22 @@ from engine.system.cgroup import cores, memory
 log = logging.getLogger(__name__)
 
 
-def compile_apart(model: LoadedModel) -> bool:
-    """Compile a model in another process, a new one or one that was started before. Returns whether it succeeded.
+def compile_in_subprocess(model: LoadedModel) -> bool:
+    """Compile a model in another process, which may have been started early. Return whether it succeeded.
 
-    No-op in processes of other programs, and after this process has loaded the compiler itself.
+    No-op in processes of other programs, and in a process that has imported the compiler.
     """
     opened = model.opened
     if opened is None or not os.environ.get(OWN_PROCESS) or COMPILER in sys.modules:
         return False
     num_bytes = sum(parameter.nbytes for parameter in model.module.parameters())
     is_shared = cores() > 1 and num_bytes <= SMALL * memory().available
-    given = opened.name, opened.dtype, opened.revision
+    key = opened.name, opened.dtype, opened.revision
     try:
-        process = take_early_process(*given) or CompilerProcess(Task(*given, torch.get_num_threads(), is_shared))
-        why = process.wait()
+        process = take_early_process(*key) or CompilerProcess(Task(*key, torch.get_num_threads(), is_shared))
+        failure = process.wait()
     except OSError as error:
-        why = str(error)
-    if why:
-        log.info("no process of its own compiled %s: %s", opened.name, why)
-    return not why
+        failure = str(error)
+    if failure:
+        log.info("the compiler process for %s failed: %s", opened.name, failure)
+    return not failure
