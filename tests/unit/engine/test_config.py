@@ -23,7 +23,7 @@ MAX_BLOCKS = 1 << 18  # limit of a log, over all groups
         (
             {"num_blocks": MAX_BLOCKS - 1000, "block_size": 1, "max_num_seqs": 20_000},
             HYBRID,
-            rf"makes {MAX_BLOCKS - 1000 + 20_000 * 9 + 512} blocks in 2 groups of layers",
+            rf"gives {MAX_BLOCKS - 1000 + 20_000 * 9 + 512} blocks in 2 groups of layers",
         ),
         (
             {"num_blocks": 64, "block_size": 1, "preemption_mode": "swap", "swap_space": MAX_BLOCKS + 1},
